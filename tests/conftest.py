@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
 
 
 _ORDER = {"packaging": 0, "differential": 1, "conformance": 2}  # folders with the longest tests
+_PHASE = os.environ.get("LBGEN_TEST_PHASE", "")  # tests/phases.py: the mark of the tests that run
 _APART = 12  # tests between two of tests/verify: each has a CPU busy for long, and its times are late beside its like
 
 
@@ -70,35 +72,63 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Files without a test of the phase that runs are not read: reading all costs each worker seconds."""
+    read = _PHASE and collection_path.name.startswith("test_") and _PHASE not in _phases_of(collection_path)
+    return True if read else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which phase of tests/phases.py a test belongs to; those that take longest come first, files mixed."""
     for item in items:
-        folder = _folder(item)
-        fixed = item.get_closest_marker("xdist_group") or folder in ("engines", "verify")
-        waits = folder == "conformance" or item.get_closest_marker("root")
-        docker = folder != "unit" and item.path.name.startswith(("test_docker_", "test_containers"))
-        if docker or item.get_closest_marker("packaging"):
-            item.add_marker(pytest.mark.containers)  # they need the network of the host
-        elif fixed and not _NETWORKS:
-            item.add_marker(pytest.mark.alone)
-        elif fixed or waits:
-            item.add_marker(pytest.mark.serves)
+        phase = _phase(item)
+        if phase not in _phases_of(item.path):
+            raise pytest.UsageError(f"{item.nodeid} belongs to the phase {phase}, which does not read its file")
+        item.add_marker(phase)
     items.sort(key=_turn)
-    verifying = [item for item in items if _folder(item) == "verify"]
-    items[:] = [item for item in items if _folder(item) != "verify"]
-    first = next((at for at, item in enumerate(items) if _folder(item) == "conformance"), 0)
+    verifying = [item for item in items if _folder(item.path) == "verify"]
+    items[:] = [item for item in items if _folder(item.path) != "verify"]
+    first = next((at for at, item in enumerate(items) if _folder(item.path) == "conformance"), 0)
     for number, item in enumerate(verifying):
         items.insert(first + _APART * number, item)
 
 
-def _folder(item: pytest.Item) -> str:
+def _phase(item: pytest.Item) -> str:
+    folder = _folder(item.path)
+    if _for_docker(item.path) or item.get_closest_marker("packaging"):
+        return "containers"  # they need the network of the host
+    if item.get_closest_marker("xdist_group") or folder in ("engines", "verify"):
+        return "serves" if _NETWORKS else "alone"
+    return "serves" if folder == "conformance" or item.get_closest_marker("root") else "computes"
+
+
+@cache
+def _phases_of(file: Path) -> frozenset[str]:
+    """The phases that the tests of `file` may belong to, by its folder and the marks that its text names."""
+    if _for_docker(file):
+        return frozenset({"containers"})
+    text = file.read_text(encoding="utf-8")
+    marks = {mark for mark in ("packaging", "root", "xdist_group") if f"mark.{mark}" in text}
+    by_mark = {"containers"} if "packaging" in marks else set()
+    fixed = "serves" if _NETWORKS else "alone"
+    by_mark |= {"serves"} if "root" in marks else set()
+    by_mark |= {fixed} if "xdist_group" in marks else set()
+    by_folder = {"engines": fixed, "verify": fixed, "conformance": "serves"}
+    return frozenset({by_folder.get(_folder(file), "computes")} | by_mark)
+
+
+def _for_docker(file: Path) -> bool:
+    return _folder(file) != "unit" and file.name.startswith(("test_docker_", "test_containers"))
+
+
+def _folder(file: Path) -> str:
     """The folder of tests/ that holds it, at whatever depth."""
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+    return file.relative_to(Path(__file__).parent).parts[0]
 
 
 def _turn(item: pytest.Item) -> tuple[int, str]:
     """Cases by engine, so that those that run side by side are of different files: not all health checks at once."""
-    folder = _folder(item)
+    folder = _folder(item.path)
     subject = item.callspec.params.get("subject") if folder == "conformance" and hasattr(item, "callspec") else None
     return _ORDER.get(folder, len(_ORDER)), getattr(subject, "label", "")

@@ -27,17 +27,18 @@ BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells a
 class Phase:
     name: str
     tests: str  # an expression of marks (tests/conftest.py sets them)
+    mark: str  # of its tests; files without one are not read
     workers: int  # 0: one test at a time
     network: str = "own"  # of each worker: one of its own, where that can be, or the host's
     may_be_empty: bool = False
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not containers and not alone", CPUS),
-    Phase("tests that serve", "serves", WAITING),
-    Phase("tests of containers and packages", "containers", min(WAITING, 2 * CPUS), network="host"),
+    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS),
+    Phase("tests that serve", "serves", "serves", WAITING),
+    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"),
     # Where there are no networks: all that serves on fixed ports.
-    Phase("tests that need the machine for themselves", "alone", 0, may_be_empty=True),
+    Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )
 
 
@@ -62,7 +63,8 @@ def pytest(phase: Phase, cache: str, *arguments: str) -> int:
             return NOTHING
     # Compiled modules are kept: every process that a test starts would compile ours anew.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run(argv, env={**kept, "LBGEN_TEST_NETWORK": phase.network}, check=False).returncode
+    env = {**kept, "LBGEN_TEST_NETWORK": phase.network, "LBGEN_TEST_PHASE": phase.mark}
+    return subprocess.run(argv, env=env, check=False).returncode
 
 
 def failures(cache: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import socket
 import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
@@ -257,10 +257,10 @@ def parse_head(head: bytes) -> tuple[str, int, str, Headers]:
     return parts[0][5:], int(parts[1]), parts[2] if len(parts) > 2 else "", tuple(headers)
 
 
+@cache
 def filler(size: int) -> bytes:
     """`size` bytes without short repetitions."""
-    lines = (b"%07d\n" % number for number in itertools.count())
-    return b"".join(itertools.islice(lines, -(-size // 8)))[:size]
+    return "".join(map("%07d\n".__mod__, range(-(-size // 8)))).encode()[:size]
 
 
 def serialize(request: Request) -> bytes:

@@ -236,6 +236,9 @@ class Layers:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
         return self._of(path).written(path)
 
+    def has_variables(self) -> bool:
+        return any(marks is not None and marks.places.values for marks in (self.top, self.under))
+
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""
         return self._of(path).replaced(path)

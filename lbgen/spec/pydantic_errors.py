@@ -84,6 +84,8 @@ def read_variables(error: ValidationError, data: Any, marks: Layers) -> bool:  #
     """Read the values with variables that `error` refuses as YAML reads them without quotes, in place; says whether any
     changed."""
     changed = False
+    if not marks.has_variables():
+        return changed
     for line in error.errors(include_url=False):
         steps = _resolved(data, line["loc"])
         replaced = marks.replaced(field_path(steps)) if steps else None
