@@ -23,8 +23,9 @@ NAMES = ("localhost", "127.0.0.1", "::1")  # of the test certificate
     type=click.Choice(starters()),
     default=DEFAULT,
     show_default=True,
-    help="tls: HTTPS and a redirect to it; gateway: services by path, limits, retries, CORS, canary; l4: TCP, and TLS "
-    "by server name; websocket: long connections with sticky endpoints; tenants: many hosts.",
+    help="minimal: two pools, routes by path; canary: shares and testers of a new version; gateway: services by path, "
+    "limits, retries, CORS; l4: TCP, and TLS by server name; tenants: many hosts; tls: HTTPS and a redirect to it; "
+    "websocket: long connections with sticky endpoints.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE when it exists.")
 def command(file: str, template: str, force: bool) -> None:

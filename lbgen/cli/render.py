@@ -136,12 +136,13 @@ def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
     for name, rendered in done.items():
         if AGENT_FILE in rendered:
             where = folder / name if folder is not None else "DIR"
-            what = "without it active health checks and slow start do not work"
-            click.echo(f"{name} needs `lbgen agent {where}` beside it: {what} (lbgen agent --help)", err=True)
+            what = f"it does active health checks and slow starts, which {name} cannot"
+            how = "start it as the user of the engine's master process (lbgen agent --help has unit files)"
+            click.echo(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}", err=True)
         keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
         if keys and folder is not None:
             names = ", ".join(str(folder / name / key) for key in keys)
-            click.echo(f"copied for {name}, readable only by you: {names}", err=True)
+            click.echo(f"copied for {name}, with mode 0600, so readable only by you: {names}", err=True)
 
 
 def _texts(done: dict[str, Rendered], tier: str) -> None:

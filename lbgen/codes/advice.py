@@ -125,14 +125,14 @@ LB289 settings of an engine that is not installed
   example: engines: { varnish: { version: "7.5" } }
   remedy: Install the engine's package, or drop the block.
 LB290 a redirect to https that leads to a port without TLS
-  cause: `scheme: https` without `port` means port 443, and the TLS listeners are on other ports.
+  cause: No listener speaks TLS on the port of the redirect, which is 443 where `port` is not written.
   example: listeners:
       web: { port: 8080 }
       secure: { port: 8443, tls: { certificates: [{ cert: pair.crt, key: pair.key }] } }
     routes:
       - { name: up, listeners: [web], redirect: { status: 301, scheme: https } }
       - { name: app, listeners: [secure], forward: app }
-  remedy: Add `port`, or ignore the advice where something in front maps 443 to it.
+  remedy: Write the port of a TLS listener, or ignore the advice where something in front speaks TLS on that port.
 LB293 sticky cookies whose values can be computed
   cause: Without a secret the cookie's value follows from the topology's name and the endpoint's address.
   example: pools: { app: { endpoints: [{ address: "10.0.0.1:8080" }, { address: "10.0.0.2:8080" }],

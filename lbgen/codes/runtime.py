@@ -97,8 +97,8 @@ LB427 a certificate and a key that do not belong together
   cause: The key is of another certificate, is encrypted, or the file has no PEM text.
   example: listeners: { web: { port: 8443, tls: { certificates: [{ cert: pair.crt, key: pair.crt }] } } }
   remedy: Name the key that belongs to the first certificate of the file, without a passphrase.
-LB428 a certificate that is not valid today
-  cause: A certificate of the chain has expired or is not valid yet.
+LB428 a certificate that is not valid today, or not for long
+  cause: A certificate of the chain has expired, is not valid yet, or expires within 30 days.
   example: $ lbgen check topology.yaml    # with an expired certificate
   remedy: Renew the certificate.
 LB429 a change that serves, with a step left to do

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "starters"
-DEFAULT = "default"
+DEFAULT = "minimal"
 SCHEMA_FILE = "lbgen.schema.json"  # the first line of every starter names it for editors
 
 

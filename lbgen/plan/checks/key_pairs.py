@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from lbgen.spec.listener import Certificate
     from lbgen.spec.model import TopologyModel
 
+_SOON = timedelta(days=30)  # automatic renewals are due by then
 _KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?-----END \1PRIVATE KEY-----", re.DOTALL)
 
 
 def check(context: Context) -> None:
-    """LB427: each key is its certificate's. LB428 (a warning): each certificate of the chain is valid now.
+    """LB427: each key is its certificate's. LB428 (a warning): each certificate of the chain is valid now, and
+    for 30 days.
 
     LB211 reports files that cannot be read; kinds of keys that cryptography does not know are left to the engines.
     """
@@ -76,11 +78,17 @@ def _check_key(context: Context, field: str, pair: Certificate, pem: bytes, cert
 
 def _check_dates(context: Context, field: str, pair: Certificate, certificate: x509.Certificate, now: datetime) -> None:
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if begin <= now <= end:
-        return
-    when = f"expired on {end:%Y-%m-%d %H:%M}" if now > end else f"is not valid before {begin:%Y-%m-%d %H:%M}"
-    message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "(no subject)"} {when} (UTC)'
     hint = "renew it; peers that verify it refuse the handshake"
+    if now > end:
+        when = f"expired on {end:%Y-%m-%d %H:%M}"
+    elif now < begin:
+        when = f"is not valid before {begin:%Y-%m-%d %H:%M}"
+    elif end - now < _SOON:
+        when = f"expires in {(end - now).days} days, on {end:%Y-%m-%d %H:%M}"
+        hint = "renew it; then `lbgen reload` serves the new one"
+    else:
+        return
+    message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "(no subject)"} {when} (UTC)'
     context.add("LB428", f"{field}.cert", message, hint, Severity.WARNING)
 
 

@@ -23,7 +23,7 @@ CA = "ca"
 FOREIGN_CA = "foreign-ca"
 CLIENT_CA = "client-ca"
 ENDPOINT_NAME = "backend.internal"
-LIFE = timedelta(days=30)
+LIFE = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,6 @@ def test_a_starter_has_no_finding_and_every_engine_renders_it(
 
 
 def test_starters_are_named() -> None:
-    assert starters() == ("default", "gateway", "l4", "tenants", "tls", "websocket")
+    assert starters() == ("minimal", "canary", "gateway", "l4", "tenants", "tls", "websocket")
     with pytest.raises(KeyError):
         starter("nope")

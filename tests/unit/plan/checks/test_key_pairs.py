@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 import lbgen
 from lbgen.diagnostics import EngineError, Severity
@@ -79,7 +80,7 @@ def test_a_key_in_one_file_with_its_certificate(found, tmp_path):
     assert found("both.pem", "both.pem") == []
 
 
-def test_a_certificate_that_is_not_valid_today(found, monkeypatch):
+def test_a_certificate_that_is_not_valid_today_or_not_for_long(found, tmp_path, monkeypatch):
     names = ("shop.crt", "shop.key")
 
     class Clock:
@@ -91,7 +92,12 @@ def test_a_certificate_that_is_not_valid_today(found, monkeypatch):
 
     monkeypatch.setattr(key_pairs, "datetime", Clock)
     assert found(*names) == []
-    for Clock.days, words in ((-400, "is not valid before"), (400, "expired on")):
+    certificate = x509.load_pem_x509_certificate((tmp_path / "c/shop.crt").read_bytes())
+    left = (certificate.not_valid_after_utc - datetime.now(UTC)).days
+    Clock.days = left - 31
+    assert found(*names) == []
+    soon = (left - 8, "expires in 8 days, on ")
+    for Clock.days, words in ((-400, "is not valid before"), (400, "expired on"), soon):
         [one] = found(*names)
         assert (one.code, one.severity) == ("LB428", Severity.WARNING)
         assert (one.span.line, one.field) == (8, "listeners.web.tls.certificates[0].cert")

@@ -100,7 +100,9 @@ def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
     assert {each.pool for each in made.stand_ins} == {"told", "behind"}
     assert inside.pool("ca") == real.pool("ca")
     assert inside.pool("told").endpoints[0].host == "127.0.0.1"
-    assert describe_pools(inside) == "their own: ca; stand-ins: told, behind"
+    assert describe_pools(inside) == (
+        "their own for ca; stand-ins for told, behind (--real-endpoints forwards to the pools' own)"
+    )
     assert {x.route: x.real for x in make_probes(inside)} == {
         "ca": True,
         "limited": False,
