@@ -118,13 +118,13 @@ def _environment() -> Environment:
 
     from lbgen.engines import text
     from lbgen.engines.nginx.quote import QUOTES
-    from lbgen.engines.nginx.strings import block, unindent
+    from lbgen.engines.nginx.strings import block, one_line, unindent
     from lbgen.resources import folder
 
     env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES)
-    env.globals["block"], env.globals["unindent"] = block, unindent
+    env.globals |= {"block": block, "one_line": one_line, "unindent": unindent}
     macros = vars(env.get_template("text.j2").module)
-    env.globals["text"], env.globals["line"] = macros["text"], macros["line"]
+    env.globals |= {name: macros[name] for name in ("text", "line", "times", "client_times")}
     return env
 
 

@@ -20,7 +20,7 @@ from lbgen.engines.nginx.rewrites import Rewrites
 from lbgen.engines.nginx.split_shares import share_names
 from lbgen.engines.nginx.sticky import StickyCookies
 from lbgen.engines.nginx.strings import EMPTY, directive, text
-from lbgen.engines.nginx.timeouts import proxy_times
+from lbgen.engines.nginx.timeouts import own_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
 from lbgen.engines.nginx.upstreams import has_separate_backups, may_be_empty
 from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Times
@@ -54,7 +54,6 @@ class RouteActions:
         self.pools = pools
         self.default_times = default_times
         self.maps: list[Map] = []
-        self.uses_rewrites = False
         self.rewrites = Rewrites(names, texts, self.maps)
         self.guards = RouteGuards(names, plan.routes)
         self.retries = RetryChains(names, pools, old=old)
@@ -190,7 +189,7 @@ class RouteActions:
             upstream=upstream,
             target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
-            times=None if times == self.default_times else times,
+            times=own_times(times, self.default_times),
             hide=tuple(header_name(name) for name in hide),
             add=add,
             failure_to=self.failure_location(route),
@@ -253,7 +252,6 @@ class RouteActions:
         rewrite = action.rewrite
         if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
             return self.plain_target(listener)
-        self.uses_rewrites = True
         target = paths.target_variable(listener)
         if rewrite.path is not None:
             return reference(self.rewrites.with_path(rewrite.path, rule, target))
@@ -264,7 +262,6 @@ class RouteActions:
         name = paths.target_variable(listener)
         if name == PATH:
             return None
-        self.uses_rewrites = True
         return reference(name)
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:

@@ -20,10 +20,10 @@ from lbgen.engines.nginx.paths import plain_request, well_formed_request
 from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
-from lbgen.engines.nginx.timeouts import duration, proxy_times
+from lbgen.engines.nginx.timeouts import client_times, own_client_times, own_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module, verifies_address
 from lbgen.engines.nginx.upstreams import may_be_empty, single_upstreams, upstreams
-from lbgen.engines.nginx.view import ClientTimes, Config, Http
+from lbgen.engines.nginx.view import Config, Http
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
 from lbgen.plan.policy import KeyKind
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import HeaderLines
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.view import Map, Text, Upstream
-    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool
+    from lbgen.plan.model import Listener, Plan, Pool
 
 OLD = "1.22"
 _PEER = Atom("$binary_remote_addr")
@@ -70,10 +70,6 @@ def _resolver(address: str) -> str:
     return f"[{address}]" if address.count(":") > 1 and not address.startswith("[") else address
 
 
-def client_times(timeouts: ClientTimeouts) -> ClientTimes:
-    return ClientTimes(duration(timeouts.header), duration(timeouts.body), duration(timeouts.keepalive))
-
-
 def _pools(plan: Plan, listeners: Iterable[Listener]) -> list[Pool]:
     """The pools that these listeners forward to, in the order of the topology."""
     routes = {rule.route for x in listeners for table in x.hosts for rule in table.rules}
@@ -105,9 +101,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         filters = actions.filters(listener)
         headers = () if own == shared and filters == filters_shared else header_directives(own, filters=filters)
         grpc = header_directives(own, GRPC) if headers else ()
-        times = client_times(listener.timeouts)
-        own_times = None if times == shared_times else times
-        blocks += [servers.build(listener, each, own, headers, grpc, own_times) for each in virtual_servers(listener)]
+        times = own_client_times(client_times(listener.timeouts), shared_times)
+        blocks += [servers.build(listener, each, own, headers, grpc, times) for each in virtual_servers(listener)]
     trusted = [trust_maps(t, actions.client_headers) for t in dict.fromkeys(trust.values())]
     pools = _pools(plan, listeners)
     guards = actions.guards
@@ -158,14 +153,13 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         splits=(*actions.pool_selection.splits, *actions.mirrors.splits),
         headers=headers,
         headers_file=headers_file,
-        client_times=shared_times,
-        times=default_times,
+        client_times=own_client_times(shared_times),
+        times=own_times(default_times),
         forwards=bool(pools),
         plain_request=plain_request(http2=any(x.http2 for x in listeners)),
         well_formed_request=well_formed_request(http2=any(x.http2 for x in listeners)),
         never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{harmless})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
-        rewrites=actions.uses_rewrites or nominates,
         nominates=nominates,
         may_lack_endpoints=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,

@@ -25,5 +25,5 @@ def shares(targets: list[Target], values: list[str]) -> tuple[Share, ...]:
     for target, value in zip(targets[:-1], values[:-1], strict=True):
         part = min(max(1, round(target.weight * 10_000 / total)), left - 1)
         left -= part
-        out.append(Share(Atom(f"{part // 100}.{part % 100:02d}%"), Atom(value)))
+        out.append(Share(Atom(f"{part / 100:g}%"), Atom(value)))
     return (*out, Share(Atom("*"), Atom(values[-1])))

@@ -66,6 +66,11 @@ def block(indent: int, head: Markup, body: Markup) -> Markup:
     return Markup(f"{' ' * indent}{head} {{\n{inner}{' ' * indent}}}")  # noqa: S704
 
 
+def one_line(body: Markup) -> Markup:
+    """Directives with a blank between each."""
+    return Markup(" ").join(body.split())
+
+
 def unindent(body: Markup) -> Markup:
     """The lines of a block's body as a file of their own."""
     lines = [line for line in body.splitlines() if line.strip()]

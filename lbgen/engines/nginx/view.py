@@ -106,7 +106,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    connect: Atom
+    connect: Atom  # empty where it is inherited
     read: Atom
     send: Atom
 
@@ -198,7 +198,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class ClientTimes:
-    head: Atom
+    head: Atom  # empty where it is inherited
     body: Atom
     keepalive: Atom
 
@@ -294,14 +294,13 @@ class Http:
     maps: tuple[Map, ...]
     splits: tuple[Split, ...]
     headers: tuple[Header, ...]
-    client_times: ClientTimes
-    times: Times
+    client_times: ClientTimes | None
+    times: Times | None
     forwards: bool
     plain_request: Literal  # regex over Host and the request line of ordinary requests
     well_formed_request: Literal  # the same of all acceptable ones
     never_nominated: Literal  # regex of Connection values that name protected fields
     nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
-    rewrites: bool
     nominates: bool  # some locations forward without fields that Connection names
     may_lack_endpoints: bool
     dollar: bool

@@ -74,7 +74,7 @@ def test_same_plan_same_bytes_and_an_origin_for_each_line():
     assert len(lines) == len(first[0].origins)
     at = {line.strip(): origin for line, origin in zip(lines, first[0].origins, strict=True)}
     assert at["location ^~ /a/ { proxy_pass http://p; }"] == "routes[0].match[0]"
-    assert at["upstream q {"] == "pools.q"
+    assert next(at[line] for line in at if line.startswith("upstream q {")) == "pools.q"
     assert at["server_name _;"] == "listeners.web"
 
 
@@ -153,7 +153,7 @@ def test_split_with_headers_of_its_own():
     )
     text = rendered(plan((ROOT, Forward(targets, SAME))))
     shares = block(text, "split_clients $request_id $split_r0 {")
-    assert "75.00% p;" in shares
+    assert "75% p;" in shares
     assert "* q;" in shares
     assert "q 2;" in block(text, "map $split_r0 $header_r0_x_version {")
     assert "proxy_set_header X-Version $header_r0_x_version;" in text
