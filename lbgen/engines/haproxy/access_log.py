@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
 
-# Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2, which passes values of requests through `json`.
+# Keys and values of the log-format in templates/haproxy/haproxy.cfg.j2. Hosts and ids pass through HAProxy's `json`; a
+# path has a code such as #22 for a quote, a # and what is not printable US-ASCII, yet a backslash as it came.
 _MARK = "lbgen"
+_PATH = re.compile(r'(?<="path":")[^"]*')
+_CODE = re.compile(rb"#([0-9A-F]{2})")
 _NO_SERVER = "<NOSRV>"
 _UNREAD = "<BADREQ>"
 # HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
 # each header its name and value. `head` is the length of the head as text, with four more bytes per header and two at
-# the end, and the number of headers; it is logged where the length of the body is not known.
+# the end, and the number of headers; it is logged where the length of the body is not known. `timers` are milliseconds
+# of the handshake, idle time, reading the head, waiting for a connection, and in total.
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
@@ -25,21 +30,20 @@ def record(line: str) -> AccessRecord | None:
     if _MARK not in line:
         return None
     try:
-        entry = json.loads(line[line.index("{") :])
+        entry = json.loads(_PATH.sub(_decode, line[line.index("{") :], count=1))
     except ValueError:
         return None
     if not isinstance(entry, dict) or _MARK not in entry:
         return None
     entry = {name: "" if value == "-" else value for name, value in entry.items()}  # a variable that was never set
+    shake, idle, read, waited, total = map(int, entry["timers"].replace("+", "").split("/"))
     has_server = entry["server"] != _NO_SERVER
     status = max(int(entry["status"]), 0)
     if entry["end"].startswith("CH"):  # the client left before a response
         status = 0
-    total = int(entry["took"])
     # HAProxy counts a connection, or the next request on it, as accepted once the previous request is over.
     seconds, _, milliseconds = entry[_MARK].partition(".")
-    start = int(seconds + milliseconds.zfill(3)) + sum(max(int(entry[time]), 0) for time in ("shake", "idle"))
-    waited = sum(max(int(entry[wait]), 0) for wait in ("read", "waited"))
+    start = int(seconds + milliseconds.zfill(3)) + max(shake, 0) + max(idle, 0)
     return {
         "time": datetime.fromtimestamp(start / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "listener": entry["listener"],
@@ -48,14 +52,20 @@ def record(line: str) -> AccessRecord | None:
         "endpoint": entry["endpoint"] if has_server else "",
         "method": "" if entry["method"] == _UNREAD else entry["method"],
         "host": entry["host"],
-        "path": entry["odd_path"] or ("" if entry["path"] == _UNREAD else entry["path"]),
+        "path": "" if entry["path"] == _UNREAD else entry["path"],
         "status": status,
         "duration_ms": total,
-        "upstream_ms": max(total - waited, 0) if has_server else None,
+        "upstream_ms": max(total - max(read, 0) - max(waited, 0), 0) if has_server else None,
         "tries": int(entry["retries"].lstrip("+")) + 1 if has_server else 0,
         "bytes": _body(entry, status),
         "request_id": entry["id"] or entry.get("own_id", ""),
     }
+
+
+def _decode(path: re.Match[str]) -> str:
+    """A path of the log as the inside of a JSON string; like `json`, without bytes that are no UTF-8."""
+    raw = _CODE.sub(lambda code: bytes.fromhex(code[1].decode()), path[0].encode())
+    return json.dumps(raw.decode(errors="ignore"))[1:-1]
 
 
 def _pool(entry: dict[str, Any], status: int) -> str:
@@ -73,12 +83,12 @@ def _body(entry: dict[str, Any], status: int) -> int:
     """Bytes of the body: Content-Length when the response was sent completely, else the count of HAProxy."""
     if entry["method"] == "HEAD" or status in (0, 204, 304):
         return 0
-    whole = entry["end"].startswith("--")
-    if whole and entry["length"].isdigit():
-        return int(entry["length"])
+    length = entry["length"].strip("-")  # the endpoint's, then that of an answer of HAProxy's own
+    if length and entry["end"].startswith("--"):
+        return int(length)
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
     text, headers = map(int, entry["head"].split() or (0, 0))
     head = _START_LINE + len(phrase) + max(text - 4 * headers - 2, 0) + 1
-    end_of_chunks = 0 if entry["length"].isdigit() else 1
+    end_of_chunks = 0 if length else 1
     counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
-    return min(counted, int(entry["length"])) if entry["length"].isdigit() else counted
+    return min(counted, int(length)) if length else counted

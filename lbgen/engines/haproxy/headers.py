@@ -19,11 +19,12 @@ _CLIENT = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forward
 
 def plain_head(listener: Listener) -> str:
     """A regex of all header lines of a request that no rule on framing or on hop-by-hop headers changes or refuses: one
-    Host without oddities, a length that is a number, no control character, and no header that a rule removes.
+    Host without oddities, a length that is a number, no control character, and no header that a rule removes. HAProxy
+    itself does not forward `Connection: keep-alive`.
 
     Possessive, as HAProxy may have a regex library without a compiler; where the match gives up, the rules are tried.
     """
-    removed = ("host", *_HOP_BY_HOP, *_claims(listener))
+    removed = ("host", r"connection(?!: [Kk]eep-[Aa]live\r)", *_HOP_BY_HOP[1:], *_claims(listener))
     underscore = "_" if listener.underscores else ""
     line = (
         rf"(?:(?!(?:{'|'.join(removed)}):)(?!content-length: (?![0-9]{{1,18}}\r))"
@@ -32,12 +33,15 @@ def plain_head(listener: Listener) -> str:
     return rf"^{line}host: [A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*+(?::[1-5]?[0-9]{{1,4}})?+\r\n{line}\r\n$"
 
 
-def dropped_names(listener: Listener) -> str:
-    """A regex of the names that a request loses whoever sent it; lua.drop_nominated and a rule see to the others."""
-    names = [name for name in _HOP_BY_HOP if name not in ("connection", "upgrade")]
+def dropped_names(listener: Listener) -> str | None:
+    """A regex of the names that a request loses whoever sent it, None for no name; lua.drop_nominated and a rule see to
+    the others."""
+    names: list[str] = []
+    if not listener.guarantees.connection_options:
+        names += (name for name in _HOP_BY_HOP if name not in ("connection", "upgrade"))
     if not listener.trusted_proxies:
         names += _claims(listener)
-    return f"^(?:{'|'.join(names)})$"
+    return f"^(?:{'|'.join(names)})$" if names else None
 
 
 def _claims(listener: Listener) -> tuple[str, ...]:

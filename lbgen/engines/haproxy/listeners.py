@@ -108,7 +108,7 @@ def frontend(
             logs=listener.access_log,
             guarantees=listener.guarantees,
             plain=_plain(listener),
-            dropped=Atom(dropped_names(listener)),
+            dropped=Atom(dropped) if (dropped := dropped_names(listener)) else None,
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),

@@ -56,17 +56,17 @@ class Plain:
 
 @record
 class Frontend:
-    """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex of
-    the headers that no request keeps. `measures_bodies`: a filter counts bodies of unknown length; `may_expire`: the
-    time of a request can end while its body is waited for; `has_times`, `has_mirrors`, `compresses`: some route needs
-    that filter; `forwards`: some route has a pool."""
+    """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex
+    of the headers that no request keeps, None = no name. `measures_bodies`: a filter counts bodies of unknown
+    length; `may_expire`: the time of a request can end while its body is waited for; `has_times`, `has_mirrors`,
+    `compresses`: some route needs that filter; `forwards`: some route has a pool."""
 
     bind: Bind
     http2: bool
     logs: bool
     guarantees: Guarantees
     plain: Plain | None
-    dropped: Atom
+    dropped: Atom | None
     header_timeout: Atom
     body_timeout: Atom
     keepalive_timeout: Atom

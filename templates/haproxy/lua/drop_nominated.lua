@@ -1,5 +1,6 @@
--- Removes the headers that a Connection header names (RFC 9110 7.6.1), and Connection itself, apart from a WebSocket
--- upgrade.
+-- Removes the headers of one connection: Connection and what it names (RFC 9110 7.6.1), Upgrade and others, apart from
+-- a WebSocket upgrade.
+local of_one_connection = { "connection", "keep-alive", "proxy-connection", "te", "trailer" }
 local not_nominated = { host = true, ["content-length"] = true, ["transfer-encoding"] = true }
 
 core.register_action("drop_nominated", { "http-req" }, function(txn)
@@ -17,10 +18,13 @@ core.register_action("drop_nominated", { "http-req" }, function(txn)
       end
     end
   end
-  txn.http:req_del_header("connection")
+  if headers["host"] == nil then txn.http:req_del_header("x-forwarded-host") end -- which is made of Host
+  for _, name in ipairs(of_one_connection) do txn.http:req_del_header(name) end
   if websocket then
     txn:set_var("txn.websocket", true)
     txn.http:req_set_header("connection", "Upgrade")
+  else
+    txn.http:req_del_header("upgrade")
   end
 end)
 

@@ -1,16 +1,21 @@
 -- What statements of haproxy.cfg cannot express.
 
 -- The reason phrase for a request that HAProxy itself answers 400 after it has chosen an endpoint.
+local function fail(txn, status, phrase)
+  txn:set_var("txn.failed", status)
+  return phrase
+end
+
 core.register_fetches("bad_body", function(txn)
-  if txn:get_var("txn.too_large") then return "Content Too Large" end
-  if txn:get_var("txn.over") then return "Gateway Timeout" end
+  if txn:get_var("txn.too_large") then return fail(txn, 413, "Content Too Large") end
+  if txn:get_var("txn.over") then return fail(txn, 504, "Gateway Timeout") end
   if txn.req:may_recv() then return "Bad Request" end
-  txn:set_var("txn.stopped", true) -- the client's time expired
-  return "Request Timeout"
+  return fail(txn, 408, "Request Timeout") -- the client's time expired
 end)
 
--- Removes the headers that a Connection header names (RFC 9110 7.6.1), and Connection itself, apart from a WebSocket
--- upgrade.
+-- Removes the headers of one connection: Connection and what it names (RFC 9110 7.6.1), Upgrade and others, apart from
+-- a WebSocket upgrade.
+local of_one_connection = { "connection", "keep-alive", "proxy-connection", "te", "trailer" }
 local not_nominated = { host = true, ["content-length"] = true, ["transfer-encoding"] = true }
 
 core.register_action("drop_nominated", { "http-req" }, function(txn)
@@ -28,10 +33,13 @@ core.register_action("drop_nominated", { "http-req" }, function(txn)
       end
     end
   end
-  txn.http:req_del_header("connection")
+  if headers["host"] == nil then txn.http:req_del_header("x-forwarded-host") end -- which is made of Host
+  for _, name in ipairs(of_one_connection) do txn.http:req_del_header(name) end
   if websocket then
     txn:set_var("txn.websocket", true)
     txn.http:req_set_header("connection", "Upgrade")
+  else
+    txn.http:req_del_header("upgrade")
   end
 end)
 
@@ -45,6 +53,16 @@ core.register_action("drop_nominated_response", { "http-res" }, function(txn)
     end
   end
   txn.http:res_del_header("connection")
+end)
+
+-- The reason phrase for a request that HAProxy itself answers 503; `late` is the connect time in microseconds.
+core.register_fetches("failure", function(txn, late)
+  local sent = txn:get_var("txn.sent")
+  if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end
+  local passed = txn.f:date(0, "us") - sent -- the clock of `sent`; core.now lags behind it on a busy machine
+  local is_late = passed >= tonumber(late)
+  txn:set_var("txn.failed", is_late and 504 or 502)
+  return is_late and "Gateway Timeout" or "Bad Gateway"
 end)
 
 -- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lbgen.engines.haproxy import ENGINE
 
 LINE = {
     "lbgen": "1789999999.7",
-    "idle": "1114",
-    "shake": "2",
+    "timers": "2/1114/3/2/25",
     "listener": "web",
     "route": "api/2",
     "pool": "p",
@@ -18,22 +19,18 @@ LINE = {
     "method": "GET",
     "host": "Shop.example:8080",
     "path": "/api/x",
-    "odd_path": "-",
     "status": "200",
     "end": "--",
-    "took": "25",
-    "read": "3",
-    "waited": "2",
     "retries": "+1",
     "sent": "58",
-    "length": "5",
+    "length": "5-",
     "head": "29 2",
     "id": "abc",
 }
 
 
 def record(**changes: str):
-    return ENGINE.access_record(json.dumps({**LINE, **changes}))
+    return ENGINE.access_record(json.dumps({**LINE, **changes}, separators=(",", ":")))
 
 
 def test_a_forwarded_request() -> None:
@@ -55,7 +52,7 @@ def test_a_forwarded_request() -> None:
     }
 
 
-NO_ENDPOINT = {"server": "<NOSRV>", "endpoint": "-:-", "retries": "0", "read": "0", "waited": "-1"}
+NO_ENDPOINT = {"server": "<NOSRV>", "endpoint": "-:-", "retries": "0", "timers": "0/0/0/-1/25"}
 
 
 def test_an_answer_of_its_own() -> None:
@@ -78,10 +75,27 @@ def test_the_pool_is_that_of_the_backend() -> None:
         assert found["pool"] == pool, changes
 
 
-def test_a_path_that_the_log_would_change_is_logged_apart() -> None:
-    found = record(path="/a#22", odd_path='/a"')
+@pytest.mark.parametrize(
+    ("logged", "path"),
+    [
+        ("/a#22", '/a"'),
+        ("/#C3#A9#23", "/é#"),
+        ("/%22#7f", "/%22#7f"),
+        ("/#FFx", "/x"),
+        ("/" + "a" * 5000, "/" + "a" * 5000),
+    ],
+)
+def test_codes_of_a_path_are_decoded(logged, path) -> None:
+    found = record(path=logged)
     assert found is not None
-    assert found["path"] == '/a"'
+    assert found["path"] == path
+
+
+def test_a_backslash_in_a_path_ends_no_string() -> None:
+    line = json.dumps({**LINE, "path": "PATH"}, separators=(",", ":")).replace("PATH", "/a\\")
+    found = ENGINE.access_record(line)
+    assert found is not None
+    assert found["path"] == "/a\\"
 
 
 def test_an_id_is_that_of_the_trusted_proxy_or_its_own() -> None:
@@ -92,7 +106,7 @@ def test_an_id_is_that_of_the_trusted_proxy_or_its_own() -> None:
 
 
 def test_a_body_without_a_length_is_worked_out() -> None:
-    found = record(length="-", sent="73", head="38 2")
+    found = record(length="--", sent="73", head="38 2")
     assert found is not None
     assert found["bytes"] == 10
 
