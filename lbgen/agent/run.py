@@ -1,4 +1,5 @@
-"""The agent: checks all endpoints concurrently, writes their shares to the engine's files and signals a reload.
+"""The agent: checks all endpoints concurrently, writes their shares to the engine's files and signals a reload; and
+counts requests (`lbgen.agent.metrics`).
 
 It reads the engine's pid file for each signal, so that the engine may restart.
 """
@@ -10,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -24,6 +25,7 @@ from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
 from lbgen.engines.api import engine
+from lbgen.engines.metrics_spec import FILE as METRICS
 
 if TYPE_CHECKING:
     import ssl
@@ -43,7 +45,7 @@ def load(folder: Path) -> AgentSpec:
     try:
         spec = _READER.validate_json(path.read_bytes())
     except OSError as error:
-        hint = "render a topology with `health.active` for an engine that has no checks of its own (nginx)"
+        hint = "render a topology with `metrics`, or with `health.active` for an engine that has no checks of its own"
         raise EngineError(Diagnostic("LB410", f"{path}: {error.strerror}", hint=hint)) from None
     except ValidationError as error:
         first = error.errors()[0]
@@ -54,9 +56,15 @@ def load(folder: Path) -> AgentSpec:
     return spec
 
 
-def import_modules(name: str) -> None:
-    """Import all modules that the agent of that engine needs, before the process drops its privileges."""
-    steered_engine(name).set_weights({}, {})
+def import_modules(name: str, folder: Path) -> None:
+    """Import all modules that the agent of that engine needs for the specifications in `folder`, before the process
+    drops its privileges."""
+    if (folder / FILE).is_file():
+        steered_engine(name).set_weights({}, {})
+    if (folder / METRICS).is_file():
+        from lbgen.agent.metrics import import_modules as import_metrics
+
+        import_metrics(name)
     for module in _LATE:
         import_module(module)
 
@@ -70,7 +78,7 @@ def steered_engine(name: str) -> Steered:
 
 
 class _NewSpecError(Exception):
-    """The specification file was replaced."""
+    """A specification file was replaced."""
 
 
 def _identity(path: Path) -> tuple[int, ...]:
@@ -88,7 +96,6 @@ class Agent:
 
     spec: AgentSpec
     folder: Path
-    order: tuple[int, ...] = ()  # identity of the file that `spec` was read from
     states: state_file.States = field(default_factory=dict)
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
@@ -112,7 +119,6 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._steer())
             group.create_task(self._beat())
-            group.create_task(self._notice())
             number = 0
             for pool in self.spec.pools:
                 for target in pool.targets:
@@ -181,13 +187,6 @@ class Agent:
             return False
         return False
 
-    async def _notice(self) -> None:
-        """Raise once the specification file is replaced."""
-        path = self.folder / FILE
-        while _identity(path) in ((), self.order):
-            await asyncio.sleep(_NOTICE_SECONDS)
-        raise _NewSpecError
-
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(state_file.BEAT_SECONDS)
@@ -228,7 +227,7 @@ def log(text: str) -> None:
 
 
 def serve(folder: Path) -> None:
-    """Run the agent for the specification in `folder` until SIGTERM or SIGINT; follow replaced specifications.
+    """Run the agent for the specifications in `folder` until SIGTERM or SIGINT; follow replaced ones.
 
     Raises EngineError LB410 when a specification or the engine's files cannot be used.
     """
@@ -242,22 +241,53 @@ async def _serve(folder: Path) -> None:
         loop.add_signal_handler(number, task.cancel)
     with suppress(asyncio.CancelledError):
         while True:
-            order = _identity(folder / FILE)
-            agent = Agent(load(folder), folder, order)
-            log(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+            seen = _specifications(folder)
+            parts = _parts(folder)
             try:
-                await agent.run()
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_notice(folder, seen))
+                    for part in parts:
+                        group.create_task(part)
             except ExceptionGroup as errors:
                 _, others = errors.split(_NewSpecError)
                 if others is not None:
                     raise _explained(others, folder) from None
-            log(f"there is a new {FILE}")
+            log("there is a new agent.json or metrics.json")
     log("ends")
+
+
+def _specifications(folder: Path) -> tuple[tuple[int, ...], ...]:
+    return tuple(_identity(folder / name) for name in (FILE, METRICS))
+
+
+async def _notice(folder: Path, seen: tuple[tuple[int, ...], ...]) -> None:
+    """Raise once a specification file is replaced or new."""
+    while all(now in ((), before) for now, before in zip(_specifications(folder), seen, strict=True)):
+        await asyncio.sleep(_NOTICE_SECONDS)
+    raise _NewSpecError
+
+
+def _parts(folder: Path) -> list[Coroutine[None, None, None]]:
+    """What there is to do: to check endpoints, to count requests, or both. Raises EngineError LB410."""
+    parts = []
+    if (folder / METRICS).is_file():
+        from lbgen.agent import metrics  # Prometheus' library is loaded for nothing else
+
+        order = metrics.load(folder)
+        parts.append(metrics.Metrics(order, folder, log).run())
+        log(f"counts requests of {order.engine}")
+    if (folder / FILE).is_file() or not parts:
+        agent = Agent(load(folder), folder)
+        parts.append(agent.run())
+        log(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+    return parts
 
 
 def _explained(errors: ExceptionGroup[Exception], folder: Path) -> Exception:
     """An error of our own files as EngineError; any other error unchanged."""
-    first = errors.exceptions[0]
+    first: Exception = errors
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
     if not isinstance(first, OSError):
         return errors
     return EngineError(Diagnostic("LB410", f"{first.filename or folder}: {first.strerror or first}"))

@@ -138,4 +138,8 @@ LB293 sticky cookies whose values can be computed
   example: pools: { app: { endpoints: [{ address: "10.0.0.1:8080" }, { address: "10.0.0.2:8080" }],
       sticky: { cookie: LB } } }
   remedy: Add `secret: FILE` to `sticky` (`openssl rand -hex 32 > FILE`).
+LB294 metrics that other hosts can read
+  cause: The address of `metrics` is not loopback. They name routes and endpoints, and need no password.
+  example: metrics: { port: 9100, address: 0.0.0.0 }
+  remedy: Leave `address` out where the collector runs on this host; else keep others away by a firewall.
 """

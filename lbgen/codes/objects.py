@@ -32,8 +32,8 @@ LB207 an L4 field where requests are read, or both on one route
     modes.
   example: listeners: { web: { port: 8080, protocol: udp } }
   remedy: Write `mode: l4` on the listener, use the L7 field that the finding names, or split the route.
-LB208 two listeners on one address and port
-  cause: Both listeners bind the same port on overlapping addresses; `::` covers IPv4 too.
+LB208 two listeners, or a listener and the metrics, on one address and port
+  cause: Both bind the same port on overlapping addresses; `::` covers IPv4 too.
   example: listeners: { web: { port: 8080 }, other: { port: 8080 } }
   remedy: Give one of them another port or address.
 LB209 an L4 route that names no listener

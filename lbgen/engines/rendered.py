@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
+from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
 
 if TYPE_CHECKING:
@@ -160,4 +161,10 @@ def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...
     verdicts, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    return Rendered(target.name, version, tuple(target.render(plan, version)), verdicts, plan.files)
+    return Rendered(
+        target.name,
+        version,
+        (*target.render(plan, version), *metrics_files(plan, target, version)),
+        verdicts,
+        plan.files,
+    )

@@ -109,6 +109,8 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
                 for feature, users in ((Feature.PROXY_PROTOCOL_OUT, l7), (Feature.L4_PROXY_PROTOCOL_OUT, l4)):
                     if name in users:
                         yield feature, f"pools.{name}.proxy_protocol"
+    if model.metrics is not None and any(listener.mode == "l4" for listener in model.listeners.values()):
+        yield Feature.METRICS_L4, "metrics"
     for index, route in routes:
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
     for name, engine in model.engines.items():
@@ -121,8 +123,8 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
 def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
     """Features that hold for every topology: an engine that differs states it, and still serves.
 
-    For L7 listeners: clauses that no field controls, the default client timeouts and the access log. For L4 routes:
-    timeouts that the user did not write, as a kernel has none.
+    For L7 listeners: clauses that no field controls, the default client timeouts, the access log and the metrics. For
+    L4 routes: timeouts that the user did not write, as a kernel has none.
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
@@ -139,6 +141,8 @@ def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> 
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json":
         yield Feature.ACCESS_LOG, "access_log"
+    if l7 and expanded.model.metrics is not None:
+        yield Feature.METRICS, "metrics"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:

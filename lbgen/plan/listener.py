@@ -60,8 +60,14 @@ class Listener:
     access: Access | None = None
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     access_log: bool = False  # one JSON line per request
+    metrics: bool = False  # one line per request in the file that the agent counts
     address_written: bool = False  # the topology sets `address`
     public_port: int | None = None  # the port that clients connect to, where another tier is in front
+
+    @property
+    def logs(self) -> bool:
+        """Whether requests are logged at all: for people, for the agent or for both."""
+        return self.access_log or self.metrics
 
     @property
     def client_port(self) -> int:

@@ -46,6 +46,7 @@ __all__ = [
     "L4Rule",
     "Listener",
     "Match",
+    "Metrics",
     "Mode",
     "NamedMatch",
     "PathKind",
@@ -96,6 +97,14 @@ class ContainerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where the agent serves metrics."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class TierOf:
     """The tier of a topology that a plan is for. `replica` counts from 1; 0 = any replica."""
 
@@ -134,6 +143,7 @@ class Plan:
     admin_port: int | None = None
     admin_shared: bool = False
     tier: TierOf | None = None
+    metrics: Metrics | None = None
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
     _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from lbgen.plan.model import EngineOptions, Plan
+from lbgen.plan.model import EngineOptions, Metrics, Plan
 
 
 def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:
@@ -26,7 +26,8 @@ def with_endpoints(plan: Plan, addresses: Mapping[str, tuple[str, int]]) -> Plan
         for endpoint in pool.endpoints:
             if endpoint.field in addresses:
                 host, port = addresses[endpoint.field]
-                endpoint = replace(endpoint, host=host, port=port, is_ip=True)
+                name = endpoint.written or endpoint.authority
+                endpoint = replace(endpoint, host=host, port=port, is_ip=True, written=name)
             endpoints.append(endpoint)
         pools.append(replace(pool, endpoints=tuple(endpoints)))
     return replace(plan, pools=tuple(pools))
@@ -42,6 +43,14 @@ def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
     """`plan` with the engine's status interface on that loopback port. `shared`: other stacks use that loopback too, so
     that it serves the status of endpoints only."""
     return replace(plan, admin_port=port, admin_shared=shared)
+
+
+def with_metrics(plan: Plan, *, offset: int = 0, address: str | None = None) -> Plan:
+    """`plan` with its metrics, if it has any, `offset` ports further up and on `address` (None = the topology's)."""
+    if plan.metrics is None:
+        return plan
+    moved = Metrics(address or plan.metrics.address, plan.metrics.port + offset)
+    return replace(plan, metrics=moved)
 
 
 def with_version(plan: Plan, engine: str, version: str) -> Plan:

@@ -42,6 +42,7 @@ class Endpoint:
     is_ip: bool
     backup: bool = False  # serves only when no other endpoint is up
     cookie_value: str = ""  # by which a sticky cookie names it; "" in pools without one
+    written: str = ""  # the topology's host:port, where a runtime put a stand-in in its place
 
     @property
     def authority(self) -> str:

@@ -21,6 +21,7 @@ from lbgen.plan.model import (
     EngineOptions,
     Forward,
     Listener,
+    Metrics,
     Mode,
     Plan,
     Pool,
@@ -108,6 +109,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
         spans=tuple(_spans(topology)),
+        metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
     )
 
 
@@ -157,6 +159,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             access=resolve_policies.access(listener.access),
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
             access_log=l7 and model.access_log == "json",
+            metrics=model.metrics is not None,
             address_written="address" in listener.model_fields_set,
         )
 

@@ -13,7 +13,7 @@ from lbgen.spec.pool import Pool
 from lbgen.spec.route import HeaderEdits, Route
 from lbgen.spec.tier import Tier
 from lbgen.spec.value_errors import invalid, wrong_type
-from lbgen.spec.values import BodyText, ByteSize, Name, NetworkName, Resolver
+from lbgen.spec.values import BodyText, ByteSize, IpAddress, Name, NetworkName, Port, Resolver
 
 SUPPORTED_VERSION = 1
 
@@ -79,6 +79,13 @@ class Containers(Strict):
         description="docker networks to join, where endpoints are known by name",
         examples=[["shop_default"]],
     )
+
+
+class Metrics(Strict):
+    """Where the counts of requests are served as Prometheus text, by `lbgen agent`."""
+
+    port: Port = Field(description="the port it listens on", examples=[9100])
+    address: IpAddress = Field(default="127.0.0.1", description="this host only when left out")
 
 
 class TopologyModel(Strict):
@@ -175,6 +182,11 @@ class TopologyModel(Strict):
     request_id: bool | None = Field(default=None, description="send X-Request-Id; the profile's when left out")
     access_log: Literal["json", "none"] | None = Field(
         default=None, description="json: one schema on all engines; the profile's when left out"
+    )
+    metrics: Metrics | None = Field(
+        default=None,
+        description="serve counts, times and states as Prometheus text; not served when left out",
+        examples=[{"port": 9100}],
     )
     containers: Containers | None = Field(
         default=None,

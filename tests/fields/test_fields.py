@@ -18,6 +18,7 @@ import lbgen
 from fields.fields import CONTEXTS, OBJECTS, VALUES, Change, base, changes, read, values
 from lbgen.diagnostics import LbgenError, Severity
 from lbgen.engines.api import engines
+from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import findings, plan
 from lbgen.spec.load import load
@@ -59,7 +60,8 @@ class State:
             stops = frozenset((d.message, d.field) for d in judge(self.plan, engine, version)[1])
             files = None
             if not (stops and judge(self.plan, engine, version, ("all",))[1]):
-                files = (self.plan.files, *((file.name, file.text) for file in engine.render(self.plan, version)))
+                added = metrics_files(self.plan, engine, version)
+                files = (self.plan.files, *((x.name, x.text) for x in (*engine.render(self.plan, version), *added)))
             self._made[name] = (stops, files)
         return self._made[name]
 

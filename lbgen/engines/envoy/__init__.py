@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,9 @@ class Envoy:
         from lbgen.engines.envoy.access_log import FILE
 
         logged = any(listener.access_log for listener in plan.listeners)
-        return build_process_spec(binary, directory, FILE if logged else "", plan.admin_port)
+        logs = any(listener.logs for listener in plan.listeners)
+        spec = build_process_spec(binary, directory, plan.admin_port, logs=logs)
+        return replace(spec, access_log=FILE if logged else "", agent=plan.metrics is not None)
 
     def access_record(self, line: str) -> AccessRecord | None:
         from lbgen.engines.envoy.access_log import parse_record

@@ -13,6 +13,7 @@ from lbgen.engines.envoy.forwarded_headers import NO_HOST
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -46,12 +47,13 @@ def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Da
     """Writes one JSON line per request; `parse_record` converts what Envoy names differently. With `snapshot`, host and
     path are those that the filter saved."""
     host, path = _SAVED if snapshot else _AS_THEY_ARE
+    files = (("file", FILE, listener.access_log), ("metrics", METRICS_LOG, listener.metrics))
     return [
         extension(
-            "file",
+            name,
             "access_loggers.file.v3.FileAccessLog",
             {
-                "path": FILE,
+                "path": file,
                 "log_format": {
                     "json_format": {
                         "time": "%START_TIME%",
@@ -75,6 +77,8 @@ def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Da
                 },
             },
         )
+        for name, file, is_written in files
+        if is_written
     ]
 
 

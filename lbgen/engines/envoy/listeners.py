@@ -138,7 +138,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     kept = listener.guarantees
     forwards = any(isinstance(route.action, Forward) for route in used)
     rewritten = normal or any(_rewrites(rule, route) for rule, route in rules)
-    snapshot = listener.access_log and rewritten
+    snapshot = listener.logs and rewritten
     head_only = needs_head_only_filter(used, listener.timeouts.body, clusters)
     coding = head_only or kept.framing
     filters = [*([build_snapshot_filter()] if snapshot else ()), *([build_normalize_filter()] if normal else ())]
@@ -182,7 +182,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
             filters = whole  # a second chain would have buckets of its own
         else:
             handshakes["filters"] = [explain_filter(each) for each in whole]
-    logs = build_access_log(listener, snapshot=snapshot) if listener.access_log else []
+    logs = build_access_log(listener, snapshot=snapshot) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
     removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener)]

@@ -62,7 +62,7 @@ class _Condition:
 
 def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
     """The Envoy routes of `rule`, in order: one for each combination of method, origin and cookie that differs."""
-    shared: dict[str, Data] = {"name": route.name} if listener.access_log else {}
+    shared: dict[str, Data] = {"name": route.name} if listener.logs else {}
     match = build_match(rule.match)
     built: list[dict[str, Data]] = []
     if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):

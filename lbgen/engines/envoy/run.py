@@ -27,11 +27,11 @@ _BASES = 400_000_000  # Envoy stores ten times this number in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
 
 
-def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: int | None) -> ProcessSpec:
+def build_process_spec(binary: Binary, directory: Path, admin: int | None, *, logs: bool) -> ProcessSpec:
     """Envoy in the foreground; it uses the shared memory of hot restarts only where another process can take over."""
     # At `misc` warn, Envoy would log at each start that allow_custom_methods is work in progress.
     argv: tuple[str, ...] = (str(binary.path), "-c", FILE, "-l", "warn", "--component-log-level", "misc:error")
-    if access_log:
+    if logs:
         argv += ("--file-flush-interval-msec", "500")  # ms; by default lines are held for 10 s
     # Separates its shared memory and sockets from those of stacks in other folders or on other admin ports.
     shared = zlib.crc32(f"{directory}{admin or ''}".encode()) % _BASES
@@ -39,7 +39,6 @@ def build_process_spec(binary: Binary, directory: Path, access_log: str, admin: 
         (*argv, "--disable-hot-restart"),
         hot_restart_argv=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
         cleanup=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
-        access_log=access_log,
         fixed=(FILE,),
         watched=(ENDPOINTS,),
         dies_with_parent=True,  # only in hot-restart mode

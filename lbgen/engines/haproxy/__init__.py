@@ -28,7 +28,7 @@ class HAProxy:
     title = "HAProxy"
     versions: tuple[str, ...] = VERSIONS
     binaries: tuple[BinaryHint, ...] = run.BINARIES
-    images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy")
+    images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy", ("/bin/sh",))
 
     status_paths: tuple[str, ...] = (health_status.STATUS_PATH,)
     insertion_points: tuple[tuple[str, str], ...] = (
@@ -58,7 +58,7 @@ class HAProxy:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files in `directory`."""
-        return run.process(binary)
+        return run.process(plan, binary)
 
     def access_record(self, line: str) -> AccessRecord | None:
         """The record of a line of HAProxy's output; None for a line that is not of the access log."""

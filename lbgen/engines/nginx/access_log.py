@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.view import NONE, Entry, LogFormat, Map
@@ -44,8 +45,9 @@ def log_format(listener: Listener, request_id: Text) -> LogFormat:
 
 def log_directives(listener: Listener) -> Iterator[Line]:
     """The log of a listener."""
-    if listener.access_log:
-        yield directive("access_log", FILE, format_name(listener), "buffer=64k", "flush=1s")
+    files = ((FILE, listener.access_log), (METRICS_LOG, listener.metrics))
+    for file in (file for file, is_written in files if is_written):
+        yield directive("access_log", file, format_name(listener), "buffer=64k", "flush=1s")
 
 
 class LoggedRoutes:
@@ -65,7 +67,7 @@ class LoggedRoutes:
 
     def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
         """The directives of a location of the route `name`; `pool` None: it forwards to none."""
-        if not listener.access_log:
+        if not listener.logs:
             return ()
         self._in_use = True
         if pool is not None:
@@ -74,7 +76,7 @@ class LoggedRoutes:
 
     def add_alias(self, listener: Listener, name: str, route: str) -> tuple[Line, ...]:
         """The directives of a location for `$filtered`, which is `name` where the request is one of `route`."""
-        if not listener.access_log:
+        if not listener.logs:
             return ()
         if route in self._pools:
             self._pools[name] = self._pools[route]

@@ -168,7 +168,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         with_real_ip=bool(with_real_ip),
         proxy_protocol=any(x.proxy_protocol for x in listeners),
         log=servers.shared_log,
-        log_formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.access_log),
+        log_formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.logs),
         grpc=header_directives(shared, GRPC) if any(upstream_module(pool, old=old) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),

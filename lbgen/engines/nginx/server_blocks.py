@@ -185,7 +185,7 @@ class _ServerBlock:
         if first.unconditional:
             return self._direct(empty, first.rule)
         pools = [self._actions.plain_pool(self._servers.route(c.rule)) for c in own.candidates]
-        if own.candidates[-1].unconditional and None not in pools and not self._listener.access_log:
+        if own.candidates[-1].unconditional and None not in pools and not self._listener.logs:
             pool = self._servers.rule_maps.variable(own.candidates, tuple(map(str, pools)), "pool", self._target)
             proxy = Proxy(reference(pool), self._actions.plain_target(self._listener))
             return replace(empty, proxy=proxy, filtered_before=self._actions.filters(self._listener))

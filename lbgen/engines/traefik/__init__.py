@@ -85,6 +85,10 @@ class Traefik:
     def access_record(self, line: str) -> AccessRecord | None:
         return run.parse_record(line)
 
+    def relayed_log(self, plan: Plan) -> str:
+        """The access log of a Traefik without the plugin; see `lbgen.engines.metrics_spec.OneLog`."""
+        return run.relayed_log(plan)
+
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.build_check_spec(plan, binary)
 

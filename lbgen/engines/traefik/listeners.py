@@ -46,7 +46,7 @@ def build_listener(plan: Plan, listener: Listener) -> dict[str, Data]:
         )
         if action not in middlewares:
             config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
-            if listener.access_log:
+            if listener.logs:
                 config["logged"] = True
             middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
     if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.traefik.conditions import find_asked
 from lbgen.engines.traefik.names import ACCESS_LOG
 from lbgen.engines.traefik.routes import build_access, find_used_pools
@@ -53,6 +54,12 @@ def _find_common_idle(plan: Plan, rules: Sequence[Rule]) -> int:
     return times.pop() if len(times) == 1 else 0
 
 
+def _log_files(listener: Listener) -> str:
+    """The files that get a line for each request, separated by commas."""
+    files = ((ACCESS_LOG, listener.access_log), (METRICS_LOG, listener.metrics))
+    return ",".join(file for file, is_written in files if is_written)
+
+
 def _optional_settings(listener: Listener) -> dict[str, Data]:
     """Settings that most listeners leave at their default."""
     paths, limits = listener.paths, listener.limits
@@ -69,6 +76,6 @@ def _optional_settings(listener: Listener) -> dict[str, Data]:
         "target": limits.target,
         "most": listener.max_connections,
         "access": None if listener.access is None else build_access(listener.access),
-        "log": ACCESS_LOG if listener.access_log else None,
+        "log": _log_files(listener),
     }
     return {key: value for key, value in asked.items() if value}

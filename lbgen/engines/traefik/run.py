@@ -53,7 +53,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
         argv,
         stop=Signals.SIGTERM,
         env=(("GOGC", "400"),),
-        agent=bool(tcp_weights.find_checked_pools(plan)),
+        agent=plan.metrics is not None or bool(tcp_weights.find_checked_pools(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
@@ -71,6 +71,11 @@ def parse_record(line: str) -> AccessRecord | None:
     if not isinstance(found, dict):
         return None
     return cast("AccessRecord", found) if found.keys() >= _FIELDS else access_log.read_line(found)
+
+
+def relayed_log(plan: Plan) -> str:
+    """The access log that the agent writes from the metrics log; "" where Traefik or the plugin writes it."""
+    return access_log.relayed_log(plan) if is_native(plan) else ""
 
 
 def build_check_spec(plan: Plan, binary: Binary) -> CheckSpec:

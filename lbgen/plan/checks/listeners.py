@@ -37,6 +37,19 @@ def check(context: Context) -> None:
                 context.add("LB208", f"{field}.port", message, "change the port or the address of one")
                 break
         others.append(name)
+    _check_metrics(context)
+
+
+def _check_metrics(context: Context) -> None:
+    metrics = context.model.metrics
+    if metrics is None:
+        return
+    for name, listener in context.model.listeners.items():
+        same = listener.port == metrics.port and listener.protocol != "udp"
+        if same and _overlap(listener.address, metrics.address):
+            message = f'port {metrics.port} on {metrics.address} is that of listener "{name}"'
+            context.add("LB208", "metrics.port", message, "take another port for the metrics, such as 9100")
+            return
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -49,6 +49,9 @@ def offsets(
     `outside`: where a listener is on the host. Raises EngineError LB404."""
     if len(engines) < 2:
         return dict.fromkeys((name for name, _ in engines), 0)
+    places = [(outside(x), x.port) for x in plan.listeners]
+    if plan.metrics is not None:
+        places.append((plan.metrics.address, plan.metrics.port))
     taken: set[int] = set()
     found: dict[str, int] = {}
 
@@ -58,7 +61,7 @@ def offsets(
 
     for name, title in engines:
         for offset in (*((before[name],) if before.get(name) else ()), *_OFFSETS):
-            moved = [(outside(x), x.port + offset) for x in plan.listeners]
+            moved = [(address, port + offset) for address, port in places]
             if all(usable(address, port) for address, port in moved):
                 found[name] = offset
                 taken |= {port for _, port in moved}

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from lbgen.agent import state_file as agent_state
+from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
-from lbgen.runtime.common.admin_client import fetch_text
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic

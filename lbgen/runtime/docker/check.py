@@ -49,7 +49,7 @@ def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnost
                     argv=(
                         helper_image.PYTHON,
                         "-m",
-                        "lbgen.runtime.common.admin_client",
+                        "lbgen.agent.admin_client",
                         str(unit.plan.admin_port),
                         f"{limit:g}",
                         *spec.ask,

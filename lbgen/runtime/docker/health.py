@@ -46,7 +46,7 @@ def fetch_status(
     command = [
         helper_image.PYTHON,
         "-m",
-        "lbgen.runtime.common.admin_client",
+        "lbgen.agent.admin_client",
         str(desired.ADMIN_PORT + each.record.side),
         "0",
         *paths,

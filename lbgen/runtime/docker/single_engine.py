@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.agent.admin_client import fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import fetch_json
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.docker import container, desired, helper_image, images, network
 from lbgen.runtime.docker.client import connect, docker_errors

@@ -37,7 +37,7 @@ def main(order: list[Any]) -> None:
     """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
     engine, netns, rights = order
     try:
-        import_modules(engine)
+        import_modules(engine, Path.cwd())
         if netns is not None:
             join_network(netns)
         drop_privileges(**rights)

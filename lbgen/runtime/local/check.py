@@ -10,13 +10,13 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
+from lbgen.agent.admin_client import SETTLE, fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, CheckSpec, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import SETTLE, fetch_json
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.resolvers import judge_with_resolvers

@@ -18,6 +18,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
@@ -68,6 +69,8 @@ def start(
             if listener.protocol is Protocol.TCP:
                 field = f"{listener.field}.port"
                 ports.claim(listener.address, listener.port, field, privileged=user.uid is not None)
+        if plan.metrics is not None and spec.agent:
+            ports.claim(plan.metrics.address, plan.metrics.port, "metrics.port")
     rendered.write(directory)
     log = directory / LOG
     log.touch()
@@ -85,7 +88,7 @@ def start(
     handle = EngineProcess(
         target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
     )
-    if spec.agent and ORDER in rendered:  # the caller's files may lack it
+    if spec.agent and (ORDER in rendered or METRICS in rendered):  # the caller's files may lack them
         handle.restart_agent()
     return handle
 

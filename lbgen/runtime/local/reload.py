@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
 from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.admin_client import fetch_text
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change, obstacles
 from lbgen.runtime.local.check import check

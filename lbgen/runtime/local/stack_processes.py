@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.health import Watched
-from lbgen.plan.overlay import with_ports, with_real_endpoints, with_version
+from lbgen.plan.overlay import with_metrics, with_ports, with_real_endpoints, with_version
 from lbgen.runtime.common import readiness, state
 from lbgen.runtime.common.health import members
 from lbgen.runtime.common.locking import lock
@@ -154,6 +154,7 @@ class StackProcesses:
         """The plan that an engine of the stack gets to serve `plan`: offset ports, stand-ins as endpoints."""
         plan = replace(plan, resolvers=chosen.resolvers)
         plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
+        plan = with_metrics(plan, offset=chosen.offset)
         plan = stand_ins.apply_to(plan, net.host if net is not None else "127.0.0.1")
         if net is not None:  # the namespace does not have the listeners' addresses
             everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.agent_spec import FILE as ORDER
+from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
@@ -110,7 +111,7 @@ def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.Engine
         stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
     if agents:
         handle.agent = AdoptedProcess.of(agents[-1].identity)
-    elif spec.agent and (directory / ORDER).is_file():
+    elif spec.agent and any((directory / name).is_file() for name in (ORDER, METRICS)):
         handle.restart_agent()
     return handle
 

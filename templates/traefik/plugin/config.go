@@ -42,7 +42,7 @@ type Config struct {
 	Target    int
 	Most      int // connections at a time, 0 = no limit
 	Access    *Access
-	Log       string // file, empty = none
+	Log       string // files, separated by commas; empty = none
 	Pools     []*Pool
 	Tells     bool     // no edge: it tells how the endpoints of all edges are
 	Leaves    bool     // no edge: from now on all edges close connections after their next answer

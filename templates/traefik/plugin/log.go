@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -15,7 +16,7 @@ import (
 // flushEvery is how long a line may wait in memory.
 const flushEvery = 200 * time.Millisecond
 
-// logs are the process's access logs, by file.
+// logs are the process's access logs, by the names of their files.
 var (
 	logsLock sync.Mutex
 	logs     = map[string]*log{}
@@ -52,21 +53,25 @@ type line struct {
 	RequestID string   `json:"request_id"`
 }
 
-func useLog(file string) (*log, error) {
-	if file == "" {
+func useLog(files string) (*log, error) {
+	if files == "" {
 		return nil, nil
 	}
 	logsLock.Lock()
 	defer logsLock.Unlock()
-	if found := logs[file]; found != nil {
+	if found := logs[files]; found != nil {
 		return found, nil
 	}
-	opened, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
-	if err != nil {
-		return nil, err
+	to := []io.Writer{}
+	for _, file := range strings.Split(files, ",") {
+		opened, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+		if err != nil {
+			return nil, err
+		}
+		to = append(to, opened)
 	}
-	logs[file] = &log{to: bufio.NewWriterSize(opened, 64*1024)}
-	return logs[file], nil
+	logs[files] = &log{to: bufio.NewWriterSize(io.MultiWriter(to...), 64*1024)}
+	return logs[files], nil
 }
 
 // write adds the line of a request that is over.

@@ -170,6 +170,7 @@ RICH: dict[str, Any] = {
     "version": 1,
     "name": "rich",
     "profile": "minimal",
+    "metrics": {"port": 9100},
     "listeners": {
         "web": {
             "port": 1,

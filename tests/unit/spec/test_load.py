@@ -105,6 +105,7 @@ buffering: { response: true }
 response_headers: { set: { x-frame-options: DENY } }
 containers: { memory: 512MiB, pids: 100, networks: [shop_default] }
 resolvers: [10.0.0.2, "10.0.0.3:53"]
+metrics: { port: 9100, address: 127.0.0.1 }
 """
 
 # What a topology without tiers cannot have.

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.document import Commented
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.traefik import names
+from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,10 +40,11 @@ _LONGER = re.compile(r"(\.\d{3})\d*Z$")
 
 def build_access_log(plan: Plan) -> Commented | None:
     """The `accessLog` section; None when no listener has a log."""
-    if not any(listener.access_log for listener in plan.listeners):
+    if not any(listener.logs for listener in plan.listeners if listener.mode is Mode.L7):
         return None
+    file = names.ACCESS_LOG if plan.metrics is None else METRICS_LOG
     data: dict[str, Data] = {
-        "filePath": names.ACCESS_LOG,
+        "filePath": file,
         "format": "json",
         "bufferingSize": 1000,
         "fields": {
@@ -51,7 +54,15 @@ def build_access_log(plan: Plan) -> Commented | None:
         },
     }
     comment = "Lines wait in a queue of 1000, so that no request waits for the disk. `lbgen logs` reads these fields."
+    if relayed_log(plan):
+        comment += f" `lbgen agent` counts them, and copies them to {names.ACCESS_LOG}."
     return Commented(comment, data, apart=True)
+
+
+def relayed_log(plan: Plan) -> str:
+    """The access log, where the agent writes it: Traefik has one log, which the agent counts and frees."""
+    written = plan.metrics is not None and any(listener.access_log for listener in plan.listeners)
+    return names.ACCESS_LOG if written else ""
 
 
 def read_line(line: Mapping[str, Any]) -> AccessRecord | None:

@@ -232,6 +232,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"pool.sticky.routes": "text: "},
     ),
     Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only" + _WITH_PLUGIN),
+    Feature.METRICS: emulated(
+        "`lbgen agent` counts the lines of Traefik's log and writes the access log; as there, a try that Traefik's "
+        "connections repeat is not counted, a client that left is counted as 4xx, and what Go's server answers by "
+        "itself is not counted"
+    ),
     Feature.ACCESS_LOG: approximate(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; the request id is the "
         "client's own, a try that Traefik's connections repeat is not counted, the host has no port, a client that "

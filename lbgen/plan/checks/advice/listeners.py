@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ _HSTS = "strict-transport-security"
 
 
 def check(context: Context) -> None:
-    """LB264 L7 without use, LB271 client times without limit, LB279 HSTS that no browser obeys."""
+    """LB264 L7 without use, LB271 client times without limit, LB279 HSTS that no browser obeys, LB294 open metrics."""
+    metrics = context.model.metrics
+    if metrics is not None and not ip_address(metrics.address).is_loopback:
+        message = f"other hosts can read the metrics on {metrics.address}, without TLS or a password"
+        context.advise("LB294", "metrics.address", message, "leave address out: 127.0.0.1")
     for name, listener in context.model.listeners.items():
         if listener.mode != "l7":
             continue

@@ -1,6 +1,6 @@
 """Fetch paths from an engine's admin port: as text, or as JSON once two rounds agree.
 
-`python -m lbgen.runtime.common.admin_client PORT SECONDS PATH...` prints it, for an engine whose port only its own
+`python -m lbgen.agent.admin_client PORT SECONDS PATH...` prints it, for an engine whose port only its own
 network reaches; 0 seconds: the texts that it gives now.
 """
 

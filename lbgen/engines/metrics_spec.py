@@ -1,0 +1,118 @@
+"""What `lbgen agent` needs to count the requests of an engine and to serve the counts: the file metrics.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lbgen.engines.api import RenderedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.engines.api import Engine
+    from lbgen.plan.model import Plan
+
+FILE = "metrics.json"
+LOG = "metrics.log"  # one line per request; the agent frees what it has counted
+LOG_FD = 3  # of an engine that logs to open files alone, its start opens LOG as this one
+FORMAT = 1
+# RFC 9110, 9.3, and RFC 5789. Any other method that no route names is counted as `other`.
+METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedListener:
+    """A listener; `port` 0: its connections are not counted (UDP)."""
+
+    name: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountedPool:
+    """A pool; `endpoints` are (name in the topology, address that the engine has), `judged`: it has checks."""
+
+    name: str
+    judged: bool
+    endpoints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSpec:
+    """`relay`: a file that gets the lines of the log too, "" = none; for an engine that has one log only.
+    `admin_port` is where the engine reports the state of endpoints, None = nowhere."""
+
+    stack: str
+    engine: str
+    version: str
+    address: str
+    port: int
+    relay: str
+    listeners: tuple[CountedListener, ...]
+    routes: tuple[str, ...]
+    pools: tuple[CountedPool, ...]
+    methods: tuple[str, ...]
+    admin_port: int | None
+    log: str = LOG
+    format: int = FORMAT
+
+
+@runtime_checkable
+class OneLog(Protocol):
+    """An engine that has one log only, so that the agent writes the access log; beside `lbgen.engines.api.Engine`."""
+
+    def relayed_log(self, plan: Plan) -> str:
+        """The access log that gets the lines of the metrics log; "" = the engine writes it, or there is none."""
+        ...
+
+
+@runtime_checkable
+class CountsConnections(Protocol):
+    """An engine that logs the connections of L4 listeners; beside `lbgen.engines.api.Engine`."""
+
+    def connection_record(self, line: str) -> Mapping[str, object] | None:
+        """A line of the metrics log about a connection: listener, route, pool, duration_ms, and the bytes `received`
+        from the client and `sent` to it. None when it is none."""
+        ...
+
+
+def metrics_files(plan: Plan, target: Engine, version: str) -> tuple[RenderedFile, ...]:
+    """The file for the agent; nothing where the topology has no metrics."""
+    if plan.metrics is None:
+        return ()
+    spec = MetricsSpec(
+        stack=plan.name,
+        engine=target.name,
+        version=version,
+        address=plan.metrics.address,
+        port=plan.metrics.port,
+        relay=target.relayed_log(plan) if isinstance(target, OneLog) else "",
+        listeners=tuple(
+            CountedListener(each.name, each.address, each.port if each.protocol == "tcp" else 0)
+            for each in plan.listeners
+        ),
+        routes=tuple(route.name for route in plan.routes),
+        pools=tuple(
+            CountedPool(
+                pool.name,
+                pool.active is not None or pool.passive is not None,
+                tuple((each.written or each.authority, each.authority) for each in pool.endpoints),
+            )
+            for pool in plan.pools
+        ),
+        methods=tuple(sorted({*METHODS, *_methods(plan)})),
+        admin_port=plan.admin_port,
+    )
+    text = json.dumps(asdict(spec), indent=1) + "\n"
+    return (RenderedFile(FILE, text, ("metrics",) * text.count("\n")),)
+
+
+def _methods(plan: Plan) -> Iterator[str]:
+    """The methods that routes match."""
+    for listener in plan.listeners:
+        for table in listener.hosts:
+            for rule in table.rules:
+                yield from rule.match.methods
