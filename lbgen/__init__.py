@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
+    from lbgen import builders as builders
     from lbgen.api import Stack, reload, up
     from lbgen.conformance.topology_diff import diff
     from lbgen.conformance.verify.report import Report
@@ -82,6 +83,7 @@ __all__ = [
     "Tier",
     "Topology",
     "UsageError",
+    "builders",
     "check",
     "config",
     "diff",
@@ -98,8 +100,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "plan":  # the package is callable, see lbgen/plan/__init__.py
-        return import_module("lbgen.plan")
+    if name in ("builders", "plan"):  # the package plan is callable, see lbgen/plan/__init__.py
+        return import_module(f"lbgen.{name}")
     if name in _HOMES:
         home, _, known_as = _HOMES[name].partition(":")
         return getattr(import_module(home), known_as or name)

@@ -40,7 +40,7 @@ NOWHERE = Span("<topology>")
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A finding: its place, the field, the problem and the remedy (`hint`)."""
+    """A finding: its place, the field, the problem and the remedy (`hint`). KeyError for an unknown code."""
 
     code: str
     message: str
@@ -53,6 +53,9 @@ class Diagnostic:
     def __post_init__(self) -> None:
         if self.code not in CODES:
             raise KeyError(f"diagnostic code {self.code} is not registered")
+
+    def __repr__(self) -> str:
+        return f"<Diagnostic {self}>"
 
     def __str__(self) -> str:
         nowhere = self.span == NOWHERE and not self.field  # about an engine, a daemon or a command
@@ -98,6 +101,10 @@ class LbgenError(Exception):
         found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
         super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+    def __repr__(self) -> str:
+        codes = ", ".join(dict.fromkeys(each.code for each in self.diagnostics))
+        return f"<{type(self).__name__} with {len(self.diagnostics)} of {codes}>"
 
 
 class UsageError(LbgenError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar, cast, dataclass_transform
 
@@ -22,3 +23,8 @@ def record(cls: type[_C]) -> type[_C]:
 def as_json(data: _C) -> _C:
     """The fields of a dataclass as a JSON object, typed as the dataclass, whose schema is that of the object."""
     return cast("_C", asdict(cast("Any", data)))
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """`1 listener, 2 pools` of `{"listener": 1, "pool": 2}`, for short forms of objects."""
+    return ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in numbers.items())

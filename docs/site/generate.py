@@ -8,6 +8,7 @@ nothing and names stale pages.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -18,18 +19,24 @@ from typing import TYPE_CHECKING
 SITE = Path(__file__).resolve().parent
 DOCS = SITE.parent
 ROOT = DOCS.parent
+SCHEMA = ROOT / "lbgen/spec/topology.schema.json"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
+import answers  # noqa: E402
+import builders  # noqa: E402
 import cli  # noqa: E402
 import example  # noqa: E402
 import findings  # noqa: E402
 import matrix  # noqa: E402
 import topology  # noqa: E402
 
+from lbgen.cli.schema import TOPOLOGY, schema_of  # noqa: E402
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "answers": answers.answers,
     "commands": cli.commands,
     "example": example.example,
     "fields": topology.fields,
@@ -91,9 +98,22 @@ def _output(command: str, folder: Path) -> list[str]:
     return [line.rstrip() for line in done.stdout.rstrip().splitlines()]
 
 
+def topology_schema() -> str:
+    """Return the text of the topology's JSON Schema, which the package holds as a file for editors."""
+    return json.dumps(schema_of(TOPOLOGY), indent=1) + "\n"
+
+
+def generated_files() -> dict[Path, str]:
+    """Return the files of the package that are generated as a whole, with their text."""
+    typed = {ROOT / "lbgen/builders" / name: text for name, text in builders.modules().items()}
+    return typed | {SCHEMA: topology_schema()}
+
+
 def stale() -> list[str]:
-    """Return the pages whose generated parts are not what they should be."""
-    return [str(path.relative_to(ROOT)) for path in pages() if current(path) != path.read_text(encoding="utf-8")]
+    """Return the files whose generated parts are not what they should be."""
+    expected = {path: current(path) for path in pages()} | generated_files()
+    found = [path for path, text in expected.items() if not path.is_file() or text != path.read_text(encoding="utf-8")]
+    return [str(path.relative_to(ROOT)) for path in found]
 
 
 def main() -> int:
@@ -104,6 +124,9 @@ def main() -> int:
         return bool(found)
     for path in pages():
         path.write_text(current(path), encoding="utf-8")
+    for path, text in generated_files().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -11,6 +11,7 @@ from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
+from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord, FieldChangeRecord
@@ -114,6 +115,10 @@ class Comparison:
     requests: tuple[ChangedAnswer, ...]
     fields: tuple[FieldChange, ...]
     asked: int
+
+    def __repr__(self) -> str:
+        sizes = {"changed answer": len(self.requests), "changed field": len(self.fields), "request": self.asked}
+        return f"<Comparison: {counted(sizes)} asked>"
 
     @property
     def same(self) -> bool:

@@ -66,6 +66,9 @@ class Answer:
     place: bool = False
     default: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Answer {self.feature or 'a value'}: {self.verdict.level} ({', '.join(self.fields)})>"
+
     def as_dict(self) -> VerdictRecord:
         """The JSON record: feature, verdict, note, fields, accepted, default."""
         return {

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 class _CallableModule(ModuleType):
     def __call__(self, topology: Topology) -> Plan:
+        """The plan of `topology`; see `lbgen.plan.resolve.plan`.
+
+        Times are in milliseconds, sizes in bytes. Raises LbgenError with all errors between objects (LB2xx), UsageError
+        LB306 for a topology of tiers, whose plans `lbgen.tiers` gives.
+        """
         from lbgen.plan.resolve import plan
 
         return plan(topology)

@@ -28,6 +28,7 @@ from lbgen.plan.rules import (
     ValueKind,
     ValueMatch,
 )
+from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, File
@@ -125,7 +126,9 @@ class TierOf:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. `resolvers` are DNS servers (IP or IP:port) for engines that do not use the system's. The runtime
+    """What `lbgen.plan` makes of a topology, for engines and the oracle; times in milliseconds, sizes in bytes.
+
+    `resolvers` are DNS servers (IP or IP:port) for engines that do not use the system's. The runtime
     sets `admin_port`, a loopback port for the engine's status interface, and `admin_shared` where other stacks share
     that loopback. `tier` is set for a part of a tiered topology."""
 
@@ -155,6 +158,10 @@ class Plan:
         self._pools.update((pool.name, pool) for pool in self.pools)
         self._listeners.update((listener.name, listener) for listener in self.listeners)
         self._spans.update(self.spans)
+
+    def __repr__(self) -> str:
+        sizes = {"listener": len(self.listeners), "pool": len(self.pools), "route": len(self.routes)}
+        return f"<Plan {self.name}: {counted(sizes)}>"
 
     def route(self, name: str) -> Route:
         """The route of that name; KeyError when there is none."""

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
+from lbgen.records import counted
 
 _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -43,6 +44,10 @@ class Request:
     client: str = "127.0.0.1"
     version: str = "1.1"  # 1.0, 1.1 or 2
     body: bytes = b""
+
+    def __repr__(self) -> str:
+        more = {"header": len(self.headers), "byte": len(self.body)}
+        return f"<Request {self.method} {self.target} from {self.client}: {counted(more)}>"
 
 
 class RefusedError(Exception):

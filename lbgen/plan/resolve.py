@@ -49,7 +49,11 @@ HSTS = "strict-transport-security"
 
 
 def plan(topology: Topology) -> Plan:
-    """The plan of `topology`. Raises LbgenError with all cross-object errors (LB2xx)."""
+    """The plan of `topology`: names resolved, defaults written out, rules in the order of trial.
+
+    Times are in milliseconds, sizes in bytes. Raises LbgenError with all errors between objects (LB2xx), UsageError
+    LB306 for a topology of tiers, whose plans `lbgen.tiers` gives.
+    """
     expanded = expand_checked(with_replica_endpoints(topology))
     if topology.model.tiers is not None:
         message = "a tiered topology has a plan for each tier, and a single plan is needed here"
@@ -71,7 +75,8 @@ def expand_checked(topology: Topology) -> ExpandedTopology:
 def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
     """All findings about `topology`, errors to advice, by place, as `lbgen check --no-engines` prints them.
 
-    The files that it names must exist. `ignore`: codes of warnings and advice to leave out.
+    The files that it names must exist. `ignore`: codes of warnings and advice to leave out. Raises nothing: what is
+    wrong is in the result.
     """
     return findings(topology, files=True, ignore=ignore)
 

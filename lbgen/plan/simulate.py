@@ -105,6 +105,11 @@ class Outcome:
     loose: bool = False  # `answers` is left to the engine: of a made answer only the class counts
     contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        pools = ", ".join(each.pool for each in self.upstreams)
+        what = f"to {pools}" if self.status is None else f"answers {self.status}"
+        return f"<Outcome {what} by {f'route {self.route}' if self.route else 'no route'}: {self.reason}>"
+
     @property
     def losers(self) -> tuple[LosingRule, ...]:
         """The rules that do not serve the request, and why; each call takes time in proportion to the rules.

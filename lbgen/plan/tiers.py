@@ -17,6 +17,7 @@ from lbgen.plan.tier_links import (
     with_replica_counts,
     with_replica_endpoints,
 )
+from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.spec.load import Topology
@@ -33,6 +34,9 @@ class Tier:
     engine: str | None
     replicas: int
     entry: bool
+
+    def __repr__(self) -> str:
+        return f"<Tier {self.name} on {self.engine or 'any engine'}: {counted({'replica': self.replicas})}>"
 
     @property
     def names(self) -> tuple[str, ...]:

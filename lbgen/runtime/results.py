@@ -34,8 +34,13 @@ class Stack(Result):
         values = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**values | {"warnings": (*warnings, *result.warnings)})
 
+    def __repr__(self) -> str:
+        engines = ", ".join(f"{each.name} {each.version}" for each in self.engines)
+        return f"<Stack {self.name}, {'alive' if self.alive else 'ended'}: {engines or 'no engine'}>"
+
     @property
     def name(self) -> str:
+        """The name of the stack."""
         return self.state.name
 
     @property

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from lbgen import resources
 from lbgen.json_types import Record
+from lbgen.records import counted
 from lbgen.spec.dump import Reference, lines
 from lbgen.spec.variables import names_in
 
@@ -87,6 +88,9 @@ class Effective:
     data: dict[str, Any]
     values: tuple[Value, ...]
 
+    def __repr__(self) -> str:
+        return f"<Effective {self.data['name']}: {counted({'value': len(self.values)})}>"
+
     def __str__(self) -> str:
         origins = {each.field: each.origin for each in self.values}
         written = [(line, origins.get(field, "")) for line, field in lines(self.data)]
@@ -98,7 +102,8 @@ def config(topology: Topology) -> Effective:
     """The effective topology. A value of a variable whose name says that it is secret stays a reference to it.
 
     Fields that are not written and have no value of their own, such as a route's times, which are the topology's, are
-    left out; `lbgen explain` and the plan have what holds in the end.
+    left out; `lbgen explain` and the plan have what holds in the end. Times are in milliseconds, sizes in bytes.
+    Raises nothing.
     """
     values: list[Value] = []
     data = _walk(topology.model.model_dump(mode="json", exclude_none=True, exclude={"include"}), "", topology, values)

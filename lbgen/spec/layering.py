@@ -6,13 +6,13 @@ import glob
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import COLLECTION, TEXT, compose
-from lbgen.spec.marks import Marks, Places
+from lbgen.spec.marks import Marks, Places, Step
 from lbgen.spec.source import build, read_nodes
 from lbgen.spec.value_errors import shorten
 
@@ -50,18 +50,22 @@ class Layering:
             merged = _merge(merged, self._expand(each))
         for path, text in settings:
             merged = self._set(merged, path, text, first.file)
-        return build(merged, Marks(first.file, merged, places=self.places), self.variables)
+        return self.build(merged, first.file)
+
+    def build(self, root: Node, file: str) -> Source:
+        """The data of nodes whose first file is `file`. Raises LbgenError with the findings of the text."""
+        return build(root, Marks(file, root, places=self.places), self.variables)
 
     def _expand(self, document: Document) -> Node:
         """The document's nodes with the routes and pools of the files that it includes."""
         root = document.root
-        entry = _entry(root, INCLUDE)
-        if entry is None or not isinstance(root, MappingNode):
+        including = entry(root, INCLUDE)
+        if including is None or not isinstance(root, MappingNode):
             return root
-        patterns = self._patterns(entry[1], document)
+        patterns = self._patterns(including[1], document)
         if patterns is None:
             return root
-        kept = [(key, value) for key, value in root.value if key is not entry[0]]
+        kept = [(key, value) for key, value in root.value if key is not including[0]]
         merged: Node = _mapping_like(root, kept)
         for path in self._files(patterns, document):
             included = Document(str(path), path.parent, read_nodes(path))
@@ -122,36 +126,66 @@ class Layering:
         if not steps:
             hint = "write the field as findings do, such as listeners.web.port=8081 or routes[api].forward=app"
             raise LbgenError(Diagnostic("LB135", "not the path of a field", Span(name), hint=hint))
-        return self._put(root, steps, value, name)
+        return self.put(root, steps, value, name)
 
-    def _put(self, node: Node, steps: Sequence[str | int], value: Node, name: str) -> Node:
-        """A copy of `node` with `value` at `steps`; missing mappings are made. Aliases of `node` stay as they are."""
+    def put(self, node: Node, steps: Sequence[Step], value: Node, name: str, *, append: bool = False) -> Node:
+        """A copy of `node` with `value` at `steps`; missing mappings are made. Aliases of `node` stay as they are.
+        `name` is the place of what is made. With `append` the step after a list's last element adds one."""
         if not steps:
             return value
         step, rest = steps[0], steps[1:]
         if isinstance(step, int):
-            if not isinstance(node, SequenceNode) or step >= len(node.value):
+            adds = append and isinstance(node, SequenceNode) and step == len(node.value) and not rest
+            if not isinstance(node, SequenceNode) or (step >= len(node.value) and not adds):
                 raise LbgenError(Diagnostic("LB135", f"the list has no element {step}", Span(name)))
-            items = [self._put(item, rest, value, name) if i == step else item for i, item in enumerate(node.value)]
+            items = [self.put(x, rest, value, name) if i == step else x for i, x in enumerate(node.value)]
+            items += [value] if adds else []
             return SequenceNode(COLLECTION, items, node.start_mark, node.end_mark)
         if not isinstance(node, MappingNode):
             message = f'"{shorten(step)}" is no field of a {"list" if isinstance(node, SequenceNode) else "value"}'
             raise LbgenError(Diagnostic("LB135", message, Span(name), hint="name an element, such as routes[0]"))
-        entry = _entry(node, step)
-        if entry is not None:
-            inner = self._put(entry[1], rest, value, name)
-            return _mapping_like(node, [(k, inner if k is entry[0] else v) for k, v in node.value])
+        found = entry(node, step)
+        if found is not None:
+            inner = self.put(found[1], rest, value, name, append=append)
+            return _mapping_like(node, [(k, inner if k is found[0] else v) for k, v in node.value])
         key = ScalarNode(TEXT, step, value.start_mark, value.end_mark)
-        empty = MappingNode(COLLECTION, [], value.start_mark, value.end_mark)
+        kind = SequenceNode if rest and isinstance(rest[0], int) else MappingNode
+        empty = kind(COLLECTION, [], value.start_mark, value.end_mark)
         self.places.add(key, name, lines=False)
         self.places.add(empty, name, lines=False)
-        return _mapping_like(node, [*node.value, (key, self._put(empty, rest, value, name) if rest else value)])
+        inner = self.put(empty, rest, value, name, append=append) if rest else value
+        return _mapping_like(node, [*node.value, (key, inner)])
 
 
-def _entry(node: Node, name: str) -> tuple[Node, Node] | None:
+def entry(node: Node, name: str) -> tuple[Node, Node] | None:
+    """The key and the value of that name in a mapping; None when there is none."""
     if not isinstance(node, MappingNode):
         return None
     return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
+
+
+def without_step(node: Node, steps: Sequence[Step]) -> Node | None:
+    """A copy of `node` without the key or element at `steps`; None when there is none."""
+    step, rest = steps[0], steps[1:]
+    kept: list[Any] = []
+    if isinstance(step, int) and isinstance(node, SequenceNode) and step < len(node.value):
+        kept = [x for i, x in enumerate(node.value) if i != step]
+        if rest:
+            inner = without_step(node.value[step], rest)
+            kept = [inner if i == step else x for i, x in enumerate(node.value)]
+            if inner is None:
+                return None
+        return SequenceNode(COLLECTION, kept, node.start_mark, node.end_mark)
+    found = entry(node, step) if isinstance(step, str) else None
+    if found is None or not isinstance(node, MappingNode):
+        return None
+    kept = [pair for pair in node.value if pair[0] is not found[0]]
+    if rest:
+        inner = without_step(found[1], rest)
+        if inner is None:
+            return None
+        kept = [(k, inner if k is found[0] else v) for k, v in node.value]
+    return _mapping_like(node, kept)
 
 
 def _mapping_like(node: Node, entries: list[tuple[Node, Node]]) -> MappingNode:
@@ -182,10 +216,10 @@ def _merge(lower: Node, upper: Node, *, top: bool = True) -> Node:
 def _merge_named(lower: SequenceNode, upper: SequenceNode) -> Node:
     """The elements of both; those of `upper` that have the name of one of `lower` are merged into it."""
     items = list(lower.value)
-    index = {name: i for i, item in enumerate(items) if (name := _name(item)) is not None}
+    index = {name: i for i, item in enumerate(items) if (name := name_of(item)) is not None}
     taken: set[str] = set()
     for item in upper.value:
-        name = _name(item)
+        name = name_of(item)
         if name is not None and name in index and name not in taken:
             items[index[name]] = _merge(items[index[name]], item, top=False)
             taken.add(name)
@@ -194,15 +228,16 @@ def _merge_named(lower: SequenceNode, upper: SequenceNode) -> Node:
     return SequenceNode(COLLECTION, items, upper.start_mark, upper.end_mark)
 
 
-def _name(node: Node) -> str | None:
-    entry = _entry(node, "name")
-    return str(entry[1].value) if entry is not None and isinstance(entry[1], ScalarNode) else None
+def name_of(node: Node) -> str | None:
+    """The `name` of an element of a list; None when it has none."""
+    found = entry(node, "name")
+    return str(found[1].value) if found is not None and isinstance(found[1], ScalarNode) else None
 
 
 def _append(root: Node, key: Node, value: Node) -> Node:
     """`root` with the entries of one key of an included file after its own. A pool of a name that is taken stays there
     twice, and is a finding; so is a value of another kind."""
-    own = _entry(root, key.value)
+    own = entry(root, key.value)
     if own is None:
         return _mapping_like(root, [*root.value, (key, value)])
     same = type(own[1]) is type(value) and not isinstance(value, ScalarNode)

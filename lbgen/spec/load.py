@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.records import counted
 from lbgen.spec.dump import flow
+from lbgen.spec.edit import Edit
 from lbgen.spec.layering import INCLUDE, Document, Layering
 from lbgen.spec.marks import Layers
 from lbgen.spec.model import TopologyModel
@@ -35,11 +37,62 @@ class Topology:
     marks: Layers
     base: Path
     file: str
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # those it was read with
+
+    def __repr__(self) -> str:
+        sizes = {kind: len(getattr(self.model, f"{kind}s")) for kind in ("listener", "pool", "route")}
+        return f"<Topology {self.name} from {self.file}: {counted(sizes)}>"
 
     @property
     def name(self) -> str:
         """The name of the topology."""
         return self.model.name
+
+    def replace(self, settings: Mapping[str, object] | None = None, /, **fields: object) -> Topology:
+        """A new topology with these fields replaced, checked as `load` does.
+
+        `settings` are fields as findings write them and their values, such as `{"listeners.web.port": 8081,
+        "routes[api].forward": "blue"}`; `fields` are those of the top level, such as `timeouts={"response": "7s"}`.
+        Missing mappings are made. What stays keeps its places; what is set is at `<edit>`.
+        Raises LbgenError: LB135 no such field, else the findings of `load`.
+        """
+        edit = Edit.begin(self.marks.top, self.variables)
+        for path, value in {**(settings or {}), **fields}.items():
+            edit.set(path, value)
+        return self._edited(edit)
+
+    def without(self, *fields: str) -> Topology:
+        """A new topology without these fields, such as `routes[api].retries` or `pools.old`, in this order.
+
+        What the profile says then holds. Raises LbgenError: LB135 not written in the topology, else the findings of
+        `load`.
+        """
+        edit = Edit.begin(self.marks.top, self.variables)
+        for path in fields:
+            edit.remove(path)
+        return self._edited(edit)
+
+    def with_route(self, route: Mapping[str, Any]) -> Topology:
+        """A new topology with this route; it replaces the one of its name. Raises LbgenError with the findings."""
+        edit = Edit.begin(self.marks.top, self.variables)
+        edit.put(("routes", edit.route_index(route.get("name"))), route)
+        return self._edited(edit)
+
+    def with_pool(self, name: str, pool: Mapping[str, Any]) -> Topology:
+        """A new topology with this pool; it replaces the one of its name. Raises LbgenError with the findings."""
+        edit = Edit.begin(self.marks.top, self.variables)
+        edit.put(("pools", name), pool)
+        return self._edited(edit)
+
+    def with_listener(self, name: str, listener: Mapping[str, Any]) -> Topology:
+        """A new topology with this listener; it replaces the one of its name. Raises LbgenError with the findings."""
+        edit = Edit.begin(self.marks.top, self.variables)
+        edit.put(("listeners", name), listener)
+        return self._edited(edit)
+
+    def _edited(self, edit: Edit) -> Topology:
+        with without_collector():
+            return _loaded(edit.source(), self.base, self.variables)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of a field such as `routes[2].retries.max` is written (its key with `key`); the nearest
@@ -127,7 +180,7 @@ def _loaded(source: Source, base: Path, variables: Mapping[str, str]) -> Topolog
         raise LbgenError([*(unusable.diagnostics if unusable else ()), *found]) from None
     if unusable:
         raise unusable
-    return Topology(model, marks, base.absolute(), source.marks.file)
+    return Topology(model, marks, base.absolute(), source.marks.file, dict(variables))
 
 
 def _validated(data: dict[str, Any], marks: Layers) -> TopologyModel:

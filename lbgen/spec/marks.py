@@ -33,6 +33,10 @@ class Places:
     _without_lines: set[str] = field(default_factory=set)
     _nodes: list[Node] = field(default_factory=list)  # keeps them, as their ids stand for them
 
+    def copy(self) -> Places:
+        """The same places; what is added to the copy is not added here."""
+        return Places(dict(self.files), dict(self.values), set(self._without_lines), list(self._nodes))
+
     def add(self, root: Node, file: str, *, lines: bool = True) -> None:
         """Every node under `root` is from `file`; `lines` False: a place there has no line."""
         self._nodes.append(root)

@@ -51,6 +51,11 @@ def _without_titles(node: Any) -> Any:  # noqa: ANN401  # any JSON
     return {k: _without_titles(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
 
 
+def models_of_topology() -> tuple[type[BaseModel], ...]:
+    """The models of a topology, each once."""
+    return tuple(_models(TopologyModel))
+
+
 def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:
     """The model and those of its fields, each once."""
     from lbgen.spec.pydantic_errors import models_of

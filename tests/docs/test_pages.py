@@ -50,6 +50,12 @@ def test_generated_parts_are_fresh(page):
     assert generate.current(path) == path.read_text(encoding="utf-8"), f"{page} is stale: run `make docs`"
 
 
+def test_generated_files_of_the_package_are_fresh():
+    expected = generate.generated_files()
+    assert {path: path.read_text(encoding="utf-8") for path in expected} == expected, "stale: run `make docs`"
+    assert set((ROOT / "lbgen/builders").glob("*.py")) <= expected.keys()
+
+
 def test_the_matrix_comes_from_a_run():
     text = (DOCS / "conformance.md").read_text(encoding="utf-8")
     block = text.partition("<!-- conformance:begin -->")[2].partition("<!-- conformance:end -->")[0]

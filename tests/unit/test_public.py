@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import tomllib
@@ -31,6 +32,7 @@ PUBLIC = [
     "Tier",
     "Topology",
     "UsageError",
+    "builders",
     "check",
     "config",
     "diff",
@@ -52,6 +54,23 @@ def test_public_names_are_pinned_and_all_resolve():
         assert getattr(lbgen, name) is not None
     with pytest.raises(AttributeError):
         _ = lbgen.nothing
+
+
+def test_public_functions_say_what_they_raise():
+    functions = {name: getattr(lbgen, name) for name in PUBLIC if name[0].islower() and name != "builders"}
+    functions["plan"] = type(lbgen.plan).__call__
+    assert {name for name, each in functions.items() if "Raises " not in (each.__doc__ or "")} == set()
+    assert all(inspect.isfunction(each) for each in functions.values())
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name[0].isupper()])
+def test_public_classes_and_their_methods_have_docstrings(name):
+    kind = getattr(lbgen, name)
+    own = {key: each for key, each in vars(kind).items() if not key.startswith("_")}
+    members = {key: each for key, each in own.items() if inspect.isfunction(each) or isinstance(each, property)}
+    assert kind.__doc__
+    assert "(self" not in kind.__doc__  # what dataclass makes where there is none
+    assert {key for key, each in members.items() if not inspect.getdoc(each)} == set()
 
 
 def test_the_version_is_the_package_s():

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.records import as_json
+from lbgen.records import as_json, counted
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -57,6 +57,10 @@ class Report:
     seconds: float
     untried: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        sizes = {"case": len(self.results), "difference": len(self.differences), "failed engine": len(self.broken)}
+        return f"<Report {self.name}, {'green' if self.green else 'red'}: {counted(sizes)}>"
+
     @property
     def differences(self) -> tuple[Result, ...]:
         """Results that no verdict excuses, the first one first."""
@@ -83,6 +87,7 @@ class Report:
 
     @property
     def green(self) -> bool:
+        """No difference that no verdict names, and no engine broke."""
         return not self.differences and not self.broken
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary
@@ -91,7 +91,8 @@ class Failure:
 
 def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool) -> str:
     """A digest of what the stack serves and runs, without positions in the topology file."""
-    what = (replace(plan, uses=(), spans=()), tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
+    served = [(each.name, getattr(plan, each.name)) for each in fields(plan) if each.repr and each.name != "uses"]
+    what = (served, tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
