@@ -9,6 +9,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.explain_cost import explain_costs
+from lbgen.cli.html import write_page
 from lbgen.cli.output import console, print_json
 from lbgen.cli.verdict_table import print_verdicts
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen explain shop.yaml\n  lbgen explain shop.yaml --line nginx.conf:42\n"
-    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost"
+    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost\n"
+    "  lbgen explain shop.yaml --html shop.html"
 )
 @options.topology
 @options.engines
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
 )
 @click.option("--cost", is_flag=True, help="Show what features cost per request on each engine, and what is cheaper.")
+@options.html
 @options.json_flag
 def command(
     topology: options.TopologyFiles,
@@ -40,6 +43,7 @@ def command(
     line: str | None,
     field: str | None,
     cost: bool,
+    html: str | None,
     as_json: bool,
 ) -> None:
     """Show features x engines with verdicts, the field behind a rendered line, or the lines that a field produces.
@@ -50,9 +54,14 @@ def command(
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
-    if sum(map(bool, (line, field, cost))) > 1:
-        raise click.UsageError("use one of --line, --field and --cost")
-    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(topology.load())]
+    if sum(map(bool, (line, field, cost, html))) > 1:
+        raise click.UsageError("use one of --line, --field, --cost and --html")
+    loaded = topology.load()
+    found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(loaded)]
+    if html:
+        write_page(html, loaded, chosen or engine_names())
+    if html == "-":
+        return
     if line:
         _origin(found, line, as_json)
     elif field:

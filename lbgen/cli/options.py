@@ -188,6 +188,20 @@ class ProfileName(OneOf):
         return value if "/" in value or value.endswith((".yaml", ".yml")) else super().convert(value, param, ctx)
 
 
+class PageFile(click.Path):
+    """A file for the HTML report, or `-`; its folder must be there before a long command begins."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the path, or fail with a usage error."""
+        found = str(super().convert(value, param, ctx))
+        if found != "-" and not Path(found).parent.is_dir():
+            self.fail(f"there is no folder {str(Path(found).parent)!r}", param, ctx)
+        return found
+
+
 _LAYERS: tuple[Callable[[Any], Any], ...] = (
     click.argument("topology", required=False, type=click.Path(dir_okay=False, allow_dash=True), metavar="TOPOLOGY"),
     click.option(
@@ -258,6 +272,17 @@ def accept(command: F) -> F:
         callback=lambda context, parameter, lists: tuple(word for words in lists for word in words),
         help="Accept these features, separated by commas, where an engine only approximates them; `all` accepts every "
         "one (repeatable).",
+    )(command)
+
+
+def html(command: F) -> F:
+    """Add the option --html."""
+    return click.option(
+        "--html",
+        type=PageFile(),
+        metavar="FILE",
+        help="Also write a page that shows the verdicts and leads from each rendered line to the topology; it needs no "
+        "network. `-` prints the page and nothing else.",
     )(command)
 
 

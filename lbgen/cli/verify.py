@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
+from lbgen.cli.html import write_page
 from lbgen.cli.output import console, pluralize, print_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ SHOWN = 5  # differences printed, the first ones
 @click.command(
     epilog="\b\nExamples:\n  lbgen verify shop.yaml                   # every engine that can serve it\n"
     "  lbgen verify shop.yaml -e nginx -e envoy --json\n"
+    "  lbgen verify shop.yaml --html report.html\n"
     "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not"
 )
 @options.topology
@@ -48,6 +50,7 @@ SHOWN = 5  # differences printed, the first ones
     help="The seed of the sample when there are more requests or faults.",
 )
 @options.accept
+@options.html
 @options.json_flag
 def command(
     topology: options.TopologyFiles,
@@ -57,6 +60,7 @@ def command(
     faults: int | None,
     seed: int,
     accept: tuple[str, ...],
+    html: str | None,
     as_json: bool,
 ) -> None:
     """Send requests that the rules of TOPOLOGY distinguish, break its endpoints, and measure its times; compare.
@@ -66,6 +70,7 @@ def command(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     import lbgen
+    from lbgen.engines.api import engine_names
 
     loaded = topology.load()
     out = console(stderr=True)
@@ -88,6 +93,11 @@ def command(
             rendered=rendered,
             progress=lambda event: _update_bar(bars, tasks, event),
         )
+    if html:
+        names = chosen or engine_names()
+        write_page(html, loaded, names, accept=accept, report=report, notes=report_notes(report))
+    if html == "-":
+        raise click.exceptions.Exit(report.exit_code)
     if as_json:
         print_json(report.as_dict())
     else:
@@ -121,7 +131,9 @@ def _print(out: Console, report: Report) -> None:
         out.print(f"\n{result.subject}, {result.case}:", style="bold red", markup=False)
         out.print(f"  {result.again}\n  {result.detail}", markup=False)
     if len(report.differences) > SHOWN:
-        out.print(f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json has all)", markup=False)
+        out.print(
+            f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json or --html has all)", markup=False
+        )
     failed = f"{pluralize(len(report.differences), 'difference')}, {pluralize(len(report.broken), 'engine')} failed"
     verdict = "green" if report.green else failed
     out.print(

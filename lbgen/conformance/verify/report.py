@@ -134,6 +134,7 @@ class Report:
 def compare_engines(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Result, ...]:
     """Requests that two engines answer differently although each does as the oracle says."""
     known = {case.id: case for case in cases}
+    again_on = {x.engine: {result.case: result.again for result in x.results} for x in done}
     found = []
     for one, other in combinations(done, 2):
         for name, print_ in one.answers.items():
@@ -141,7 +142,8 @@ def compare_engines(done: Sequence[Finished], cases: Sequence[Case]) -> tuple[Re
             if against is not None and against != print_:
                 detail = f"{one.engine}: {print_}, {other.engine}: {against}"
                 request = known[name].request
-                again = f"{request.method} {request.target} {request.headers}"
+                lines = (again_on[x.engine].get(name, "") for x in (one, other))
+                again = "\n".join(filter(None, lines)) or f"{request.method} {request.target} {request.headers}"
                 found.append(
                     Result(f"{one.engine}, {other.engine}", "topology", name, PAIRWISE, CaseState.FAIL, detail, again)
                 )

@@ -1,0 +1,23 @@
+"""The page as HTML. Everything is escaped by Jinja; the template has no script and fetches nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+if TYPE_CHECKING:
+    from lbgen.html.view import Page
+
+
+def to_html(page: Page) -> str:
+    """The whole document."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(page=page)
