@@ -31,7 +31,12 @@ def test_the_wheel_carries_its_data_and_nothing_else(wheel):
         }
         assert shipped == source
     assert not [n for n in names if not n.startswith(("lbgen/", "lbgen-"))]
-    assert {"lbgen/py.typed", "lbgen/spec/starters/minimal.yaml"} <= set(names)
+    assert {
+        "lbgen/py.typed",
+        "lbgen/spec/starters/minimal.yaml",
+        "lbgen/html/page.html.j2",
+        "lbgen/html/page.css",
+    } <= set(names)
 
 
 def test_it_renders_in_a_fresh_environment(wheel, tmp_path):
