@@ -37,6 +37,9 @@ _WANTED = {
 _TRUTH = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
 
 
+_NEAR = 0.8  # of 1: a key so near to a known one is a slip, not another tool's word
+
+
 def suggest(wrong: str, known: Iterable[str]) -> str:
     """`did you mean "weight"?`, or the known words when none is near."""
     words = list(known)
@@ -69,7 +72,12 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         code, message, hint = "LB103", "is required", f"add {loc[-1]}:"
         shown = (*steps, loc[-1])
     elif code == "extra_forbidden":
-        code, message, hint, at_key = "LB101", "unknown key", _key_hint(str(loc[-1]), _models_at(model, loc[:-1])), True
+        code, message, hint, at_key = (
+            "LB101",
+            "unknown key",
+            _key_hint(str(loc[-1]), models_at(model, loc[:-1]), model),
+            True,
+        )
     else:
         code, message, hint = _explained(line, marks.written(at))
         if not hint and message.endswith("where a mapping is expected"):
@@ -156,7 +164,7 @@ def _conversion(wanted: str, value: object, shown: str) -> str:
 
 def _example_at(model: type[BaseModel], loc: tuple[Step, ...]) -> str:
     """The example of the field at `loc`, where that is a mapping."""
-    for each in _models_at(model, loc[:-1]):
+    for each in models_at(model, loc[:-1]):
         field = each.model_fields.get(str(loc[-1]))
         for example in (field.examples or ()) if field is not None else ():
             if isinstance(example, dict):
@@ -164,15 +172,19 @@ def _example_at(model: type[BaseModel], loc: tuple[Step, ...]) -> str:
     return ""
 
 
-def _key_hint(key: str, models: list[type[BaseModel]]) -> str:
+def _key_hint(key: str, models: list[type[BaseModel]], root: type[BaseModel]) -> str:
     """What to write instead of a key that no mapping of these models has."""
-    for model in models:
-        if hint := foreign_terms.KEYS.get(model.__name__, {}).get(key.lower().replace("-", "_")):
-            return hint
-    return suggest(key, [name for model in models for name in model.model_fields])
+    names = [model.__name__ for model in models]
+    known = [name for model in models for name in model.model_fields]
+    foreign = next(filter(None, (foreign_terms.foreign_key(key, name) for name in names)), None)
+    if foreign is None and not get_close_matches(key.lower(), known, n=1, cutoff=_NEAR):
+        foreign = foreign_terms.foreign_key_anywhere(key)
+    if foreign is None:
+        return suggest(key, known)
+    return foreign.hint(here=any(model in models for model in models_at(root, foreign.holder)))
 
 
-def _models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
+def models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
     """The models of the mapping at `loc`."""
     annotation: Any = model
     for step in loc:
