@@ -22,7 +22,7 @@ from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from lbgen import builders as builders
-    from lbgen.api import Stack, reload, up
+    from lbgen.api import Stack, preview, reload, up
     from lbgen.conformance.topology_diff import diff
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
@@ -60,6 +60,7 @@ _HOMES = {
     "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
     "load": "lbgen.spec.load:load_topology",
+    "preview": "lbgen.api",
     "reload": "lbgen.api",
     "render": "lbgen.engines.rendered",
     "simulate": "lbgen.plan.simulate",
@@ -90,6 +91,7 @@ __all__ = [
     "explain",
     "load",
     "plan",
+    "preview",
     "reload",
     "render",
     "simulate",

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError, without_errors
+from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
 from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
@@ -20,6 +19,15 @@ from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.error_locations import add_locations
 from lbgen.runtime.registry import docker_unreachable, no_progress
 from lbgen.runtime.results import Stack
+from lbgen.runtime.stack_request import (
+    check_runtime,
+    chosen_engines,
+    select_runtime,
+    tiers_reload,
+    tiers_request,
+    tiers_to_run,
+    usable_files,
+)
 from lbgen.runtime.swap_result import SwapResult
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
@@ -27,6 +35,7 @@ from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
+    from lbgen.conformance.preview import Preview
     from lbgen.conformance.verify.report import Report
     from lbgen.runtime.common.logs import Line, RequestFilter
     from lbgen.runtime.swap import Proof
@@ -41,6 +50,7 @@ __all__ = [
     "docker_unreachable",
     "down",
     "logs",
+    "preview",
     "ps",
     "reload",
     "requests",
@@ -125,9 +135,7 @@ def up(
     EngineError LB413 (it did not serve; the engine before serves on).
     """
     warnings: tuple[Diagnostic, ...] = ()
-    if runtime is not None and runtime not in registry.RUNTIMES:
-        hint = f"one of: {', '.join(registry.RUNTIMES)}"
-        raise UsageError(Diagnostic("LB409", f"unknown runtime {runtime!r}", hint=hint))
+    check_runtime(runtime)
     asked = [engine] if engine is not None else engines
     options = UpOptions(backends, accept, progress, seconds, drain, insist=asked is not None)
     if not isinstance(topology, Plan):
@@ -135,75 +143,91 @@ def up(
             if swap is not None:
                 message = "a stack of tiers has an engine for each replica"
                 raise UsageError(Diagnostic("LB415", message, hint="change `tiers:`"))
-            targets = tuple(_engine(each) for each in dict.fromkeys(asked or ()))
-            return _tiers_up(TiersRequest(with_name(topology, name), replicas or {}, targets, options), runtime)
+            return _tiers_up(tiers_request(topology, name, replicas, asked, options), runtime)
         from lbgen.plan.resolve import plan
 
-        warnings = _usable_files(topology)
+        warnings = usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
     if swap is not None:
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
         return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, options, proof)
-    runtime, fallen_back = _runtime(
+    runtime, fallen_back = select_runtime(
         topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
     )
-    chosen = list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
     with add_locations((topology,)):
         options = replace(options, seconds=for_routes(topology, seconds))
-        result = registry.driver(runtime).up(topology, chosen, options)
+        result = registry.driver(runtime).up(topology, chosen_engines(asked), options)
     return Stack.of(result, *warnings, *fallen_back)
 
 
-def _usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
-    """Warnings about the files that `topology` names. EngineError LB211, LB427 for those that no engine could use."""
-    from lbgen.plan.checks import find_file_problems
-
-    return without_errors(find_file_problems(topology))
-
-
-def _runtime(
-    name: str,
-    asked: str | None,
-    default: Callable[[], tuple[str, tuple[Diagnostic, ...]]],
+def preview(
+    topology: Topology | Plan,
+    engines: Sequence[str | Engine] | None = None,
     *,
-    tiers: bool = False,
-) -> tuple[str, tuple[Diagnostic, ...]]:
-    """The runtime for the stack of that name: `asked`, else the one it runs on, else `default`; with warnings.
+    engine: str | Engine | None = None,
+    runtime: str | None = None,
+    backends: bool = True,
+    accept: tuple[str, ...] = (),
+    name: str | None = None,
+    replicas: Mapping[str, int] | None = None,
+    by_reload: bool = False,
+) -> Preview:
+    """Say what `up` with these arguments would do to what runs now, or, with `by_reload`, what `reload` would, which
+    only takes `accept` and `name`: what happens to each engine, agent and to the stand-ins, and which requests would be
+    answered differently. Nothing is started, stopped, signalled, pulled or built.
 
-    UsageError LB406 when the stack runs on another runtime, or without tiers and the topology has `tiers`.
+    The engines' own checkers do not run, and ports are not claimed: `up` may still refuse for those. Raises what `up`
+    or `reload` raises before it changes anything: LbgenError (findings, verdicts), UsageError LB305, LB406, LB409,
+    EngineError LB402, LB404, LB407, LB412 (by `reload` only), LB420, LB421, LB423.
     """
-    other = next((each for each in registry.list_stacks() if each.name == name), None)
-    if asked is None:
-        runtime, warnings = (other.runtime, ()) if other is not None else default()
-    else:
-        runtime, warnings = asked, ()
-    if other is not None and (other.runtime != runtime or (tiers and not isinstance(other, GroupState))):
-        where = f"on the runtime {other.runtime}" if other.runtime != runtime else "without tiers"
-        hint = f"lbgen down {name}, or give this one another name"
-        raise UsageError(Diagnostic("LB406", f"{name} runs already, {where}", hint=hint))
-    return runtime, warnings
+    from lbgen.conformance.preview import Preview
+
+    check_runtime(runtime)
+    asked = [engine] if engine is not None else engines
+    warnings: tuple[Diagnostic, ...] = ()
+    options = UpOptions(backends, accept, no_progress, insist=asked is not None)
+    if not isinstance(topology, Plan):
+        if topology.model.tiers is not None or replicas:
+            request = tiers_request(topology, name, replicas, asked, options)
+            if by_reload:
+                request, runtime = tiers_reload(request.topology, options)
+            return _tiers_preview(request, runtime)
+        from lbgen.plan.resolve import plan
+
+        warnings = usable_files(topology)
+        topology = plan(topology)
+    if name is not None:
+        topology = replace(topology, name=name)
+    with add_locations((topology,)):
+        if by_reload:
+            stack = registry.find_stack(topology.name)
+            how = ReloadOptions(accept, no_progress, RELOAD_SECONDS)
+            decision = registry.previewer(stack.runtime).preview_reload(stack, topology, how)
+            return Preview.of(stack.name, stack.runtime, decision, *warnings)
+        runtime, fallen_back = select_runtime(
+            topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
+        )
+        decision = registry.previewer(runtime).preview_up(topology, chosen_engines(asked), options)
+    return Preview.of(topology.name, runtime, decision, *warnings, *fallen_back)
 
 
 def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
-    from lbgen.plan.tiers import tiers
-
-    name = wanted.topology.name
-    of_files = _usable_files(wanted.topology)
-    found = tiers(wanted.topology, wanted.replicas)
-    if wanted.engines and all(tier.engine is not None for tier in found):
-        message = "every tier of this topology names its engine, so none is left to choose"
-        raise UsageError(Diagnostic("LB305", message, hint="leave the engines out, or drop engine: from a tier"))
-
-    def default() -> tuple[str, tuple[Diagnostic, ...]]:
-        best = [registry.default_runtime(tier.plan, backends=wanted.options.backends) for tier in found]
-        return next((each for each in best if each[0] == "local"), best[0])
-
-    runtime, fallen_back = _runtime(name, runtime, default, tiers=True)
+    of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
         result = tiers_up(wanted, registry.driver(runtime), runtime)
     return Stack.of(result, *of_files, *fallen_back)
+
+
+def _tiers_preview(wanted: TiersRequest, runtime: str | None) -> Preview:
+    from lbgen.conformance.preview import Preview
+    from lbgen.runtime.tiers.preview import preview as preview_tiers
+
+    of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
+    with add_locations([tier.plan for tier in found]):
+        decision = preview_tiers(wanted, registry.driver(runtime), registry.previewer(runtime), runtime)
+    return Preview.of(wanted.topology.name, runtime, decision, *of_files, *fallen_back)
 
 
 def reload(
@@ -226,14 +250,10 @@ def reload(
     warnings: tuple[Diagnostic, ...] = ()
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
-            topology = with_name(topology, name)
-            here = registry.find_stack(topology.name)
-            backends = isinstance(here, GroupState) and here.group is not None and here.group.backends
-            options = UpOptions(backends, accept, progress, seconds)
-            return _tiers_up(TiersRequest(topology, {}, (), options), here.runtime)
+            return _tiers_up(*tiers_reload(with_name(topology, name), UpOptions(True, accept, progress, seconds)))
         from lbgen.plan.resolve import plan
 
-        warnings = _usable_files(topology)
+        warnings = usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
@@ -285,7 +305,3 @@ def down(name: str | None = None, *, progress: Callable[[Progress], None] = no_p
         found = left
     registry.remove_stack(found, progress)
     return Stack(found)
-
-
-def _engine(asked: str | Engine) -> Engine:
-    return engine_by_name(asked) if isinstance(asked, str) else asked

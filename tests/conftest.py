@@ -48,6 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--left-cases", choices=["sample", "all"], default="sample", help="cases with guarantees left to the engine"
     )
+    parser.addoption(
+        "--preview-changes",
+        choices=["sample", "all"],
+        default="sample",
+        help="kinds of change that preview is asked for",
+    )
     parser.addoption("--reloads", type=int, default=3, help="of each engine in containers (a drill: 100)")
     parser.addoption(
         "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"

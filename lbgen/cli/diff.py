@@ -34,11 +34,12 @@ def command(before: str, after: str, as_json: bool) -> None:
     if as_json:
         print_json(found.as_dict())
     else:
-        _print(console(), found)
+        print_comparison(console(), found)
     raise click.exceptions.Exit(exit_codes.OK if found.same else exit_codes.DIFFERS)
 
 
-def _print(out: Console, found: Comparison) -> None:
+def print_comparison(out: Console, found: Comparison) -> None:
+    """Print what changes, for people."""
     for change in found.requests:
         more = f" ({change.count} such requests)" if change.count > 1 else ""
         one, other = (name or "no route" for name in change.routes)

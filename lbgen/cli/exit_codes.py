@@ -8,6 +8,7 @@ USAGE = 2
 ENGINE = 3
 DIFFERS = 4
 INTERNAL = 5
+CHANGES = 6
 INTERRUPTED = 130  # 128 and the number of the signal
 
 MEANING = {
@@ -17,5 +18,6 @@ MEANING = {
     ENGINE: "docker or an engine failed",
     DIFFERS: "behaviour differs: engines (verify) or topologies (diff)",
     INTERNAL: "internal error, a bug in lbgen (LBGEN_DEBUG=1 shows the traceback)",
+    CHANGES: "preview --exit-code: something would change",
     INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); up and reload roll back unfinished changes",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired
 
-from lbgen.conformance.json_types import ComparisonRecord, ReportRecord
+from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
 from lbgen.engines.left_to_engine import LeftToEngineRecord
 from lbgen.engines.verdicts import VerdictRecord
@@ -175,8 +175,9 @@ ANSWERS: dict[str, Any] = {
     "route": RouteRecord | RouteThroughTiers | L4RouteThroughTiers,
     "diff": ComparisonRecord,
     "verify": ReportRecord,
-    "up": StackRecord,
-    "reload": StackRecord,
+    "preview": PreviewRecord,
+    "up": StackRecord | PreviewRecord,
+    "reload": StackRecord | PreviewRecord,
     "ps": list[StackRecord],
     "logs": list[OutputLine | RequestLine] | OutputLine | RequestLine | EngineAccessRecord,
     "stats": list[RouteStats],

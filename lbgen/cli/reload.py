@@ -6,6 +6,7 @@ import click
 
 from lbgen.cli import options
 from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.preview import print_preview
 from lbgen.cli.progress import steps
 from lbgen.cli.stacks import stacks_table
 
@@ -16,8 +17,11 @@ from lbgen.cli.stacks import stacks_table
 @options.topology
 @click.option("--name", help="The stack's name (default: the topology's).")
 @options.accept
+@options.dry_run
 @options.json_flag
-def command(topology: options.TopologyFiles, name: str | None, accept: tuple[str, ...], as_json: bool) -> None:
+def command(
+    topology: options.TopologyFiles, name: str | None, accept: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
     """Apply a changed topology to a running stack without losing a request.
 
     The engines' own checkers validate the new files first. The files are then replaced, each engine reloads in its own
@@ -27,6 +31,9 @@ def command(topology: options.TopologyFiles, name: str | None, accept: tuple[str
     import lbgen
 
     loaded = topology.load()
+    if dry_run:
+        print_preview(lbgen.preview(loaded, name=name, accept=accept, by_reload=True), as_json=as_json)
+        return
     out = console(stderr=True)
     out.quiet = as_json
     with steps(out, "reading the topology") as progress:

@@ -9,12 +9,12 @@ import click
 from lbgen.cli import options
 from lbgen.cli.left_out import summary
 from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.preview import parse_replicas, print_preview
 from lbgen.cli.progress import steps
 from lbgen.cli.stacks import stacks_table
 
 if TYPE_CHECKING:
     from lbgen.api import Stack, SwapResult
-    from lbgen.spec.load import Topology
 
 
 @click.command(
@@ -27,20 +27,9 @@ if TYPE_CHECKING:
 )
 @options.topology
 @options.engines
-@click.option(
-    "--runtime",
-    type=click.Choice(["docker", "local"]),
-    help="docker: containers (see lbgen images), the default when a daemon answers; "
-    "local: unprivileged processes from PATH or lbgen[engines].",
-)
-@click.option("--real-endpoints", is_flag=True, help="Forward to the pools' own endpoints instead of stand-ins.")
-@click.option("--no-backends", "old_name", is_flag=True, hidden=True)
-@click.option(
-    "--replicas",
-    multiple=True,
-    metavar="[TIER=]N",
-    help="The number of replicas of a tier, instead of the topology's (repeatable). A running stack loses no request.",
-)
+@options.runtime
+@options.real_endpoints
+@options.replicas
 @click.option(
     "--swap",
     type=options.EngineName(),
@@ -57,17 +46,18 @@ if TYPE_CHECKING:
     help="How long open connections of a replaced container or of a removed replica may last.",
 )
 @options.accept
+@options.dry_run
 @options.json_flag
 def command(
     topology: options.TopologyFiles,
     chosen: tuple[str, ...],
     runtime: str | None,
     real_endpoints: bool,
-    old_name: bool,
     replicas: tuple[str, ...],
     swap: str | None,
     drain: float,
     accept: tuple[str, ...],
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Start engines and stand-in endpoints; return when every route answers as the oracle predicts.
@@ -77,6 +67,23 @@ def command(
     import lbgen
 
     loaded = topology.load()
+    if dry_run:
+        if swap is not None:
+            raise click.UsageError(
+                "--dry-run does not try a --swap, which verifies first and changes nothing if it fails"
+            )
+        print_preview(
+            lbgen.preview(
+                loaded,
+                chosen or None,
+                runtime=runtime,
+                backends=not real_endpoints,
+                accept=accept,
+                replicas=parse_replicas(loaded, replicas),
+            ),
+            as_json=as_json,
+        )
+        return
     out = console(stderr=True)
     out.quiet = as_json
     with steps(out, "reading the topology") as progress:
@@ -85,7 +92,7 @@ def command(
             chosen or None,
             swap=swap,
             runtime=runtime,
-            backends=not (real_endpoints or old_name),
+            backends=not real_endpoints,
             accept=accept,
             replicas=parse_replicas(loaded, replicas),
             drain=drain,
@@ -95,25 +102,6 @@ def command(
         print_json(stack.as_dict())
         return
     _report(stack)
-
-
-def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, int]:
-    """Return replicas by tier. The tier may be omitted where only one can have replicas. Raises click.UsageError."""
-    import lbgen
-
-    found: dict[str, int] = {}
-    for text in written:
-        tier, _, number = text.rpartition("=")
-        if not number.isascii() or not number.isdigit():
-            raise click.UsageError(f"--replicas takes TIER=N or N, not {text!r}")
-        if not tier:
-            inner = [each.name for each in lbgen.tiers(topology) if not each.entry]
-            if len(inner) != 1:
-                hint = f"name one of {', '.join(inner)}" if inner else "no tier of this topology can have replicas"
-                raise click.UsageError(f"--replicas {text} does not name a tier; {hint}")
-            tier = inner[0]
-        found[tier] = int(number)
-    return found
 
 
 def _report(stack: Stack) -> None:

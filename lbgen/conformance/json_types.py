@@ -5,6 +5,7 @@ from __future__ import annotations
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
+from lbgen.runtime.common.decision import Action, Kind
 
 
 class ChangedAnswerRecord(Record):
@@ -43,6 +44,34 @@ class ComparisonRecord(Record):
     """The number of requests that were compared."""
     requests: list[ChangedAnswerRecord]
     fields: list[FieldChangeRecord]
+
+
+class PartChangeRecord(Record):
+    """What would happen to one part of a stack."""
+
+    kind: Kind
+    name: str
+    """The engine that it is or belongs to, or a replica such as web-1; empty for the stand-ins of a stack."""
+    action: Action
+    reason: str
+    """Why not less happens; may be empty."""
+
+
+class PreviewRecord(Record):
+    """What up or reload would do to what runs now."""
+
+    name: str
+    runtime: str
+    changes: bool
+    """Whether anything would be created, changed or removed."""
+    interrupts: bool
+    """Whether requests would be refused or cut meanwhile."""
+    parts: list[PartChangeRecord]
+    compared: ComparisonRecord | None
+    """null: nothing runs, or another lbgen started it."""
+    skipped: dict[str, list[FindingRecord]]
+    """By engine that would be left out: why."""
+    warnings: list[FindingRecord]
 
 
 class ScaledTimeRecord(Record):

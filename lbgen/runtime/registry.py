@@ -15,7 +15,7 @@ from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import Driver
+    from lbgen.runtime.common.driver import Driver, Previewer
     from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.common.state import StackState
 
@@ -33,6 +33,17 @@ def driver(runtime: str) -> Driver:
     from lbgen.runtime.docker import stack
 
     return stack
+
+
+def previewer(runtime: str) -> Previewer:
+    """What tells the changes that the driver of that runtime would make."""
+    if runtime == "local":
+        from lbgen.runtime.local import preview as of_processes
+
+        return of_processes
+    from lbgen.runtime.docker import preview as of_containers
+
+    return of_containers
 
 
 def list_stacks() -> tuple[StackState, ...]:

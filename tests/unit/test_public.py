@@ -39,6 +39,7 @@ PUBLIC = [
     "explain",
     "load",
     "plan",
+    "preview",
     "reload",
     "render",
     "simulate",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
+    from lbgen.runtime.common.decision import Decision
     from lbgen.runtime.common.logs import Line
     from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.common.state import StackState
@@ -104,4 +105,16 @@ class Driver(Protocol):
 
     def connections(self, state: StackState) -> int:
         """Count the open connections of its listeners; 0 where they cannot be seen."""
+        ...
+
+
+class Previewer(Protocol):
+    """Beside a driver, a module: what the driver would do to what runs now, which is only looked at."""
+
+    def preview_up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
+        """Return what `Driver.up` would do. Raises LbgenError (verdicts), EngineError."""
+        ...
+
+    def preview_reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Decision:
+        """Return what `Driver.reload` would do. Raises LbgenError (verdicts), EngineError LB412."""
         ...

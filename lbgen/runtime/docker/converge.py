@@ -106,21 +106,14 @@ class Converger:
         there = {
             each.name: each for each in list_containers(self.client, self.stack) if each.handle.id not in self.tools
         }
-        names = {each.name for each, _ in wanted}
-        for name, each in there.items():
-            if name not in names:
-                self._put_aside(each)
-                if each not in self.alongside.values():
-                    self._stop(each)
-        remade: dict[str, tuple[ContainerSpec, Record, StackContainer | None]] = {}
-        for spec, record in wanted:
-            now = there.get(spec.name)
-            right = now is not None and now.running and now.record.hash == record.hash
-            if right and not {spec.inside, spec.joins} & remade.keys() and not _shares_orphaned(there, spec):
-                continue
+        gone, remade = exchanges(there, wanted)
+        for each in gone:
+            self._put_aside(each)
+            if each not in self.alongside.values():
+                self._stop(each)
+        for _, _, now in remade.values():
             if now is not None:
                 self._put_aside(now)
-            remade[spec.name] = (spec, record, now)
         # Shared namespaces come first. All containers are created before the first one to be replaced stops.
         steps = remade.values()
         groups = [[x for x in steps if bool(x[0].joins) + bool(x[0].inside) == shared] for shared in range(3)]
@@ -205,7 +198,21 @@ class Converger:
                 remove_leftovers(self.client, self.stack)
 
 
-def _shares_orphaned(there: dict[str, StackContainer], spec: ContainerSpec) -> bool:
+def exchanges(
+    there: Mapping[str, StackContainer], wanted: Sequence[tuple[ContainerSpec, Record]]
+) -> tuple[list[StackContainer], dict[str, Exchange]]:
+    """The containers `there`, by name, that `wanted` lacks, and those of `wanted` that have to be made."""
+    names = {each.name for each, _ in wanted}
+    remade: dict[str, Exchange] = {}
+    for spec, record in wanted:
+        now = there.get(spec.name)
+        right = now is not None and now.running and now.record.hash == record.hash
+        if not right or {spec.inside, spec.joins} & remade.keys() or _shares_orphaned(there, spec):
+            remade[spec.name] = (spec, record, now)
+    return [each for name, each in there.items() if name not in names], remade
+
+
+def _shares_orphaned(there: Mapping[str, StackContainer], spec: ContainerSpec) -> bool:
     """Whether the running container of `spec` is orphaned of one whose namespace it shares."""
     for shared, mode in ((spec.joins, "NetworkMode"), (spec.inside, "PidMode")):
         if shared in there and spec.name in there and is_orphaned(there[spec.name], there[shared], mode):

@@ -19,13 +19,14 @@ from lbgen.runtime.docker import helper_image, hot_restart, network
 from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins
+from lbgen.runtime.docker.saved_plan import SavedPlan
+from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from ipaddress import IPv4Network
 
     from lbgen.runtime.docker.images import Image
-    from lbgen.runtime.docker.saved_plan import SavedPlan
 
 ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
@@ -129,6 +130,30 @@ def stand_in_container(
     )
     listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in inside_specs]
     return spec, Record(plan.name, Role.ENDPOINTS, spec.digest(), spec.shape(), detail=json.dumps(listed))
+
+
+def desired_stack(
+    plan: Plan,
+    chosen: Sequence[EngineChoice],
+    accept: tuple[str, ...],
+    backends: bool,
+    where: tuple[str, IPv4Network, Path],
+    last: SavedPlan | None,
+) -> DesiredStack:
+    """The stack that serves `plan`. `where`: the helper image, the subnet of the network, the folder of the stand-ins'
+    certificates, where missing ones are made; `last`: what the last change saved.
+
+    Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
+    """
+    helper, subnet, folder = where
+    before = last.stand_in_set if last is not None and last.stand_in_set.stand_ins else None
+    stand_in_set = assign_stand_ins(plan, subnet, folder, before) if stand_in_pools(plan) else StandInSet()
+    units = []
+    for each in chosen:
+        inside = plan_inside(plan, each, stand_in_set, subnet)
+        units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
+    endpoints = stand_in_container(plan, stand_in_set, helper, subnet) if stand_in_set.stand_ins else None
+    return DesiredStack(SavedPlan(plan, stand_in_set, accept, backends), tuple(units), endpoints, helper, subnet, last)
 
 
 def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subnet: IPv4Network) -> Plan:

@@ -102,13 +102,14 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
 
     Raises EngineError LB422 when neither is possible, LB421 of the daemon.
     """
-    [row] = [row for row in list_images(client, (engine,)) if row.version == version]
+    row = _row(client, engine, version)
     if not row.present:
         try:
             if not row.reference:
                 hint = f"lbgen images build -e {engine.name}, where its executable is"
                 raise EngineError(Diagnostic("LB422", f"{engine.title} {version} has no official image", hint=hint))
             _pull(client, engine, row.reference, lambda x: progress(Progress(Step.PULLING, engine.name, x)))
+            row = replace(row, present=True)
         except EngineError as error:
             if row.origin == "named":
                 raise
@@ -118,19 +119,38 @@ def choose(client: DockerClient, engine: Engine, version: str, progress: Callabl
             if not built:
                 raise error from None
             row = replace(row, reference=built[0].reference, origin="built", present=True)
-    if row.origin == "built" or (row.origin == "named" and _is_built_here(client, row.reference)):
+    return _image(client, engine, row)
+
+
+def look_up(client: DockerClient, engine: Engine, version: str) -> Image:
+    """The image that `choose` would try first; nothing is pulled or built. Raises EngineError LB421."""
+    return _image(client, engine, _row(client, engine, version))
+
+
+def _row(client: DockerClient, engine: Engine, version: str) -> ImageRow:
+    [row] = [row for row in list_images(client, (engine,)) if row.version == version]
+    return row
+
+
+def _image(client: DockerClient, engine: Engine, row: ImageRow) -> Image:
+    if row.origin == "built" or (row.origin == "named" and row.present and _is_built_here(client, row.reference)):
         full = row.reference.rpartition(":")[2]
         source = next((each for each in candidates(engine) if each.version == full), None)
         modules = tuple(map(str, source.modules)) if source is not None else ()
         return Image(row.reference, f"{PROGRAMS}/{engine.binaries[0].command}", full, modules)
     told_by_tag = re.search(r"(\d+\.\d+\.\d+)", row.reference.rpartition(":")[2])
-    modules = engine.images.modules.get(version, ())
+    modules = engine.images.modules.get(row.version, ())
     return Image(row.reference, engine.images.program, told_by_tag[1] if told_by_tag else None, modules)
+
+
+def helper_reference() -> str:
+    """The name of the helper image of this lbgen."""
+    return f"{REPOSITORY}/{HELPER}:{helper_image.tag()}"
 
 
 def ensure_helper(client: DockerClient, said: Callable[[str], None]) -> str:
     """The helper image, which is built when this lbgen has none yet. Raises EngineError LB421, LB422."""
-    reference = f"{REPOSITORY}/{HELPER}:{helper_image.tag()}"
+    reference = helper_reference()
     if not _is_present(client, reference):
         said(f"building {reference}")
         try:

@@ -39,10 +39,7 @@ def reload_containers(
     Raises EngineError LB401 (an engine's checker refuses its files), LB412 (needs other containers), LB413 (rolled
     back, with the reason), LB429 (the change serves, but an agent was not started or stopped).
     """
-    names = {each.name: each for each in there}
-    _check_same_parts(desired, names)
-    units = [unit for unit in desired.units if names[unit.container_spec.name].record.hash != unit.record.hash]
-    changes = [_plan_change(desired, unit, names) for unit in units]
+    units, changes = plan_reload(desired, there)
     _check_files(client, units, desired.helper, progress)
     add_stand_ins(desired, there)
 
@@ -66,6 +63,17 @@ def reload_containers(
             progress(Progress(Step.RELOADED, unit.record.engine))
         _converge_agents(client, desired, progress)
     return warnings
+
+
+def plan_reload(
+    desired: DesiredStack, there: Sequence[StackContainer]
+) -> tuple[list[EngineUnit], list[tuple[Change, ContainerEngine]]]:
+    """The engines whose containers `there` would serve other files, and the change of each. EngineError LB412 when the
+    stack needs other containers."""
+    names = {each.name: each for each in there}
+    _check_same_parts(desired, names)
+    units = [unit for unit in desired.units if names[unit.container_spec.name].record.hash != unit.record.hash]
+    return units, [_plan_change(desired, unit, names) for unit in units]
 
 
 @contextmanager
@@ -171,15 +179,24 @@ def _if_running(each: StackContainer | None) -> StackContainer | None:
     return each if each is not None and each.running else None
 
 
+def find_extendable(desired: DesiredStack, every: Sequence[StackContainer]) -> StackContainer | None:
+    """The running container of stand-ins that can start those which are missing; None when none is missing, or it has
+    to be replaced."""
+    if desired.endpoints is None or desired.last is None:
+        return None
+    spec, record = desired.endpoints
+    there = next((each for each in every if each.name == spec.name and each.running), None)
+    fits = there is not None and there.record.shape == record.shape and there.record.hash != record.hash
+    return there if fits else None
+
+
 def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> None:
     """Start new stand-ins in the container that has the others, unless that has to be replaced. Stand-ins that are no
     longer needed stay. EngineError LB412, LB421."""
-    if desired.endpoints is None or desired.last is None:
+    there = find_extendable(desired, every)
+    if there is None or desired.endpoints is None or desired.last is None:
         return
     spec, record = desired.endpoints
-    there = next((each for each in every if each.name == spec.name and each.running), None)
-    if there is None or there.record.shape != record.shape or there.record.hash == record.hash:
-        return
     # Written first, so that no later command assigns one of these ports.
     replace(
         desired.last, stand_in_set=replace(desired.last.stand_in_set, stand_ins=desired.kept.stand_in_set.stand_ins)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -61,23 +61,20 @@ class Replacement:
 @contextmanager
 def prepare_replacement(
     client: DockerClient,
-    chosen: Sequence[EngineChoice],
+    desired: DesiredStack,
     before: Sequence[StackContainer],
     make: Callable[[Sequence[EngineChoice]], DesiredStack],
     progress: Callable[[Progress], None],
 ) -> Iterator[Replacement]:
-    """Prepare the switch of each engine of `make(chosen)` that replaces a serving one, on the other side of its
-    entrypoint. Where that is impossible, `progress` gets the reason, and the previous engine has to stop first."""
-    desired = make(chosen)
-    names = {each.name: each for each in before}
+    """Prepare the switch of each engine of `desired` that replaces a serving one, on the other side of its entrypoint;
+    `make` makes the stack of engines on other sides. Where that is impossible, `progress` gets the reason, and the
+    previous engine has to stop first."""
     with ExitStack() as stack:
         found: dict[str, tuple[traffic_switch.Entrypoint, StackContainer]] = {}
+        entrypoints = find_entrypoints(desired, before)
         for unit in desired.units:
-            entrypoint = traffic_switch.find_entrypoint(unit, before)
+            entrypoint = entrypoints.get(unit.container_spec.name)
             if entrypoint is None:
-                continue
-            now = names.get(unit.container_spec.name)
-            if now is not None and now.record.hash == unit.record.hash and not is_orphaned(now, entrypoint.holder):
                 continue
             try:
                 rules = _tool(client, stack, entrypoint, unit, desired)
@@ -89,10 +86,7 @@ def prepare_replacement(
         if not found:
             yield Replacement(desired)
             return
-        other = tuple(
-            replace(each, side=1 - each.side) if unit.container_spec.name in found else each
-            for each, unit in zip(chosen, desired.units, strict=True)
-        )
+        other = on_other_side(desired, found)
         desired = make(other)
         turns = {}
         for unit in desired.units:
@@ -101,6 +95,27 @@ def prepare_replacement(
                 turns[unit.container_spec.name] = TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules)
                 turns[unit.container_spec.name].prepare()
         yield Replacement(desired, turns)
+
+
+def find_entrypoints(desired: DesiredStack, before: Sequence[StackContainer]) -> dict[str, traffic_switch.Entrypoint]:
+    """By the name of its new container: where each engine can take over from the one that serves, while that serves."""
+    names = {each.name: each for each in before}
+    found = {}
+    for unit in desired.units:
+        entrypoint, now = traffic_switch.find_entrypoint(unit, before), names.get(unit.container_spec.name)
+        if entrypoint is None:
+            continue
+        if now is None or now.record.hash != unit.record.hash or is_orphaned(now, entrypoint.holder):
+            found[unit.container_spec.name] = entrypoint
+    return found
+
+
+def on_other_side(desired: DesiredStack, switched: Collection[str]) -> tuple[EngineChoice, ...]:
+    """The engines of `desired`, those whose containers are `switched` on the other side of their entrypoint."""
+    return tuple(
+        replace(unit.choice, side=1 - unit.choice.side) if unit.container_spec.name in switched else unit.choice
+        for unit in desired.units
+    )
 
 
 def _tool(

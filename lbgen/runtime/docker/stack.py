@@ -30,35 +30,25 @@ from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
 from lbgen.runtime.docker.converge import Converger, StackContainer, list_containers, remove_stack
-from lbgen.runtime.docker.desired import (
-    RESOLVER,
-    DesiredStack,
-    EngineChoice,
-    assign_stand_ins,
-    engine_unit,
-    plan_inside,
-    ports_container,
-    published_address,
-    stand_in_container,
-)
+from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
 from lbgen.runtime.docker.inspect import lines as lines
 from lbgen.runtime.docker.inspect import running as running
 from lbgen.runtime.docker.inspect import stack_state
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
-from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.docker.sockets import wait_listening
 from lbgen.runtime.docker.tier_links import attach_networks as attach_networks
 from lbgen.runtime.docker.tier_links import listener_addresses as listener_addresses
 from lbgen.runtime.docker.tier_links import plan_behind_front as plan_behind_front
-from lbgen.runtime.standins.plan import StandInSet, describe_pools, stand_in_pools
+from lbgen.runtime.standins.plan import describe_pools
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
     from lbgen.runtime.common.state import StackState
+    from lbgen.runtime.docker.saved_plan import SavedPlan
 
 
 def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mapping[str, str] | None = None) -> Result:
@@ -74,10 +64,11 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
         plan = external_networks.resolve_endpoints(client, plan, backends=backends)
         helper = partial(_helper, client, progress)
         before = recover(client, plan.name, list_containers(client, plan.name), helper)
+        choose = partial(_pull_image, client, progress)
         chosen, skipped = selection.choose(
-            engines, lambda target: _choose_image(client, plan, target, accept, progress), insist=options.insist
+            engines, lambda target: choose_image(plan, target, accept, choose), insist=options.insist
         )
-        chosen = _assign_offsets(plan, chosen, before, instead or {})
+        chosen = assign_offsets(plan, chosen, before, instead or {})
 
         def make(chosen: Sequence[EngineChoice]) -> DesiredStack:
             return _desired_stack(client, plan, chosen, accept, backends, progress)
@@ -96,7 +87,7 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
                 raise
         check_replacements(client, desired, before, progress)
         add_stand_ins(desired, before)
-        with prepare_replacement(client, chosen, before, make, progress) as replacement:
+        with prepare_replacement(client, desired, before, make, progress) as replacement:
             desired = replacement.stack
             work = Converger(
                 client, plan.name, network.name(plan.name), progress, replacement.alongside, replacement.tools
@@ -154,28 +145,40 @@ def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
     client = connect(here=True)
     with lock(f"docker-{stack.name}"):
         there = list_containers(client, stack.name)
-        last = saved_plan.read(stack.name)
-        if last is None:
-            raise EngineError(refusal(f"another user, or another lbgen, made the containers of {stack.name}"))
-        plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
-        accept, progress = tuple(dict.fromkeys((*last.accept, *options.accept))), options.progress
-        chosen = tuple(
-            _same_choice(client, each, last.plan, plan, accept, progress)
-            for each in there
-            if each.record.role is Role.ENGINE
+        progress = options.progress
+        plan, chosen, accept, last = accept_reload(
+            client, there, saved_plan.read(stack.name), plan, options, partial(_pull_image, client, progress)
         )
         desired = _desired_stack(client, plan, chosen, accept, last.backends, progress)
         warnings = reload_containers(client, desired, there, progress, options.seconds)
         return Result(stack_state(stack.name, list_containers(client, stack.name)), (), warnings)
 
 
-def _same_choice(
+Choose = Callable[[Engine, str], images.Image]  # of an engine and version
+
+
+def accept_reload(
     client: DockerClient,
-    there: StackContainer,
-    before: Plan,
-    after: Plan,
-    accept: tuple[str, ...],
-    progress: Callable[[Progress], None],
+    there: Sequence[StackContainer],
+    last: SavedPlan | None,
+    plan: Plan,
+    options: ReloadOptions,
+    choose: Choose,
+) -> tuple[Plan, tuple[EngineChoice, ...], tuple[str, ...], SavedPlan]:
+    """The plan, the engines, the accepted verdicts of the stack `there` after a reload, and what the last change saved.
+
+    Raises LbgenError (verdicts), EngineError LB412 (it needs a new start).
+    """
+    if last is None:
+        raise EngineError(refusal(f"another user, or another lbgen, made the containers of {plan.name}"))
+    plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
+    accept = tuple(dict.fromkeys((*last.accept, *options.accept)))
+    engines = [each for each in there if each.record.role is Role.ENGINE]
+    return plan, tuple(_same_choice(each, last.plan, plan, accept, choose) for each in engines), accept, last
+
+
+def _same_choice(
+    there: StackContainer, before: Plan, after: Plan, accept: tuple[str, ...], choose: Choose
 ) -> EngineChoice:
     """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
     target = engine_by_name(there.record.engine)
@@ -183,9 +186,7 @@ def _same_choice(
     if other:
         raise EngineError(other)
     after = with_version(after, target.name, there.record.version)
-    return replace(
-        _choose_image(client, after, target, accept, progress), offset=there.record.offset, side=there.record.side
-    )
+    return replace(choose_image(after, target, accept, choose), offset=there.record.offset, side=there.record.side)
 
 
 def _desired_stack(
@@ -198,33 +199,29 @@ def _desired_stack(
 ) -> DesiredStack:
     """The desired stack. Creates its network and, where missing, the helper image."""
     helper = _helper(client, progress)
-    subnet = network.ensure(client, plan.name)
-    last = saved_plan.read(plan.name)
-    before = last.stand_in_set if last is not None and last.stand_in_set.stand_ins else None
-    stand_in_set = (
-        assign_stand_ins(plan, subnet, _certificate_folder(plan), before) if stand_in_pools(plan) else StandInSet()
-    )
-    units = []
-    for each in chosen:
-        inside = plan_inside(plan, each, stand_in_set, subnet)
-        units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
-    endpoints = stand_in_container(plan, stand_in_set, helper, subnet) if stand_in_set.stand_ins else None
-    return DesiredStack(SavedPlan(plan, stand_in_set, accept, backends), tuple(units), endpoints, helper, subnet, last)
+    where = helper, network.ensure(client, plan.name), certificate_folder(plan)
+    return desired_stack(plan, chosen, accept, backends, where, saved_plan.read(plan.name))
 
 
 def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
     return images.ensure_helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
 
 
-def _certificate_folder(plan: Plan) -> Path:
+def certificate_folder(plan: Plan) -> Path:
     """The folder of the stand-ins' certificates; it depends on the pools."""
     asked = repr([(pool.name, pool.tls) for pool in plan.pools])
     return saved_plan.folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def _choose_image(
-    client: DockerClient, plan: Plan, target: Engine, accept: tuple[str, ...], progress: Callable[[Progress], None]
-) -> EngineChoice:
+def _pull_image(
+    client: DockerClient, progress: Callable[[Progress], None], target: Engine, version: str
+) -> images.Image:
+    return images.choose(client, target, version, progress)
+
+
+def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Choose) -> EngineChoice:
+    """The engine in the version that `plan` asks for, with the image that `choose` finds. Raises LbgenError (verdicts)
+    and what `choose` raises."""
     from lbgen.engines.api import target_version
 
     version = target_version(target, plan.options(target.name).version)
@@ -232,11 +229,10 @@ def _choose_image(
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    image = images.choose(client, target, version, progress)
-    return EngineChoice(target, version, image)
+    return EngineChoice(target, version, choose(target, version))
 
 
-def _assign_offsets(
+def assign_offsets(
     plan: Plan, chosen: tuple[EngineChoice, ...], before: tuple[StackContainer, ...], instead: Mapping[str, str]
 ) -> tuple[EngineChoice, ...]:
     """Give each engine a port offset; one that runs keeps its own."""

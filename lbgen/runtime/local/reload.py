@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
-from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.plan.model import Plan, Protocol
-from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
-from lbgen.runtime.common.reload import Change, obstacles
+from lbgen.runtime.common.reload import Change
 from lbgen.runtime.local.check import check
+from lbgen.runtime.local.decide import changed_files, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.run_as import engine_user
 
@@ -68,10 +69,9 @@ class LocalEngine:
 
     def replace_files(self, rendered: Rendered) -> None:
         user = engine_user()
+        self._goes_on = reads_by_itself(self.spec, changed_files(self.handle.directory, rendered))
         _save_previous(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
-        changed = _changed_files(self.handle.directory)
-        self._goes_on = bool(self.spec.hot_restart_argv) and bool(changed) and all(map(self.spec.watches, changed))
 
     def restore(self) -> None:
         _restore_previous(self.handle.directory)
@@ -101,14 +101,8 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
     Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port in use), LB412 (needs
     a restart).
     """
-    plan = with_version(plan, target.name, handle.version)
-    if handle.plan.admin_port is not None:
-        plan = with_admin(plan, handle.plan.admin_port, shared=handle.plan.admin_shared)
-    rendered = render_with(target, plan, handle.version, accept)
-    spec = replace(target.process(plan, handle.binary, handle.directory), ready=handle.spec.ready)
-    found = obstacles(handle.title, (handle.plan, handle.spec, _texts(handle, rendered)), (plan, spec, dict(rendered)))
-    if found:
-        raise EngineError(found)
+    made = engine_reload(handle, target, plan, accept)
+    plan, rendered = made.plan, made.rendered
     if handle.network is None:
         here = {(x.address, x.port, x.protocol) for x in handle.plan.listeners}
         for listener in plan.listeners:
@@ -119,24 +113,7 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
     problems = check(plan, target, handle.binary, accept=accept, rendered=rendered)
     if problems:
         raise EngineError(problems)
-    return Change(LocalEngine(handle), plan, spec, rendered, (handle.plan, handle.spec))
-
-
-def _texts(handle: EngineProcess, rendered: Rendered) -> dict[str, str]:
-    """The texts of the rendered files in the engine's folder, by name."""
-    names = [*_manifest(handle.directory), *rendered]
-    paths = {name: handle.directory / PurePosixPath(name) for name in names}
-    copies = {copy.path for copy in (*rendered.copies, *handle.plan.files)}
-    return {
-        name: path.read_text(encoding="utf-8", errors="replace")
-        for name, path in paths.items()
-        if name not in copies and path.is_file()
-    }
-
-
-def _manifest(directory: Path) -> list[str]:
-    path = directory / MANIFEST
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return Change(LocalEngine(handle), plan, made.spec, rendered, (handle.plan, handle.spec))
 
 
 def _save_previous(directory: Path) -> None:
@@ -145,7 +122,7 @@ def _save_previous(directory: Path) -> None:
     place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
     remove_previous(directory)
     staged.mkdir(mode=0o700)
-    for name in (MANIFEST, *_manifest(directory)):
+    for name in (MANIFEST, *manifest(directory)):
         source, target = directory / PurePosixPath(name), staged / PurePosixPath(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_file():
@@ -161,25 +138,12 @@ def remove_previous(directory: Path) -> None:
             shutil.rmtree(each)
 
 
-def _changed_files(directory: Path) -> list[str]:
-    """The names of files that differ from those that `_save_previous` saved."""
-    place = directory / PREVIOUS
-    return [
-        name for name in {*_manifest(place), *_manifest(directory)} if _bytes(place, name) != _bytes(directory, name)
-    ]
-
-
-def _bytes(folder: Path, name: str) -> bytes | None:
-    path = folder / PurePosixPath(name)
-    return path.read_bytes() if path.is_file() else None
-
-
 def _restore_previous(directory: Path) -> None:
     """Restore the saved files and remove newer ones. Needs no disk space, and may be repeated."""
     place = directory / PREVIOUS
     if not (place / MANIFEST).is_file():
         return  # nothing was exchanged, or everything is restored
-    before, now = _manifest(place), _manifest(directory)
+    before, now = manifest(place), manifest(directory)
     for name in before:
         source, target = place / PurePosixPath(name), directory / PurePosixPath(name)
         if source.is_file():

@@ -20,6 +20,7 @@ from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.local import journal, messages, supervisor_client
+from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
 from lbgen.runtime.local.tier_links import attach_networks as attach_networks
 from lbgen.runtime.local.tier_links import listener_addresses as listener_addresses
@@ -41,8 +42,7 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
     backends, accept, progress = options.backends, options.accept, options.progress
-    plan = plan if backends else with_real_endpoints(plan)
-    chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept)
+    plan, chosen, skipped = choose_for(plan, engines, options)
     if plan.pools:
         progress(Progress(Step.POOLS, detail=describe_pools(plan)))
     digest = messages.digest(plan, chosen, accept, backends=backends)
@@ -51,7 +51,7 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
         replaced = False
         if before is not None:
             before = _ensure_supervisor(before, progress)
-            if _is_up_to_date(before, digest):
+            if is_up_to_date(before, digest):
                 return Result(before, skipped, unchanged=True)
             taken_over = _try_reload(before, plan, chosen, accept, backends, progress)
             if taken_over is not None:
@@ -98,7 +98,7 @@ def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
 def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
     """The stack, with a new supervisor if its own has ended and engines still serve. A failure to start one is raised
     only with `strict`."""
-    if not before.committed or before.supervisor.alive() or not any(each.running for each in before.engines):
+    if not needs_supervisor(before):
         return before
     try:
         done = supervisor_client.take_over(before, progress)
@@ -118,17 +118,32 @@ def _try_reload(
     progress: Callable[[Progress], None],
 ) -> Success | None:
     """Reload what runs; None when the change needs a restart. Raises as `reload` does."""
-    if not (before.committed and before.supervisor.alive() and all(x.running for x in before.engines)):
+    if not is_serving(before):
         return None
-    engines = tuple((x.name, x.version, x.binary) for x in chosen)
     try:
         return supervisor_client.request_reload(
-            before.name, ReloadRequest(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends), progress
+            before.name, request_of_up(plan, chosen, accept, backends=backends), progress
         )
     except EngineError as error:
         if any(each.code != "LB412" for each in error.diagnostics):
             raise
         return None
+
+
+def request_of_up(
+    plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool
+) -> ReloadRequest:
+    """The reload by which `up` changes a stack that runs."""
+    engines = tuple((x.name, x.version, x.binary) for x in chosen)
+    return ReloadRequest(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends)
+
+
+def choose_for(
+    plan: Plan, engines: Sequence[Engine], options: UpOptions
+) -> tuple[Plan, tuple[EngineChoice, ...], Skipped]:
+    """The plan with the endpoints that `up` forwards to, the engines that will run, and the skipped ones."""
+    plan = plan if options.backends else with_real_endpoints(plan)
+    return plan, *choose(plan, engines, insist=options.insist, accept=options.accept)
 
 
 def choose(
@@ -174,11 +189,6 @@ def _assign_offsets(plan: Plan, chosen: tuple[EngineChoice, ...]) -> tuple[Engin
     on_host = [(each.name, each.title) for each in chosen if not each.kernel]
     found = selection.offsets(plan, on_host, {}, (), lambda listener: listener.address)
     return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
-
-
-def _is_up_to_date(before: StackState, digest: str) -> bool:
-    alive = before.committed and before.supervisor.alive() and all(x.running for x in before.engines)
-    return alive and before.digest == digest
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

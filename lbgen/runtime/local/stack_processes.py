@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.health import Watched
-from lbgen.plan.overlay import with_metrics, with_ports, with_real_endpoints, with_version
 from lbgen.runtime.common import readiness, state
 from lbgen.runtime.common.health import members
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.reload import Change, ReloadOutcome, other_version, refusal, reload_all
-from lbgen.runtime.common.resolvers import judge_with_resolvers
+from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
 from lbgen.runtime.local import journal
+from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, digest
 from lbgen.runtime.local.network import Network, network
@@ -27,7 +26,7 @@ from lbgen.runtime.local.process import start, wait_listening, with_free_admin_p
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
 from lbgen.runtime.local.run_as import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
-from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
+from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -98,10 +97,10 @@ class StackProcesses:
         """Start a stand-in for each endpoint that has none, on loopback and on each namespace's veth."""
         if not stand_in_pools(plan):
             return StandInSet()
-        taken = frozenset(x.port + engine.offset for x in plan.listeners for engine in self.request.engines)
-        hosts = ("127.0.0.1", *(net.host for net in self.networks.values()))
         there = self.stand_in_set.stand_ins
-        made = plan_stand_ins(plan, hosts, taken, self.folder / f"stand-ins-{len(there)}", before=self.stand_in_set)
+        hosts = [net.host for net in self.networks.values()]
+        folder = self.folder / f"stand-ins-{len(there)}"
+        made = assign_stand_ins(plan, self.request.engines, hosts, self.stand_in_set, folder)
         every = (*there, *(each for each in made.stand_ins if each not in there))
         if self.stand_ins.process is None:
             self.cleanup.callback(self.stand_ins.stop)
@@ -113,7 +112,7 @@ class StackProcesses:
         return made
 
     def _start(self, chosen: EngineChoice, stand_ins: StandInSet, net: Network | None) -> None:
-        plan = self.plan_for(self.request.plan, chosen, stand_ins, net)
+        plan = plan_for(self.request.plan, chosen, stand_ins, None if net is None else net.host)
         if isinstance(chosen.engine, Watched):
             admins = {x.plan.admin_port or 0 for x in self.handles.values()}
             ports = {x.port + each.offset for x in self.request.plan.listeners for each in self.request.engines}
@@ -150,17 +149,6 @@ class StackProcesses:
         )
         self.progress(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
 
-    def plan_for(self, plan: Plan, chosen: EngineChoice, stand_ins: StandInSet, net: Network | None) -> Plan:
-        """The plan that an engine of the stack gets to serve `plan`: offset ports, stand-ins as endpoints."""
-        plan = replace(plan, resolvers=chosen.resolvers)
-        plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-        plan = with_metrics(plan, offset=chosen.offset)
-        plan = stand_ins.apply_to(plan, net.host if net is not None else "127.0.0.1")
-        if net is not None:  # the namespace does not have the listeners' addresses
-            everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches
-            plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
-        return plan
-
     def _directory(self, chosen: EngineChoice) -> Path:
         """The engine's working directory: in the state directory, or, for root, where the user nobody can reach it."""
         if engine_user().uid is not None:
@@ -182,27 +170,21 @@ class StackProcesses:
     def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
         """Reload all engines, or none; returns warnings. Raises LbgenError."""
         order = self.request
-        if not order.backends:
-            asked = replace(asked, plan=with_real_endpoints(asked.plan))
-        engines = tuple((x.name, x.version, x.binary) for x in order.engines)
-        if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
-            raise EngineError(refusal("other engines, or other backends, run"))
-        before = () if asked.engines is not None else order.accept
-        accept = tuple(dict.fromkeys((*before, *asked.accept)))
-        chosen = tuple(_same_choice(x, order.plan, asked.plan, accept) for x in order.engines)
+        plan, chosen, accept = accept_request(order, asked)
         self.recover(seconds=asked.seconds)
         listed = self.record.endpoints
         changes: list[Change] = []
         try:
             with lock("ports"):
-                stand_ins = self._stand_ins(asked.plan)
+                stand_ins = self._stand_ins(plan)
             for each in chosen:
                 self.progress(Progress(Step.CHECKING, each.name))
-                plan = self.plan_for(asked.plan, each, stand_ins, self.networks.get(each.name))
-                changes.append(prepare_change(self.handles[each.name], each.engine, plan, accept))
+                net = self.networks.get(each.name)
+                own = plan_for(plan, each, stand_ins, None if net is None else net.host)
+                changes.append(prepare_change(self.handles[each.name], each.engine, own, accept))
                 self.progress(Progress(Step.CHECKED, each.name))
             journal.begin(self.folder, self.generation)
-            after = replace(order, plan=asked.plan, engines=chosen, accept=accept)
+            after = replace(order, plan=plan, engines=chosen, accept=accept)
             warnings = reload_all(
                 tuple(changes),
                 seconds=asked.seconds,
@@ -299,17 +281,3 @@ def _addresses(handle: EngineProcess) -> tuple[state.Address, ...]:
         state.Address(x.name, str(x.mode), *handle.address(x.name), scheme=state.scheme(x))
         for x in handle.plan.listeners
     )
-
-
-def _same_choice(chosen: EngineChoice, before: Plan, after: Plan, accept: tuple[str, ...]) -> EngineChoice:
-    """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
-    target = chosen.engine
-    other = other_version(target, before, after, chosen.version)
-    if other:
-        raise EngineError(other)
-    plan, problems = judge_with_resolvers(
-        with_version(after, target.name, chosen.version), target, chosen.version, accept
-    )
-    if problems:
-        raise LbgenError(problems)
-    return replace(chosen, resolvers=plan.resolvers)

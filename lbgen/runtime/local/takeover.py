@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
-from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.adopt import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of
+from lbgen.runtime.local.decide import saved_engine
 from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.messages import EngineChoice, digest
 from lbgen.runtime.local.network import Network
@@ -71,18 +71,16 @@ def take_over(
 
 def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.EngineState, binary: Binary) -> EngineProcess:
     net = processes.networks.get(chosen.name)
-    plan = processes.plan_for(processes.request.plan, chosen, processes.active_set, net)
-    plan = with_version(plan, chosen.name, chosen.version)
-    if entry.admin:
-        plan = with_admin(plan, entry.admin, shared=True)
-    directory = Path(entry.directory)
-    spec = chosen.engine.process(plan, binary, directory)
+    served = saved_engine(
+        processes.request.plan, chosen, processes.active_set, None if net is None else net.host, entry, binary
+    )
+    directory, spec = served.directory, served.spec
     handle = EngineProcess(
         chosen.name,
         chosen.title,
         chosen.version,
         binary,
-        plan,
+        served.plan,
         directory,
         net.holder if net is not None else AdoptedProcess(entry.pid, None),
         spec,

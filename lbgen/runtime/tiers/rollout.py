@@ -62,7 +62,7 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:
         before = group.read(name)
         there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
         tiers = planned.tiers(wanted.topology, wanted.replicas, placeholder_addresses(wanted.topology, wanted.replicas))
-        engines = {tier.name: _engine(tier, wanted, runtime) for tier in tiers}
+        engines = {tier.name: choose_engine(tier, wanted, runtime) for tier in tiers}
         now = Group(
             name,
             runtime,
@@ -97,7 +97,7 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:
         )
 
 
-def _engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
+def choose_engine(tier: Tier, wanted: TiersRequest, runtime: str) -> Engine:
     """Choose the engine of a tier before anything starts. Raises LbgenError with the verdicts when none can,
     EngineError LB403."""
     found: list[Diagnostic] = []

@@ -1,0 +1,253 @@
+"""Kinds of change of a running topology, one for each group of fields, and what is compared when one is carried out.
+
+A listener `steady` and its route stay as they are, so that its clients see whether requests are lost.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lbgen
+from lbgen.diagnostics import LbgenError
+from lbgen.runtime.common.decision import Action, Kind
+from tests.support.traffic import traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbgen.api import Stack
+    from lbgen.conformance.preview import Preview
+
+Topology = dict[str, Any]
+Values = dict[str, Any]
+
+
+def base(name: str, port: int) -> Topology:
+    """Listeners on `port` (steady), the next one (web) and the one after (l4)."""
+    return {
+        "version": 1,
+        "name": name,
+        "listeners": {"steady": {"port": port}, "web": {"port": port + 1}, "tcp": {"port": port + 2, "mode": "l4"}},
+        "pools": {
+            "app": {"endpoints": [{"address": "10.9.0.1:80"}, {"address": "10.9.0.2:80"}]},
+            "other": {"endpoints": [{"address": "10.9.1.1:80"}, {"address": "10.9.1.2:80"}]},
+            "bytes": {"endpoints": [{"address": "10.9.2.1:80"}]},
+        },
+        "routes": [
+            {"name": "steady", "listeners": ["steady"], "forward": "app"},
+            {"name": "api", "listeners": ["web"], "match": [{"path": {"prefix": "/api"}}], "forward": "other"},
+            {"name": "rest", "listeners": ["web"], "forward": "app"},
+            {"name": "tcp", "listeners": ["tcp"], "forward": "bytes"},
+        ],
+    }
+
+
+def top(**values: Any) -> Callable[[Topology], None]:
+    """Set fields of the topology."""
+    return lambda topology: topology.update(values)
+
+
+def listener(name: str = "web", **values: Any) -> Callable[[Topology], None]:
+    """Set fields of a listener."""
+    return lambda topology: topology["listeners"][name].update(values)
+
+
+def pool(name: str = "other", **values: Any) -> Callable[[Topology], None]:
+    """Set fields of a pool."""
+    return lambda topology: topology["pools"][name].update(values)
+
+
+def route(name: str = "api", **values: Any) -> Callable[[Topology], None]:
+    """Set fields of a route; another action takes the place of its own."""
+
+    def change(topology: Topology) -> None:
+        found = next(each for each in topology["routes"] if each["name"] == name)
+        if {"forward", "redirect", "respond"} & values.keys():
+            found.pop("forward")
+        found.update(values)
+
+    return change
+
+
+def _without_route(topology: Topology) -> None:
+    topology["routes"] = [each for each in topology["routes"] if each["name"] != "api"]
+
+
+def _moved(topology: Topology) -> None:
+    topology["listeners"]["web"]["port"] += 10
+
+
+def _one_more_listener(topology: Topology) -> None:
+    topology["listeners"]["more"] = {"port": topology["listeners"]["web"]["port"] + 11}
+    topology["routes"].append({"name": "more", "listeners": ["more"], "forward": "app"})
+
+
+def _without_l4(topology: Topology) -> None:
+    del topology["listeners"]["tcp"], topology["pools"]["bytes"]
+    topology["routes"].pop()
+
+
+def _one_more_route(topology: Topology) -> None:
+    topology["routes"].append(
+        {"name": "new", "listeners": ["web"], "match": [{"path": {"exact": "/new"}}], "forward": "other"}
+    )
+
+
+def _one_more_pool(topology: Topology) -> None:
+    topology["pools"]["new"] = {"endpoints": [{"address": "10.9.3.1:80"}]}
+    route(forward="new")(topology)
+
+
+def _certificate(topology: Topology) -> None:
+    from lbgen.runtime.common import certificates
+
+    folder = certificates.temporary_certificates()
+    pair = {"cert": str(folder / "shop.crt"), "key": str(folder / "shop.key")}
+    topology["listeners"]["web"]["tls"] = {"certificates": [pair]}
+
+
+# Name to what it changes. Those of SAMPLE come first in each group of actions that engines choose between.
+CHANGES: dict[str, Callable[[Topology], None]] = {
+    "nothing": lambda topology: None,
+    "listener.port": _moved,
+    "listener.new": _one_more_listener,
+    "listener.l4.gone": _without_l4,
+    "listener.address": listener(address="127.0.0.1"),
+    "listener.http2": listener(http2=True),
+    "listener.tls": _certificate,
+    "listener.proxy_protocol": listener(proxy_protocol="accept"),
+    "listener.trusted_proxies": listener(trusted_proxies=["10.0.0.0/8"]),
+    "listener.max_connections": listener(max_connections=500),
+    "listener.paths": listener(paths={"allow": ["empty_segments"]}),
+    "listener.guarantees": listener(guarantees="engine"),
+    "listener.access": listener(access={"deny": ["192.0.2.0/24"]}),
+    "listener.limits": listener(limits={"headers": "16KiB", "target": "8KiB"}),
+    "listener.timeouts": listener(timeouts={"client_header": "10s"}),
+    "listener.underscores": listener(headers_with_underscores="pass"),
+    "pool.new": _one_more_pool,
+    "pool.endpoint.new": pool(endpoints=[{"address": f"10.9.1.{n}:80"} for n in (1, 2, 3)]),
+    "pool.endpoint.gone": pool(endpoints=[{"address": "10.9.1.1:80"}]),
+    "pool.endpoint.weight": pool(endpoints=[{"address": "10.9.1.1:80", "weight": 3}, {"address": "10.9.1.2:80"}]),
+    "pool.endpoint.backup": pool(endpoints=[{"address": "10.9.1.1:80"}, {"address": "10.9.1.2:80", "backup": True}]),
+    "pool.balance": pool(balance="least_connections"),
+    "pool.health.active": pool(health={"active": {"path": "/healthz", "interval": "1s"}}),
+    "pool.health.passive": pool(health={"passive": {"failures": 3, "eject_for": "5s"}}),
+    "pool.connections": pool(connections={"keepalive": 8}),
+    "pool.max_per_endpoint": pool(connections={"max_per_endpoint": 20, "queue": {"size": 10, "timeout": "1s"}}),
+    "pool.sticky": pool(sticky={"cookie": "LB"}),
+    "pool.slow_start": pool(slow_start="10s", health={"active": {"path": "/", "interval": "1s"}}),
+    "pool.protocol": pool(protocol="http2"),
+    "pool.proxy_protocol": pool(proxy_protocol="v1"),
+    "pool.tls": pool(tls={"verify": False}),
+    "pool.stand_ins": pool(stand_ins=False),
+    "route.new": _one_more_route,
+    "route.gone": _without_route,
+    "route.hosts": route(hosts=["shop.example"]),
+    "route.match": route(match=[{"path": {"prefix": "/api"}, "methods": ["GET"], "headers": {"x-a": "1"}}]),
+    "route.match.regex": route(match=[{"path": {"regex": "/api/[0-9]+"}}]),
+    "route.priority": route("rest", priority=5),
+    "route.sources": route(sources=["127.0.0.0/8"]),
+    "route.forward": route(forward="app"),
+    "route.forward.weights": route(forward=[{"pool": "other", "weight": 9}, {"pool": "app", "weight": 1}]),
+    "route.redirect": route(redirect={"path": "/new", "status": 301}),
+    "route.respond": route(respond={"status": 200, "body": "ok\n"}),
+    "route.rewrite": route(rewrite={"prefix": "/v1"}),
+    "route.timeouts": route(timeouts={"response": "5s", "idle": "5s"}),
+    "route.retries": route(retries={"max": 1, "on": ["connect_failure"]}),
+    "route.rate_limit": route(rate_limit={"rate": "100/s", "burst": 20, "key": "client_ip"}),
+    "route.concurrency": route(concurrency={"max": 50, "key": "route"}),
+    "route.max_body": route(max_body="1MiB"),
+    "route.buffering": route(buffering={"request": True}),
+    "route.request_headers": route(request_headers={"set": {"x-env": "prod"}}),
+    "route.response_headers": route(response_headers={"set": {"x-b": "1"}}),
+    "route.mirror": route(mirror={"pool": "app", "percent": 10}),
+    "route.cors": route(cors={"origins": ["https://shop.example"], "methods": ["GET"]}),
+    "route.compression": route(compression={"types": ["application/json"]}),
+    "route.access": route(access={"allow": ["127.0.0.0/8"]}),
+    "timeouts": top(timeouts={"response": "30s", "idle": "30s"}),
+    "client_timeouts": top(client_timeouts={"keepalive": "30s"}),
+    "limits": top(limits={"headers": "16KiB"}),
+    "forwarded_headers": top(forwarded_headers=False),
+    "request_id": top(request_id=False),
+    "access_log": top(access_log="none"),
+    "response_headers": top(response_headers={"set": {"x-frame-options": "DENY"}}),
+    "resolvers": top(resolvers=["127.0.0.1"]),
+    "profile": top(profile="minimal"),
+    "containers.memory": top(containers={"memory": "1GiB"}),
+    "containers.pids": top(containers={"pids": 900}),
+    "accept": top(accept=["all"]),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part as it runs: `id` of its process or container, `state` of what it serves."""
+
+    id: str
+    state: str
+
+
+Parts = dict[tuple[Kind, str], Part]
+
+
+def changed(topology: Topology, change: str) -> lbgen.Topology:
+    """The topology after that change."""
+    made = copy.deepcopy(topology)
+    CHANGES[change](made)
+    return lbgen.load(made)
+
+
+def codes(act: Callable[[], object]) -> set[str]:
+    """The codes of the findings that stop it; empty where nothing does."""
+    try:
+        act()
+    except LbgenError as error:
+        return {each.code for each in error.diagnostics}
+    return set()
+
+
+def hold(
+    before: lbgen.Topology,
+    after: lbgen.Topology,
+    engines: tuple[str, ...],
+    runtime: str,
+    port: int,
+    read: Callable[[Stack], Parts],
+    **how: Any,
+) -> Preview | None:
+    """Preview `up` from what runs to `after`, bring that up, and compare; None where both refuse it alike."""
+    asked = {"runtime": runtime, "accept": ("all",), **how}
+    [stack] = [each for each in lbgen.api.ps() if each.name == before.name]
+    one = read(stack)
+    found: list[Preview] = []
+    refused = codes(lambda: found.append(lbgen.preview(after, engines, **asked)))
+    assert read(stack) == one, "a preview changes nothing"
+    with traffic(port, pause=0.02) as seen:
+        done: list[Stack] = []
+        truth = codes(lambda: done.append(lbgen.up(after, engines, **asked)))
+    assert refused == truth
+    if refused:
+        return None
+    [preview] = found
+    two = read(done[0])
+    assert preview.changes is not done[0].unchanged
+    compared = preview.compared
+    assert compared is not None
+    assert compared.as_dict() == lbgen.diff(before, after).as_dict()
+    actions = {(part.kind, part.name): part.action for part in preview.parts}
+    assert set(actions) == {*one, *two}
+    for key, action in actions.items():
+        assert agrees(action, one.get(key), two.get(key), kind=key[0]), (key, action, one.get(key), two.get(key))
+    assert bool(seen.lost) is preview.interrupts, seen.lost[:3]
+    return preview
+
+
+def agrees(action: Action, one: Part | None, two: Part | None, *, kind: Kind) -> bool:
+    """Whether that action has led from one to the other."""
+    if one is None or two is None:
+        return action is (Action.CREATE if one is None else Action.REMOVE)
+    if one.id != two.id:
+        return action in (Action.REPLACE, Action.INTERRUPT)
+    return action is (Action.NONE if one.state == two.state else Action.RELOAD)
