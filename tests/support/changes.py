@@ -199,13 +199,13 @@ def changed(topology: Topology, change: str) -> lbgen.Topology:
     return lbgen.load(made)
 
 
-def codes(act: Callable[[], object]) -> set[str]:
-    """The codes of the findings that stop it; empty where nothing does."""
+def refusals(act: Callable[[], object]) -> list[str]:
+    """The findings that stop it; none where nothing does."""
     try:
         act()
     except LbgenError as error:
-        return {each.code for each in error.diagnostics}
-    return set()
+        return [f"{each.code} {each.field}" for each in error.diagnostics]
+    return []
 
 
 def hold(
@@ -222,29 +222,55 @@ def hold(
     [stack] = [each for each in lbgen.api.ps() if each.name == before.name]
     one = read(stack)
     found: list[Preview] = []
-    refused = codes(lambda: found.append(lbgen.preview(after, engines, **asked)))
+    refused = refusals(lambda: found.append(lbgen.preview(after, engines, **asked)))
     assert read(stack) == one, "a preview changes nothing"
     with traffic(port, pause=0.02) as seen:
         done: list[Stack] = []
-        truth = codes(lambda: done.append(lbgen.up(after, engines, **asked)))
-    assert refused == truth
+        truth = refusals(lambda: done.append(lbgen.up(after, engines, **asked)))
+    assert refused == truth, f"preview: {refused}, up: {truth}"
     if refused:
         return None
     [preview] = found
     two = read(done[0])
-    assert preview.changes is not done[0].unchanged
+    assert preview.changes is not done[0].unchanged, preview.parts
     compared = preview.compared
     assert compared is not None
-    assert compared.as_dict() == lbgen.diff(before, after).as_dict()
+    assert compared.as_dict() == lbgen.diff(before, after).as_dict(), compared
     actions = {(part.kind, part.name): part.action for part in preview.parts}
-    assert set(actions) == {*one, *two}
+    assert set(actions) == {*one, *two}, (preview.parts, one, two)
     for key, action in actions.items():
-        assert agrees(action, one.get(key), two.get(key), kind=key[0]), (key, action, one.get(key), two.get(key))
+        assert agrees(action, one.get(key), two.get(key)), (key, action, one.get(key), two.get(key))
     assert bool(seen.lost) is preview.interrupts, seen.lost[:3]
     return preview
 
 
-def agrees(action: Action, one: Part | None, two: Part | None, *, kind: Kind) -> bool:
+def walk(
+    topology: Topology, kinds: tuple[str, ...], engine: str, runtime: str, port: int, read: Callable[[Stack], Parts]
+) -> tuple[set[Action], int]:
+    """Carry out each change on a stack that runs `topology`, and take it back. Returns what happened to the engine, and
+    how many changes it can serve."""
+    before = lbgen.load(topology)
+    taken: set[Action] = set()
+    wrong: list[str] = []
+    served = 0
+    for kind in kinds:
+        after = changed(topology, kind)
+        try:
+            found = hold(before, after, (engine,), runtime, port, read)
+            if found is None:
+                continue
+            served += 1
+            taken |= {part.action for part in found.parts if part.kind is Kind.ENGINE}
+            if found.changes:
+                assert hold(after, before, (engine,), runtime, port, read) is not None, "the way back is refused"
+        except AssertionError as error:
+            wrong.append(f"{kind}: {error}")
+            lbgen.up(before, engine=engine, runtime=runtime, accept=("all",))
+    assert not wrong, "\n".join(wrong)
+    return taken, served
+
+
+def agrees(action: Action, one: Part | None, two: Part | None) -> bool:
     """Whether that action has led from one to the other."""
     if one is None or two is None:
         return action is (Action.CREATE if one is None else Action.REMOVE)
