@@ -178,7 +178,7 @@ def preview(
     only takes `accept` and `name`: what happens to each engine, agent and to the stand-ins, and which requests would be
     answered differently. Nothing is started, stopped, signalled, pulled or built.
 
-    The engines' own checkers do not run, and ports are not claimed: `up` may still refuse for those. Raises what `up`
+    The engines' own checkers do not run: `up` may still refuse for those. Raises what `up`
     or `reload` raises before it changes anything: LbgenError (findings, verdicts), UsageError LB305, LB406, LB409,
     EngineError LB402, LB404, LB407, LB412 (by `reload` only), LB420, LB421, LB423.
     """

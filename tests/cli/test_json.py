@@ -52,7 +52,7 @@ PURE: dict[str, list[tuple[str, ...]]] = {
     "diff": [(SHOP, SHOP), (SHOP, POSTGRES), ("examples/loggly/topology.yaml", "examples/microservices/topology.yaml")],
 }
 # Those of a running stack, in order; each is tried by the test below.
-RUNNING = ("up", "reload", "ps", "logs", "stats", "verify", "down")
+RUNNING = ("preview", "up", "reload", "ps", "logs", "stats", "verify", "down")
 IN_CONTAINERS = ("images", "images build")  # tests/engines/test_docker_images.py
 
 
@@ -109,9 +109,16 @@ def test_json_of_a_stack_fits_its_schema(tmp_path: Path, engine_here: Callable[[
         return run_lbgen(*words, state=tmp_path)
 
     try:
+        local = ("--runtime", "local", "-e", "haproxy")
+        assert hold("preview", lbgen("preview", SHOP, *local, "--json"))["compared"] is None
         up = hold("up", lbgen("up", SHOP, "--runtime", "local", "-e", "haproxy", "--json"))
         hold("up", lbgen("up", SHOP, "--runtime", "local", "-e", "haproxy", "--json"))
         changed = ("--set", "timeouts.response=7s")
+        assert hold("preview", lbgen("preview", SHOP, *local, *changed, "--exit-code", "--json"), 6)["changes"]
+        assert not hold("preview", lbgen("preview", SHOP, *local, "--exit-code", "--json"))["changes"]
+        assert hold("preview", lbgen("preview", SHOP, *changed, "--reload", "--json"))["compared"]["fields"]
+        assert hold("up", lbgen("up", SHOP, *local, *changed, "--dry-run", "--json"))["changes"]
+        assert hold("reload", lbgen("reload", SHOP, *changed, "--dry-run", "--json"))["changes"]
         assert hold("reload", lbgen("reload", SHOP, *changed, "--json"))["reloaded"]
         url = up["engines"][0]["urls"]["web"]
         request = urllib.request.Request(f"{url}/api/x", headers={"Host": "shop.example"})

@@ -5,12 +5,18 @@ A listener `steady` and its route stay as they are, so that its clients see whet
 
 from __future__ import annotations
 
+import atexit
 import copy
+import os
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
 from lbgen.diagnostics import LbgenError
+from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.runtime.common.decision import Action, Kind
 from tests.support.traffic import traffic
 
@@ -101,11 +107,13 @@ def _one_more_pool(topology: Topology) -> None:
 
 
 def _certificate(topology: Topology) -> None:
-    from lbgen.runtime.common import certificates
-
-    folder = certificates.temporary_certificates()
-    pair = {"cert": str(folder / "shop.crt"), "key": str(folder / "shop.key")}
-    topology["listeners"]["web"]["tls"] = {"certificates": [pair]}
+    folder = Path(tempfile.gettempdir()) / f"lbgen-preview-{os.getpid()}"
+    pair = folder / "site.crt", folder / "site.key"
+    if not folder.is_dir():
+        folder.mkdir()
+        atexit.register(shutil.rmtree, folder)
+        write_self_signed(*pair, ("shop.example",))
+    topology["listeners"]["web"]["tls"] = {"certificates": [{"cert": str(pair[0]), "key": str(pair[1])}]}
 
 
 # Name to what it changes. Those of SAMPLE come first in each group of actions that engines choose between.

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
+from lbgen.plan.model import Protocol as Transport
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_endpoints, with_version
+from lbgen.runtime.common import ports
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
 from lbgen.runtime.common.resolvers import judge_with_resolvers
+from lbgen.runtime.local.run_as import engine_user
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
@@ -154,6 +157,17 @@ def engine_reload(served: Served, target: Engine, plan: Plan, accept: tuple[str,
     if found:
         raise EngineError(found)
     return EngineReload(plan, spec, rendered)
+
+
+def claim_new_ports(served: Served, plan: Plan) -> None:
+    """Raise EngineError LB404 where `plan` listens on a port of this host that `served` does not have and another
+    process has. Hold the lock `ports`: each port is taken for a moment."""
+    here = {(x.address, x.port, x.protocol) for x in served.plan.listeners}
+    for listener in plan.listeners:
+        new = (listener.address, listener.port, listener.protocol) not in here
+        if new and listener.protocol is Transport.TCP:
+            field = f"{listener.field}.port"
+            ports.claim(listener.address, listener.port, field, privileged=engine_user().uid is not None)
 
 
 def _texts(served: Served, rendered: Rendered) -> dict[str, str]:

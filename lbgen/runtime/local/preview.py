@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common import state
 from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange, agent_action, reads_by_itself
+from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.local import journal, messages
 from lbgen.runtime.local.decide import (
@@ -17,6 +18,7 @@ from lbgen.runtime.local.decide import (
     accept_request,
     assign_stand_ins,
     changed_files,
+    claim_new_ports,
     engine_reload,
     is_serving,
     is_up_to_date,
@@ -93,6 +95,9 @@ def _reloaded_parts(before: StackState, saved: SavedStack, asked: ReloadRequest)
             now = served[each.name]
             own = plan_for(plan, each, stand_ins, hosts.get(each.name))
             made = engine_reload(now, each.engine, own, accept)
+            if each.name not in hosts:
+                with lock("ports"):
+                    claim_new_ports(now, made.plan)
             action, why = Action.RELOAD, ""
             if made.spec.hot_restart_argv and not reads_by_itself(
                 now.spec, changed_files(now.directory, made.rendered)

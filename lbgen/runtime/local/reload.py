@@ -13,19 +13,18 @@ from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, Rendered
-from lbgen.plan.model import Plan, Protocol
-from lbgen.runtime.common import ports
 from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
 from lbgen.runtime.local.check import check
-from lbgen.runtime.local.decide import changed_files, engine_reload, manifest
+from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.run_as import engine_user
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.engines.health import Condition
+    from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
 
 PREVIOUS = ".previous"  # the files before the last change, beside them
@@ -104,12 +103,7 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
     made = engine_reload(handle, target, plan, accept)
     plan, rendered = made.plan, made.rendered
     if handle.network is None:
-        here = {(x.address, x.port, x.protocol) for x in handle.plan.listeners}
-        for listener in plan.listeners:
-            new = (listener.address, listener.port, listener.protocol) not in here
-            if new and listener.protocol is Protocol.TCP:
-                field = f"{listener.field}.port"
-                ports.claim(listener.address, listener.port, field, privileged=engine_user().uid is not None)
+        claim_new_ports(handle, plan)
     problems = check(plan, target, handle.binary, accept=accept, rendered=rendered)
     if problems:
         raise EngineError(problems)
