@@ -10,7 +10,7 @@ import click
 from lbgen.cli import exit_codes, options
 from lbgen.cli.finding_formats import FORMATS, github, sarif
 from lbgen.cli.left_out import way_back
-from lbgen.cli.output import console, pluralize, print_findings, print_json
+from lbgen.cli.output import console, pluralize, print_findings, print_json, tell
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "  lbgen check topologies/*.yaml --format github"
 )
 @options.topology
-@click.argument("more", nargs=-1, type=click.Path(dir_okay=False), metavar="[TOPOLOGY]...")
+@click.argument("more", nargs=-1, type=click.Path(dir_okay=False, allow_dash=True), metavar="[TOPOLOGY]...")
 @options.engines
 @click.option("--no-engines", is_flag=True, help="Do not run the engines' own checkers.")
 @options.accept
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     help="text (the default), json, sarif (SARIF 2.1.0), or github (annotations of a workflow).",
 )
 @options.json_flag
+@options.watch
 def command(
     topology: options.TopologyFiles,
     more: tuple[str, ...],
@@ -63,11 +64,11 @@ def command(
         if form == "text":
             print_findings(found)
             for name, note in notes:
-                click.echo(f"{name}: {note}")
-            click.echo(f"{files}: {_summary(found)}", err=_has_errors(found))
+                tell(f"{name}: {note}")
+            tell(f"{files}: {_summary(found)}", err=_has_errors(found))
         every += found
     if form == "text" and more:
-        click.echo(f"{pluralize(len(more) + 1, 'topology', 'topologies')}: {_summary(every)}", err=_has_errors(every))
+        tell(f"{pluralize(len(more) + 1, 'topology', 'topologies')}: {_summary(every)}", err=_has_errors(every))
     elif form == "github":
         click.echo(github(every), nl=False)
     elif form != "text":
@@ -144,7 +145,7 @@ def _engines(
 
     found: list[Diagnostic] = []
     out = console(stderr=True)
-    out.quiet = quiet
+    out.quiet = out.quiet or quiet
     tier = f"{plan.tier.tier}: " if plan.tier is not None else ""
     for name in chosen or engine_names():
         title = f"{tier}{engine(name).title}"

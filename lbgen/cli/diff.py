@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen diff shop.yaml shop-new.yaml\n  lbgen diff before.yaml after.yaml --json\n"
-    "  git show HEAD:shop.yaml > /tmp/old.yaml && lbgen diff /tmp/old.yaml shop.yaml"
+    "  git show HEAD:shop.yaml | lbgen diff - shop.yaml"
 )
-@click.argument("before", type=click.Path(dir_okay=False))
-@click.argument("after", type=click.Path(dir_okay=False))
+@click.argument("before", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("after", type=click.Path(dir_okay=False, allow_dash=True))
 @options.json_flag
 def command(before: str, after: str, as_json: bool) -> None:
     """Show the requests whose answer changes from BEFORE to AFTER, and the changes that no single request can show.
@@ -30,7 +30,10 @@ def command(before: str, after: str, as_json: bool) -> None:
     """
     import lbgen
 
-    found = lbgen.diff(lbgen.load(before), lbgen.load(after))
+    if before == after == "-":
+        raise click.UsageError("standard input can be one of the two")
+    one, other = (options.TopologyFiles((path,)).load() for path in (before, after))
+    found = lbgen.diff(one, other)
     if as_json:
         print_json(found.as_dict())
     else:

@@ -25,7 +25,7 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
     if every:
         print_findings(docker_unreachable())
     out = console(stderr=True)
-    out.quiet = as_json
+    out.quiet = out.quiet or as_json
     stopped = []
     for name in names:
         with out.status(f"stopping {name or 'the stack'}"):

@@ -10,7 +10,7 @@ import click
 from lbgen.cli import exit_codes, options
 from lbgen.cli.explain_cost import explain_costs
 from lbgen.cli.html import write_page
-from lbgen.cli.output import console, print_json
+from lbgen.cli.output import console, print_json, say
 from lbgen.cli.verdict_table import print_verdicts
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _render_all(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
             try:
                 yield f"{tier}{name}", plan, lbgen.render(plan, engine=name, accept=("all",))
             except lbgen.LbgenError as stop:
-                click.echo(f"skipped {tier}{name}: {stop.diagnostics[0].message}", err=True)
+                say(f"skipped {tier}{name}: {stop.diagnostics[0].message}")
 
 
 def _origin(found: Parts, line: str, as_json: bool) -> None:
@@ -190,7 +190,7 @@ def _lines(asked: Parts, field: str, as_json: bool) -> None:
     for each_line in [] if as_json else found:
         click.echo(f"{each_line['file']}:{each_line['line']}: {each_line['text']}")
     if not found:
-        click.echo(f"{field!r} produces no rendered line", err=True)
+        say(f"{field!r} produces no rendered line")
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes
-from lbgen.cli.output import pluralize, print_findings
+from lbgen.cli.output import pluralize, print_findings, say
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -43,7 +43,7 @@ def command(files: tuple[str, ...], check: bool, diff: bool) -> None:
     print_findings(found)
     if check or diff:
         for name in changed if check else ():
-            click.echo(f"would reformat: {'<stdin>' if name == '-' else name}", err=True)
+            say(f"would reformat: {'<stdin>' if name == '-' else name}")
     _report(len(changed), len(set(files)), would=check or diff)
     if found or (changed and (check or diff)):
         raise click.exceptions.Exit(exit_codes.FINDINGS)
@@ -89,4 +89,4 @@ def _report(changed: int, every: int, *, would: bool) -> None:
         parts.append(f"{pluralize(changed, 'file')} {'would be ' if would else ''}reformatted")
     if every - changed:
         parts.append(f"{pluralize(every - changed, 'file')} {'already formatted' if would else 'left unchanged'}")
-    click.echo(", ".join(parts), err=True)
+    say(", ".join(parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import console, print_json
+from lbgen.cli.output import console, print_json, say
 
 
 @click.group(
@@ -52,7 +52,7 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
     selected = tuple(engine(name) for name in chosen) or tuple(engines().values())
     daemon = client.connect()
     out = console(stderr=True)
-    out.quiet = as_json
+    out.quiet = out.quiet or as_json
     with out.status("looking for executables") as status:
         made, failed = images.build(daemon, selected, lambda text: status.update(text))
         helper = images.ensure_helper(daemon, lambda text: status.update(text))
@@ -63,6 +63,6 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{each.reference}  {each.size / 1e6:.1f} MB  from {each.source}")
         click.echo(helper)
         for name, why in failed:
-            click.echo(f"skipped {name}: {why}", err=True)
+            say(f"skipped {name}: {why}")
     if not made or (chosen and failed):
         raise SystemExit(3)

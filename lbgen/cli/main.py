@@ -69,8 +69,10 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
+        from lbgen.cli.options import add_verbosity
+
         command: click.Command = import_module(f"lbgen.cli.{cmd_name}").command
-        return command
+        return add_verbosity(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

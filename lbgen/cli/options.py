@@ -291,41 +291,49 @@ def json_flag(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")(command)
 
 
-def dry_run(command: F) -> F:
-    """Add the option --dry-run."""
-    return click.option(
-        "--dry-run", is_flag=True, help="Do nothing; print what would be done, as `lbgen preview` does."
-    )(command)
+def watch(command: F) -> F:
+    """Add the option --watch to a command that takes a topology: it runs again when a file that it reads changes."""
 
-
-def runtime(command: F) -> F:
-    """Add the option --runtime."""
-    return click.option(
-        "--runtime",
-        type=click.Choice(["docker", "local"]),
-        help="docker: containers (see lbgen images), the default when a daemon answers; "
-        "local: unprivileged processes from PATH or lbgen[engines].",
-    )(command)
-
-
-def real_endpoints(command: F) -> F:
-    """Add the option --real-endpoints, under its old name as well."""
-
-    @click.option("--real-endpoints", is_flag=True, help="Forward to the pools' own endpoints instead of stand-ins.")
-    @click.option("--no-backends", "old_name", is_flag=True, hidden=True)
+    @click.option(
+        "--watch",
+        "again",
+        is_flag=True,
+        help="Run again whenever a file of the topology changes: overlays, included files, the profile, variables. "
+        "Ctrl-C ends (exit 130).",
+    )
     @wraps(command)
-    def with_either(*, real_endpoints: bool, old_name: bool, **rest: object) -> object:
-        return command(real_endpoints=real_endpoints or old_name, **rest)
+    def with_watch(*, again: bool, topology: TopologyFiles, **rest: object) -> object:
+        if not again:
+            return command(topology=topology, **rest)
+        from lbgen.cli.watch import watch as run_again
 
-    return cast("F", with_either)
+        if "-" in topology.paths:
+            raise click.UsageError("--watch needs files, not standard input")
+        env = () if topology.env_file is None else (Path(topology.env_file),)
+        run_again(lambda: command(topology=topology, **rest), str(topology), env)
+        return None
+
+    return cast("F", with_watch)
 
 
-def replicas(command: F) -> F:
-    """Add the option --replicas, repeatable."""
-    return click.option(
-        "--replicas",
-        multiple=True,
-        metavar="[TIER=]N",
-        help="The number of replicas of a tier, instead of the topology's (repeatable). A running stack loses no "
-        "request.",
-    )(command)
+def add_verbosity(command: click.Command) -> click.Command:
+    """Add --quiet and --verbose to a command and to those within it; every verb has them."""
+    if not any(each.name == "quiet" for each in command.params):
+        for level, short, does in (
+            ("quiet", "-q", "Print the result and errors alone: no progress, notes, warnings and advice."),
+            ("verbose", "-v", "Print all findings with their causes and remedies, and the time of each step."),
+        ):
+            command.params.append(
+                click.Option([short, f"--{level}"], is_flag=True, expose_value=False, help=does, callback=_set_level)
+            )
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            add_verbosity(each)
+    return command
+
+
+def _set_level(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    from lbgen.cli.output import Verbosity, set_verbosity
+
+    if given:
+        set_verbosity(context, Verbosity(str(parameter.name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import click
@@ -38,21 +39,69 @@ def format_finding(finding: Diagnostic) -> str:
     return text.replace(word, click.style(word, fg=_COLOURS[finding.severity], bold=True), 1)
 
 
+class Verbosity(StrEnum):
+    """How much is said beside a command's result."""
+
+    QUIET = "quiet"  # errors alone
+    NORMAL = "normal"
+    VERBOSE = "verbose"  # also causes and remedies of findings, and the time of each step
+
+
+_VERBOSITY = "lbgen.verbosity"
+_asked = [Verbosity.NORMAL]
+
+
+def verbosity() -> Verbosity:
+    """What --quiet and --verbose ask for, also for an error that has ended the command."""
+    context = click.get_current_context(silent=True)
+    return _asked[-1] if context is None else context.meta.get(_VERBOSITY, Verbosity.NORMAL)
+
+
+def set_verbosity(context: click.Context, wanted: Verbosity) -> None:
+    """Keep it for the command that runs. Raises click.UsageError when both are asked for."""
+    if context.meta.setdefault(_VERBOSITY, wanted) is not wanted:
+        raise click.UsageError("--quiet and --verbose exclude each other", context)
+    _asked.append(wanted)
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Print what is left out with --quiet, on standard output or error."""
+    if verbosity() is not Verbosity.QUIET:
+        click.echo(text, err=err)
+
+
+def say(text: str) -> None:
+    """Print a note on standard error, unless --quiet."""
+    tell(text, err=True)
+
+
 def print_findings(findings: Iterable[Diagnostic]) -> None:
     """Print findings on standard error: at most a screen of them, then the number of the others. The first ones have
-    their source line."""
-    every = list(findings)
-    for number, finding in enumerate(every[:SCREEN]):
+    their source line. With --quiet errors alone; with --verbose all, with their causes and remedies."""
+    level = verbosity()
+    every = [x for x in findings if level is not Verbosity.QUIET or x.severity is Severity.ERROR]
+    shown = every if level is Verbosity.VERBOSE else every[:SCREEN]
+    for number, finding in enumerate(shown):
         click.echo(format_finding(finding), err=True)
         for line in excerpt(finding.span) if number < EXCERPTS else ():
             click.echo(click.style(line, dim=True), err=True)
-    if len(every) > SCREEN:
-        click.echo(f"... and {len(every) - SCREEN} more (see them with `lbgen check --json`)", err=True)
+        for line in _meaning(finding.code) if level is Verbosity.VERBOSE else ():
+            click.echo(click.style(f"  {line}", dim=True), err=True)
+    if len(every) > len(shown):
+        click.echo(f"... and {len(every) - SCREEN} more (-v shows all)", err=True)
+
+
+def _meaning(code: str) -> tuple[str, ...]:
+    """Cause and remedy of a code."""
+    from lbgen.codes import CODES
+
+    return f"cause: {CODES[code].cause}", f"remedy: {CODES[code].remedy}"
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a rich console that wraps lines on a terminal only."""
+    """Return a rich console that wraps lines on a terminal only; that of standard error is silent with --quiet."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, soft_wrap=not stream.isatty(), highlight=False)
+    quiet = stderr and verbosity() is Verbosity.QUIET
+    return Console(stderr=stderr, soft_wrap=not stream.isatty(), highlight=False, quiet=quiet)

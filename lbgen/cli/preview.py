@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbgen.cli import exit_codes, options
+from lbgen.cli import exit_codes, options, stack_options
 from lbgen.cli.left_out import summary
-from lbgen.cli.output import console, pluralize, print_findings, print_json
+from lbgen.cli.output import console, pluralize, print_findings, print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,9 +26,9 @@ _COLOURS = {"replace with a gap": "red", "remove": "yellow", "no change": "dim"}
 )
 @options.topology
 @options.engines
-@options.runtime
-@options.real_endpoints
-@options.replicas
+@stack_options.runtime
+@stack_options.real_endpoints
+@stack_options.replicas
 @click.option("--reload", "by_reload", is_flag=True, help="Of `lbgen reload` instead of `lbgen up`.")
 @click.option("--name", help="The stack's name (default: the topology's).")
 @options.accept
@@ -82,7 +82,7 @@ def print_preview(found: Preview, *, as_json: bool) -> None:
         return
     if found.skipped:
         for line in summary((x.name for x in found.parts if x.kind == "engine"), found.skipped):
-            click.echo(line, err=True)
+            say(line)
     print_findings(found.warnings)
     out = console()
     out.print(_table(found))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lbgen.cli.output import Verbosity, verbosity
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
@@ -40,7 +42,8 @@ class Steps:
         self._status = status
         self._doing = doing
         self._now = now
-        self._since = self._said = now()
+        self._since = self._said = self._begun = now()
+        self._timed = verbosity() is Verbosity.VERBOSE
 
     def __call__(self, step: Progress) -> None:
         from lbgen.api import REPORTED_AT_START, Step
@@ -86,4 +89,6 @@ class Steps:
 
     def _print(self, line: str) -> None:
         self._said = self._now()
+        if self._timed:
+            line = f"{self._said - self._begun:7.2f} s  {line}"
         self._status.console.print(line, style="dim", markup=False)

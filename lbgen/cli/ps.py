@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.output import console, print_findings, print_json, say
 from lbgen.cli.stacks import health_table, stack_argument, stack_name, stacks_table
 
 
@@ -34,4 +34,4 @@ def command(stack: str | None, as_json: bool) -> None:
             message = f"{each.name}: its supervisor is not running"
             if each.state.runtime == "local" and any(engine.running for engine in each.engines):
                 message += "; its engines still serve, and `lbgen up` or `lbgen reload` adopts them"
-            click.echo(f"{message}; remove it with: lbgen down {each.name}", err=True)
+            say(f"{message}; remove it with: lbgen down {each.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lbgen.cli import options
+from lbgen.cli import options, stack_options
 from lbgen.cli.output import console, print_findings, print_json
 from lbgen.cli.preview import print_preview
 from lbgen.cli.progress import steps
@@ -17,8 +17,9 @@ from lbgen.cli.stacks import stacks_table
 @options.topology
 @click.option("--name", help="The stack's name (default: the topology's).")
 @options.accept
-@options.dry_run
+@stack_options.dry_run
 @options.json_flag
+@options.watch
 def command(
     topology: options.TopologyFiles, name: str | None, accept: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
@@ -35,7 +36,7 @@ def command(
         print_preview(lbgen.preview(loaded, name=name, accept=accept, by_reload=True), as_json=as_json)
         return
     out = console(stderr=True)
-    out.quiet = as_json
+    out.quiet = out.quiet or as_json
     with steps(out, "reading the topology") as progress:
         stack = lbgen.reload(loaded, name=name, accept=accept, progress=progress)
     if as_json:

@@ -10,7 +10,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.left_out import summary
-from lbgen.cli.output import print_findings, print_json
+from lbgen.cli.output import print_findings, print_json, say
 
 if TYPE_CHECKING:
     from lbgen.cli.json_types import RenderedRecord, TierRecord
@@ -39,6 +39,7 @@ _FEW = 3  # files of a folder that are named one by one
 )
 @options.accept
 @options.json_flag
+@options.watch
 def command(
     topology: options.TopologyFiles, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool
 ) -> None:
@@ -115,7 +116,7 @@ def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
         click.echo(f"{output / name}/  {name} {rendered.version}: {', '.join(name_files(rendered))}")
         differs = dict.fromkeys(str(a.feature) for a in rendered.verdicts if a.verdict.level == "approximate")
         if differs:
-            click.echo(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)", err=True)
+            say(f"  approximate on {name}: {', '.join(differs)} (lbgen explain says how)")
 
 
 def name_files(files: Iterable[str]) -> list[str]:
@@ -138,11 +139,11 @@ def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
             where = folder / name if folder is not None else "DIR"
             what = f"it does active health checks and slow starts, which {name} cannot"
             how = "start it as the user of the engine's master process (lbgen agent --help has unit files)"
-            click.echo(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}", err=True)
+            say(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}")
         keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
         if keys and folder is not None:
             names = ", ".join(str(folder / name / key) for key in keys)
-            click.echo(f"copied for {name}, with mode 0600, so readable only by you: {names}", err=True)
+            say(f"copied for {name}, with mode 0600, so readable only by you: {names}")
 
 
 def _texts(done: dict[str, Rendered], tier: str) -> None:
@@ -159,4 +160,4 @@ def _reasons(refused: dict[str, LbgenError], done: Iterable[str], *, all_of_them
     for stop in refused.values() if all_of_them else ():
         print_findings(stop.diagnostics)
     for line in summary(done, ((name, stop.diagnostics) for name, stop in refused.items())):
-        click.echo(line, err=True)
+        say(line)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbgen.cli import options
+from lbgen.cli import options, stack_options
 from lbgen.cli.left_out import summary
-from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.output import console, print_findings, print_json, say
 from lbgen.cli.preview import parse_replicas, print_preview
 from lbgen.cli.progress import steps
 from lbgen.cli.stacks import stacks_table
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 )
 @options.topology
 @options.engines
-@options.runtime
-@options.real_endpoints
-@options.replicas
+@stack_options.runtime
+@stack_options.real_endpoints
+@stack_options.replicas
 @click.option(
     "--swap",
     type=options.EngineName(),
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     help="How long open connections of a replaced container or of a removed replica may last.",
 )
 @options.accept
-@options.dry_run
+@stack_options.dry_run
 @options.json_flag
 def command(
     topology: options.TopologyFiles,
@@ -85,7 +85,7 @@ def command(
         )
         return
     out = console(stderr=True)
-    out.quiet = as_json
+    out.quiet = out.quiet or as_json
     with steps(out, "reading the topology") as progress:
         stack = lbgen.up(
             loaded,
@@ -106,17 +106,17 @@ def command(
 
 def _report(stack: Stack) -> None:
     for line in summary((each.name for each in stack.engines), stack.skipped):
-        click.echo(line, err=True)
+        say(line)
     print_findings(stack.warnings)
     if stack.unchanged:
-        click.echo(f"{stack.name} is up to date; nothing was changed", err=True)
+        say(f"{stack.name} is up to date; nothing was changed")
     if stack.reloaded:
-        click.echo(f"reloaded {stack.name} without a restart", err=True)
+        say(f"reloaded {stack.name} without a restart")
     if stack.swapped is not None:
         for line in describe_swap(stack.swapped):
             click.echo(line)
     console().print(stacks_table([stack]))
-    click.echo(f"stop it with: lbgen down {stack.name}", err=True)
+    say(f"stop it with: lbgen down {stack.name}")
 
 
 def describe_swap(cost: SwapResult) -> list[str]:

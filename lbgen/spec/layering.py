@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import COLLECTION, TEXT, compose
 from lbgen.spec.marks import Marks, Places, Step
-from lbgen.spec.source import build, read_nodes
+from lbgen.spec.source import build, note_read, read_nodes
 from lbgen.spec.value_errors import shorten
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ class Layering:
                 hint = "relative paths start at the folder of the file that includes"
                 raise LbgenError(Diagnostic("LB110", message, span, INCLUDE, hint))
             found |= dict.fromkeys(document.base / name for name in names)
+            for name in names:
+                note_read((document.base / name).parent)
             if len(found) > MOST_FILES:
                 raise LbgenError(Diagnostic("LB108", f"more than {MOST_FILES} files are included", span, INCLUDE))
         return list(found)

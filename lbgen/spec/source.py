@@ -6,6 +6,7 @@ import gc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,7 @@ MOST_FINDINGS = 200  # then the rest is not looked at
 MOST_ALIASED = 100_000  # values reached through aliases
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
+_READS: ContextVar[set[Path] | None] = ContextVar("reads", default=None)
 NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -53,9 +55,29 @@ def read_nodes(path: Path) -> Node:
     return parse(read_raw(path), str(path))
 
 
+@contextmanager
+def record_reads() -> Iterator[set[Path]]:
+    """The files that are read inside, also those that cannot be, and the folders that included files are looked for
+    in."""
+    found: set[Path] = set()
+    token = _READS.set(found)
+    try:
+        yield found
+    finally:
+        _READS.reset(token)
+
+
+def note_read(path: Path) -> None:
+    """Tell `record_reads` of a file or folder."""
+    found = _READS.get()
+    if found is not None:
+        found.add(Path(path).absolute())
+
+
 def read_raw(path: Path) -> bytes:
     """What is in the file, or a little more than LARGEST_FILE of it. Raises LbgenError LB110."""
     file = str(path)
+    note_read(path)
     try:
         with path.open("rb") as stream:
             return stream.read(LARGEST_FILE + 1)
