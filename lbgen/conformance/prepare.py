@@ -11,7 +11,7 @@ from typing import Any
 from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
-from lbgen.engines.verdicts import verdict_on
+from lbgen.engines.verdicts import objections_on, verdict_on
 from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -102,7 +102,7 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
         elif by_route := tuple(each for each in verdict.differs if each not in _besides_routes(verdict)):
             for name in dict.fromkeys(name for use in uses for name in _routes_of(plan, use.field) or [""]):
                 near.append(DeclaredDifference(str(feature), verdict.note, name, differs=by_route))
-    for objection in target.objections(plan, version):
+    for objection in objections_on(plan, target, version):
         if objection.verdict.level is Level.APPROXIMATE:
             verdict, feature_name = objection.verdict, str(objection.feature or "")
             for name in _routes_of(plan, objection.field) or [""]:

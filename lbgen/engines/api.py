@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
+    Condition = Callable[[Plan, str], bool]
+
 
 class Level(StrEnum):
     """How an engine honours a feature, best first."""
@@ -40,11 +42,15 @@ class Verdict:
     (body and media type are the engine's own), `time`, `spelling` (of a
     target: escapes in upper case, `&` for `;`), `status N`, `header NAME`, `header NAME: VALUE`,
     `text: WORDS` (of a script).
+
+    `when` says of a plan and a field that asks for the feature whether any request can show the difference (None:
+    always); where none of the fields can, the plan has what it asks for, and the verdict is `emulated`.
     """
 
     level: Level
     note: str = ""
     differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    when: Condition | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.level is not Level.NATIVE and not self.note:
@@ -65,10 +71,12 @@ def emulated(how: str) -> Verdict:
     return Verdict(Level.EMULATED, how)
 
 
-def approximate(what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None) -> Verdict:
-    """Nearly the behaviour; `what_differs` in a sentence, `differs` see `Verdict`."""
+def approximate(
+    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
+) -> Verdict:
+    """Nearly the behaviour; `what_differs` in a sentence, `differs` and `when` see `Verdict`."""
     parts = ((part, (words,) if isinstance(words, str) else words) for part, words in (differs or {}).items())
-    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts))
+    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts), when)
 
 
 def refused(why: str) -> Verdict:

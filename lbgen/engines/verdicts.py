@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
-from lbgen.engines.api import NOT_YET, Engine, Level, Verdict, engines
+from lbgen.engines.api import NOT_YET, Engine, Level, Objection, Verdict, emulated, engines
 from lbgen.engines.verbatim import unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
@@ -32,8 +32,25 @@ class PlanJudge(Protocol):
 def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Verdict:
     """The verdict of an engine on a feature of a plan."""
     if isinstance(engine, PlanJudge):
-        return engine.verdict_on(plan, feature, version)
-    return engine.verdict(feature, version)
+        verdict = engine.verdict_on(plan, feature, version)
+    else:
+        verdict = engine.verdict(feature, version)
+    if verdict.when is None:
+        return verdict
+    return _where_it_shows(plan, verdict, [use.field for use in plan.uses if use.feature is feature])
+
+
+def objections_on(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
+    """What an engine objects to at single places of a plan."""
+    for each in engine.objections(plan, version):
+        yield replace(each, verdict=_where_it_shows(plan, each.verdict, [each.field]))
+
+
+def _where_it_shows(plan: Plan, verdict: Verdict, fields: Sequence[str]) -> Verdict:
+    """`verdict`, or `emulated` where no request of the plan shows the difference."""
+    if verdict.when is None or not fields or any(verdict.when(plan, field) for field in fields):
+        return verdict
+    return emulated(f"as asked, since no request of this topology can show what differs elsewhere: {verdict.note}")
 
 
 class VerdictRecord(Record):
@@ -95,7 +112,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     left = {each.field: each.guarantees.unused_features for each in plan.listeners}
-    for objection in (*unplaced(plan, engine), *engine.objections(plan, version)):
+    for objection in (*unplaced(plan, engine), *objections_on(plan, engine, version)):
         if objection.feature in left.get(objection.field, ()):
             continue
         named = objection.feature.value if objection.feature else ""

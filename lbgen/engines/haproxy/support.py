@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.difference_shows import where_bodies_are_forwarded
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -220,7 +221,9 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     )
     if version == "2.6":
         stops = {"listener.timeouts.body": ("status 504", "time")}
-        known[Feature.CLIENT_TIMEOUTS] = approximate("a body that stops ends with the response time", stops)
+        known[Feature.CLIENT_TIMEOUTS] = approximate(
+            "a body that stops ends with the response time", stops, where_bodies_are_forwarded
+        )
         known[Feature.FAILURES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
         framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")

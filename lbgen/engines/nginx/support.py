@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -22,6 +23,7 @@ _ONE_LINE = approximate(
 _OLD_ADD = approximate(
     "nginx 1.22 keeps the first line only of a header sent on several lines",
     {"route.request_headers.add.lines": "header x-tag"},
+    when=where_lines_remain,
 )
 
 NOMINATED = (

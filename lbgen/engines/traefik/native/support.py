@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, approximate, emulated, refused
+from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_redirects_vary
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode
@@ -68,6 +69,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.LISTENER_ACCESS: approximate(
         "a request that no rule takes gets 404 before the access list is asked",
         {"listener.access.routes": "status 404"},
+        when=where_no_rule_may_match,
     ),
     Feature.ROUTE_ACCESS: emulated("access lists on its routers, and routers for the clients that are denied"),
     Feature.MIRROR: emulated("a mirroring service, which keeps the body in memory"),
@@ -134,10 +136,14 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"request_id.everywhere": ("header x-request-id", "text: had the ids")},
     ),
     Feature.REQUEST_HEADERS_ADD: approximate(
-        "an added line replaces those of the client", {"route.request_headers.add.routes": "text: to the endpoint: x-"}
+        "an added line replaces those of the client",
+        {"route.request_headers.add.routes": "text: to the endpoint: x-"},
+        where_lines_remain,
     ),
     Feature.RESPONSE_HEADERS_ADD: approximate(
-        "an added line replaces those of the endpoint", {"route.response_headers.add.routes": "text: answer: "}
+        "an added line replaces those of the endpoint",
+        {"route.response_headers.add.routes": "text: answer: "},
+        where_lines_remain,
     ),
     Feature.FORWARD: approximate(
         "an endpoint gets X-Real-Ip, X-Forwarded-Server and the other X-Forwarded fields whatever forwarded_headers "
@@ -156,9 +162,10 @@ _SUPPORT: dict[Feature, Verdict] = {
         },
     ),
     Feature.REDIRECT: approximate(
-        "GET and HEAD get 302, or 301 for 301 and 308, other methods 307 or 308; the port and the spelling of the host "
+        "GET gets 302, or 301 for 301 and 308, other methods 307 or 308; the port and the spelling of the host "
         "stay those of the request where they are not given",
         {"route.redirect.routes": ("status 301", "status 302", "status 307", "status 308", "text: location ")},
+        when=where_redirects_vary,
     ),
     Feature.RESPOND: approximate("the body is the status's reason phrase", {"route.respond.routes": "text"}),
     Feature.CORS: approximate(

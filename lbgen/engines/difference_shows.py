@@ -1,0 +1,73 @@
+"""Conditions for `Verdict.when`: whether a request of a plan can show a difference, by the field that asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.plan.model import Listener, Mode
+from lbgen.plan.route import Forward, Redirect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.model import Plan
+    from lbgen.plan.route import HeaderEdits, Route
+    from lbgen.plan.rules import Rule
+
+
+def where_lines_remain(plan: Plan, field: str) -> bool:
+    """Whether a header that a route adds a line to may have other lines: those of its sender, or one that it sets."""
+    routes = _routes_of(plan, field)
+    edits = [each.request_headers if ".request_headers" in field else each.response_headers for each in routes]
+    return not edits or any(map(_adds_to_lines, edits))
+
+
+def where_no_rule_may_match(plan: Plan, field: str) -> bool:
+    """Whether a request to the listener may meet no rule, for its host or its path."""
+    tables = [table for listener in _listeners_of(plan, field) for table in listener.hosts]
+    whole = all(table.rules and table.rules[-1].match.covers_all for table in tables)
+    return not whole or not any(table.host is None for table in tables)
+
+
+def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
+    """Whether a route of the listener forwards."""
+    rules = (rule for listener in _listeners_of(plan, field) for rule in _rules(listener))
+    return any(isinstance(plan.route(rule.route).action, Forward) for rule in rules)
+
+
+def where_redirects_vary(plan: Plan, field: str) -> bool:
+    """Whether a redirect has another status than 301 and 302, takes other methods than GET, or keeps host or port of
+    the request."""
+    for route in _routes_of(plan, field):
+        action = route.action
+        rules = [rule for listener in plan.listeners for rule in _rules(listener) if rule.route == route.name]
+        get_only = all(rule.match.methods == ("GET",) for rule in rules)
+        if not isinstance(action, Redirect) or action.status not in (301, 302) or not get_only:
+            return True
+        if action.host is None or action.port is None:
+            return True
+    return False
+
+
+def _adds_to_lines(edits: HeaderEdits) -> bool:
+    added = [name for name, _ in edits.add]
+    alone = set(edits.remove) - {name for name, _ in edits.set}
+    return len(set(added)) < len(added) or not set(added) <= alone
+
+
+def _rules(listener: Listener) -> Iterator[Rule]:
+    return (rule for table in listener.hosts for rule in table.rules)
+
+
+def _is_inside(field: str, place: str) -> bool:
+    return field == place or field.startswith(f"{place}.")
+
+
+def _routes_of(plan: Plan, field: str) -> list[Route]:
+    return [route for route in plan.routes if _is_inside(field, route.field)]
+
+
+def _listeners_of(plan: Plan, field: str) -> list[Listener]:
+    """The listener whose field it is; all of L7 where the field is a default for all."""
+    own = [each for each in plan.listeners if _is_inside(field, each.field)]
+    return own or [each for each in plan.listeners if each.mode is Mode.L7]
