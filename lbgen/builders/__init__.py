@@ -18,7 +18,7 @@ from lbgen.builders.listener import (
     TlsDefaults,
 )
 from lbgen.builders.match import HeaderMatch, Match, PathMatch, ValueMatch
-from lbgen.builders.model import Containers, EngineBlock, Topology
+from lbgen.builders.model import Containers, EngineBlock, Metrics, Topology
 from lbgen.builders.policy import (
     Buffering,
     Compression,
@@ -71,6 +71,7 @@ __all__ = [
     "Listener",
     "ListenerTls",
     "Match",
+    "Metrics",
     "Mirror",
     "PassiveHealth",
     "PathMatch",

@@ -30,6 +30,15 @@ EngineBlock = Mapping[str, str]
 """Settings of one engine. Any other key is a verbatim block: an insertion point and its text."""
 
 
+class Metrics(TypedDict, total=False):
+    """Where the counts of requests are served as Prometheus text, by `lbgen agent`."""
+
+    port: Required[int]
+    """the port it listens on"""
+    address: str
+    """this host only when left out"""
+
+
 class Containers(TypedDict, total=False):
     """Limits of each container in the docker runtime, and the networks that containers join."""
 
@@ -93,6 +102,8 @@ class Topology(TypedDict, total=False):
     """send X-Request-Id; the profile's when left out"""
     access_log: Literal["json", "none"]
     """json: one schema on all engines; the profile's when left out"""
+    metrics: Metrics
+    """serve counts, times and states as Prometheus text; not served when left out"""
     containers: Containers
     """of the docker runtime: limits of each, networks; the profile's when left out"""
     resolvers: Sequence[str]

@@ -12,6 +12,7 @@ from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.run import FILE
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.engines.envoy.upstreams import build_clusters, build_endpoint_files, plan_clusters
+from lbgen.engines.origin import origin
 from lbgen.engines.verbatim import entries, keys
 from lbgen.engines.yaml_writer import dump
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def build(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files; the same plan gives the same bytes."""
     clusters = plan_clusters(plan)
-    header = f"{plan.name}: Envoy 1.40 configuration, written by lbgen; change the topology, not this file."
+    header = f"{origin(plan)}: Envoy 1.40. Edit the topology, not this file."
     bootstrap = build_static(plan)
     queues = has_queues(plan)
     if queues:

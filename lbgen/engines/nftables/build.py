@@ -9,6 +9,7 @@ from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
 from lbgen.engines.nftables.view import Element, Map, Port, Table, View
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance, Endpoint, Listener, Plan, Route
+from lbgen.version import VERSION
 
 _WORD = r"[a-z0-9_][a-z0-9._-]*"
 _ADDRESS = r"[0-9a-f.:]+"
@@ -25,7 +26,7 @@ def build(plan: Plan) -> View:
         if ports:
             maps = {port.map.name.text: port.map for port in ports}
             tables.append(Table(Atom(word), Atom(loopback), ports, tuple(maps.values())))
-    return View(_word(table_name(plan)), tuple(tables))
+    return View(Atom(VERSION), Atom.of(r"[A-Za-z0-9._-]*", plan.name), _word(table_name(plan)), tuple(tables))
 
 
 def _word(text: str) -> Atom:

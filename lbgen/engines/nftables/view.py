@@ -53,5 +53,7 @@ class Table:
 
 @record
 class View:
+    lbgen: Atom  # our own version
+    topology: Atom
     name: Atom
     tables: tuple[Table, ...]

@@ -27,6 +27,7 @@ from lbgen.engines.nginx.view import Config, Http
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Timeouts
 from lbgen.plan.policy import KeyKind
+from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +56,7 @@ def build(plan: Plan, version: str) -> Config:
     l7 = [x for x in plan.listeners if x.mode is Mode.L7]
     l4 = [x for x in plan.listeners if x.mode is Mode.L4]
     return Config(
+        lbgen=Atom(VERSION),
         topology=Atom.of(r"[A-Za-z0-9._-]*", plan.name),
         version=Atom(version),
         old=version == OLD,

@@ -338,8 +338,9 @@ class Stream:
 
 @record
 class Config:
-    """`version` is major.minor, `old` is 1.22."""
+    """`lbgen` is our own version, `version` major.minor of nginx, `old` is 1.22."""
 
+    lbgen: Atom
     topology: Atom
     version: Atom
     old: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.origin import origin
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
 from lbgen.engines.traefik.listeners import build_listener
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 _STATIC = "Traefik's static configuration, written by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
-_DYNAMIC = "Traefik's dynamic configuration, written by lbgen; Traefik reads it again when it changes."
+_DYNAMIC = "Traefik's dynamic configuration, which it reads again when it changes."
 
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
@@ -33,26 +34,26 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     files = [_file("traefik.yaml", build_static(plan) | read_static_keys(plan), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
-        files.append(_file(f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener)))
+        files.append(_dynamic(plan, f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener)))
     if level7:
         files.extend(load_sources())
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
-        files.append(_file("dynamic/tcp.yaml", {"tcp": level4}))
+        files.append(_dynamic(plan, "dynamic/tcp.yaml", {"tcp": level4}))
         files.extend(tcp_weights.build_files(plan))
     if datagrams := build_udp(plan, plan.listeners):
-        files.append(_file("dynamic/udp.yaml", {"udp": datagrams}))
+        files.append(_dynamic(plan, "dynamic/udp.yaml", {"udp": datagrams}))
     if encrypted := build_tls(plan.listeners):
-        files.append(_file("dynamic/tls.yaml", {"tls": encrypted}))
+        files.append(_dynamic(plan, "dynamic/tls.yaml", {"tls": encrypted}))
     if plan.admin_port is not None:
         api: Data = {"entryPoints": [names.ADMIN], "rule": "PathPrefix(`/api`)", "service": "api@internal"}
-        files.append(_file("dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
+        files.append(_dynamic(plan, "dynamic/admin.yaml", {"http": {"routers": {names.ADMIN: api}}}))
         if level7:  # only the plugin has the health of these endpoints
-            files.append(_file("dynamic/endpoints.yaml", {"http": health_status.build_status_route()}))
+            files.append(_dynamic(plan, "dynamic/endpoints.yaml", {"http": health_status.build_status_route()}))
         if route := readiness.build_ready_route(plan):
-            files.append(_file("dynamic/ready.yaml", {"http": route}))
+            files.append(_dynamic(plan, "dynamic/ready.yaml", {"http": route}))
     if own := read_dynamic_keys(plan):
-        files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, _DYNAMIC)))
+        files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, f"{origin(plan)}: {_DYNAMIC}")))
     return tuple(files)
 
 
@@ -68,6 +69,10 @@ def read_dynamic_keys(plan: Plan) -> dict[str, Data]:
     return keys(plan, "traefik", "dynamic")
 
 
-def _file(name: str, data: Data, header: str = _DYNAMIC) -> RenderedFile:
+def _dynamic(plan: Plan, name: str, data: Data) -> RenderedFile:
+    return _file(name, data, f"{origin(plan)}: {_DYNAMIC}")
+
+
+def _file(name: str, data: Data, header: str) -> RenderedFile:
     text, origins = dump(quote_data(data) if name.startswith("dynamic/") else data, header)
     return RenderedFile(name, text, origins)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Commented
+from lbgen.engines.origin import origin
 from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.l4 import build_tcp, build_udp
 from lbgen.engines.traefik.names import MARK
@@ -20,7 +21,6 @@ from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.verbatim import keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode
-from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -33,7 +33,8 @@ _PRIVATE: dict[str, Data] = {"checkNewVersion": False, "sendAnonymousUsage": Fal
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """All files of `plan` but the topology's own, names relative to the engine's folder."""
-    static = f"{_origin(plan)}: Traefik's static configuration. Run in this folder: traefik --configFile=traefik.yaml"
+    run = "Run in this folder: traefik --configFile=traefik.yaml"
+    static = f"Traefik's static configuration of the topology {plan.name}. {run}"
     files = [RenderedFile("traefik.yaml", *dump(build_static(plan) | read_static_keys(plan), static, _WIDTH))]
     files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan)}))
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
@@ -56,7 +57,7 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
         http["routers"] = {names.ADMIN: api, **http["routers"]}
         files.append(_dynamic(plan, "admin", "the status API", {"http": http}))
     if own := keys(plan, "traefik", "dynamic"):
-        header = f"{_origin(plan)}: the topology's own text."
+        header = f"{origin(plan)}: the topology's own text."
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, header, _WIDTH)))
     return tuple(files)
 
@@ -107,10 +108,6 @@ def _http(plan: Plan) -> dict[str, Data]:
     return sections
 
 
-def _origin(plan: Plan) -> str:
-    return f"lbgen {VERSION}, topology {plan.name}"
-
-
 def _dynamic(plan: Plan, name: str, what: str, data: Data) -> RenderedFile:
-    header = f"{_origin(plan)}: {what}. Traefik reads this file again when it changes."
+    header = f"{origin(plan)}: {what}. Traefik reads this file again when it changes."
     return RenderedFile(f"dynamic/{name}.yaml", *dump(quote_data(data), header, _WIDTH))
