@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
 
 from lbgen.cli import exit_codes
-from lbgen.spec.starter import DEFAULT, SCHEMA_FILE, starter, starters
+from lbgen.spec.starter import DEFAULT, SCHEMA_FILE, first_command, starter, starters
 
 NAMES = ("localhost", "127.0.0.1", "::1")  # of the test certificate
 
@@ -49,7 +50,7 @@ def command(file: str, template: str, force: bool) -> None:
         _write_certificate(path.parent / "certs/site.crt", path.parent / "certs/site.key")
     if template == "websocket":
         _write_secret(path.parent / "secrets/sticky.key")
-    click.echo(f"next: lbgen check {path} && lbgen up {path}")
+    click.echo(f"next: {first_command(template, shlex.quote(str(path)))}")
 
 
 def _write_schema(path: Path) -> None:

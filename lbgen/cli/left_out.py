@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,31 @@ _VERDICTS = {"LB301", "LB302", "LB304"}
 
 
 def way_back(reasons: Sequence[Diagnostic]) -> str:
-    """What to do so that the engine is not left out: the option to copy, and the fields to change."""
+    """What to do so that the engine is not left out: the option to copy, and the fields to change, with the reason.
+
+    Where it refuses more than a few fields, only why it refuses most of them."""
     others = [each for each in reasons if each.code not in _VERDICTS]
     if others:
         return others[0].message
     ways = []
-    fields = list(dict.fromkeys(each.field for each in reasons if not each.accept))
+    refused = [each for each in reasons if not each.accept]
+    fields = list(dict.fromkeys(each.field for each in refused))
+    notes = Counter(filter(None, map(_note, refused)))
+    if len(fields) > _FIELDS:
+        why = "".join(f": {note}" for note, _ in notes.most_common(1))
+        return f"it refuses {len(fields)} fields{why}"
     if fields:
-        more = f" and {len(fields) - _FIELDS} more" if len(fields) > _FIELDS else ""
-        ways.append(f"it refuses {', '.join(fields[:_FIELDS])}{more}")
+        why = f" ({', '.join(notes)})" if notes else ""
+        ways.append(f"change or drop {', '.join(fields)}{why}")
     accepts = dict.fromkeys(each.accept for each in reasons if each.accept)
     if accepts:
         ways.append(f"--accept {'all' if 'all' in accepts else ','.join(accepts)}")
     return "; ".join(ways)
+
+
+def _note(reason: Diagnostic) -> str:
+    """The engine's own reason within a refusal, up to its first semicolon."""
+    return reason.message.partition(": ")[2].partition("; ")[0]
 
 
 def summary(runs: Iterable[str], left_out: Iterable[tuple[str, Sequence[Diagnostic]]]) -> list[str]:

@@ -16,6 +16,13 @@ def starters() -> tuple[str, ...]:
     return (DEFAULT, *others)
 
 
+def first_command(template: str, file: str) -> str:
+    """The command in the comments of that starter that runs it; `file` is the topology, as a shell reads it."""
+    lines = starter(template).splitlines()
+    found = next(line for line in lines if line.startswith("#   lbgen up "))
+    return found.removeprefix("#").strip().replace("THIS_FILE", file)
+
+
 def starter(template: str = DEFAULT) -> str:
     """The text of that starter; KeyError when there is none of that name."""
     if template not in starters():

@@ -92,7 +92,7 @@ def describe_pools(plan: Plan) -> str:
     """Say which pools keep their own endpoints and which get stand-ins."""
     own = [pool.name for pool in plan.pools if pool.real]
     others = [pool.name for pool in stand_in_pools(plan)]
-    others_words = f"stand-ins for {', '.join(others)} (--real-endpoints forwards to the pools' own)" if others else ""
+    others_words = f"stand-ins for {', '.join(others)}; --real-endpoints forwards to the pools' own" if others else ""
     words = (f"their own for {', '.join(own)}" if own else "", others_words)
     return "; ".join(word for word in words if word)
 

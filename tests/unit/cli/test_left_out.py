@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lbgen.cli.left_out import summary, way_back
@@ -12,6 +14,8 @@ IDLE = Diagnostic("LB302", "timeouts.idle is approximate", field="routes[0].time
 RETRIES = Diagnostic("LB302", "route.retries is approximate", field="routes[1].retries", accept="route.retries")
 VALUE = Diagnostic("LB302", "this value is approximate", field="routes[2].split", accept="all")
 REFUSED = Diagnostic("LB301", "timeouts.request is refused", field="routes[1].timeouts.request")
+BALANCE = Diagnostic("LB301", "b is refused by x 1: x balances round robin only; y can", field="pools.a.balance")
+L4 = Diagnostic("LB301", "m is refused by x 1: it is L4")
 MISSING = Diagnostic("LB402", "haproxy is not installed", hint="apt-get install haproxy")
 
 
@@ -20,9 +24,11 @@ MISSING = Diagnostic("LB402", "haproxy is not installed", hint="apt-get install 
     [
         ([IDLE, RETRIES, IDLE], "--accept timeouts.idle,route.retries"),
         ([IDLE, VALUE], "--accept all"),
-        ([REFUSED, IDLE], "it refuses routes[1].timeouts.request; --accept timeouts.idle"),
-        ([REFUSED, REFUSED], "it refuses routes[1].timeouts.request"),
-        ([Diagnostic("LB301", "no", field=f"r[{i}]") for i in range(9)], "it refuses r[0], r[1], r[2] and 6 more"),
+        ([REFUSED, IDLE], "change or drop routes[1].timeouts.request; --accept timeouts.idle"),
+        ([REFUSED, REFUSED], "change or drop routes[1].timeouts.request"),
+        ([BALANCE], "change or drop pools.a.balance (x balances round robin only)"),
+        ([Diagnostic("LB301", "no", field=f"r[{i}]") for i in range(9)], "it refuses 9 fields"),
+        ([BALANCE, IDLE, *(replace(L4, field=f"r[{i}]") for i in range(9))], "it refuses 10 fields: it is L4"),
         ([MISSING], "haproxy is not installed"),
     ],
 )
@@ -35,7 +41,7 @@ def test_the_summary() -> None:
     assert summary(["envoy", "haproxy"], [("nginx", [IDLE]), ("nftables", [REFUSED])]) == [
         "runs on envoy, haproxy; left out (lbgen explain says why):",
         "  nginx     --accept timeouts.idle",
-        "  nftables  it refuses routes[1].timeouts.request",
+        "  nftables  change or drop routes[1].timeouts.request",
     ]
     assert summary([], [("nginx", [IDLE])])[0].startswith("runs on no engine; left out")
 

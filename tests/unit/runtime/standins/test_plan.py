@@ -101,7 +101,7 @@ def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
     assert inside.pool("ca") == real.pool("ca")
     assert inside.pool("told").endpoints[0].host == "127.0.0.1"
     assert describe_pools(inside) == (
-        "their own for ca; stand-ins for told, behind (--real-endpoints forwards to the pools' own)"
+        "their own for ca; stand-ins for told, behind; --real-endpoints forwards to the pools' own"
     )
     assert {x.route: x.real for x in make_probes(inside)} == {
         "ca": True,
