@@ -137,12 +137,12 @@ def test_no_module_is_long() -> None:
 
 @pytest.mark.parametrize("engine", engine_names())
 def test_engine_folders_have_one_skeleton(engine: str) -> None:
-    names = {path.stem for path in (ROOT / "engines" / engine).glob("*.py")}
+    names = {path.stem for path in (ROOT / "engines" / engine).rglob("*.py")}
     assert names - SKELETON - set().union(*PARTS.values()) == set()
 
 
 def test_parts_of_the_skeleton_exist() -> None:
-    names = {path.stem for engine in engine_names() for path in (ROOT / "engines" / engine).glob("*.py")}
+    names = {path.stem for engine in engine_names() for path in (ROOT / "engines" / engine).rglob("*.py")}
     assert (SKELETON | set().union(*PARTS.values())) - names == set()
 
 

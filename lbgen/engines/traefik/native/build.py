@@ -14,7 +14,7 @@ from lbgen.engines.traefik.native.access_log import build_access_log
 from lbgen.engines.traefik.native.health_status import build_status_route
 from lbgen.engines.traefik.native.l4 import drop_needless_routers
 from lbgen.engines.traefik.native.listeners import build_entry_points, have_same_routers
-from lbgen.engines.traefik.native.routers import build_routers
+from lbgen.engines.traefik.native.matching import build_routers
 from lbgen.engines.traefik.native.routes import Routes
 from lbgen.engines.traefik.native.tls import build_tls, build_unknown_names
 from lbgen.engines.traefik.quote import quote_data

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.native import limits
 from lbgen.engines.traefik.native.headers import build_cors
-from lbgen.engines.traefik.native.middlewares import Middlewares
+from lbgen.engines.traefik.native.per_route import Middlewares
 from lbgen.engines.traefik.native.retries import build_retries
 from lbgen.engines.traefik.native.rewrites import build_redirect, build_rewrite
 from lbgen.engines.traefik.native.upstreams import Services

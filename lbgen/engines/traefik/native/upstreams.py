@@ -14,7 +14,7 @@ from lbgen.plan.model import Balance, PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.native.middlewares import Middlewares
+    from lbgen.engines.traefik.native.per_route import Middlewares
     from lbgen.plan.model import Endpoint, Forward, Plan, Pool, Route, Target, Timeouts
     from lbgen.plan.policy import ActiveHealth, PassiveHealth, Sticky
 

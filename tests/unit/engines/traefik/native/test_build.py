@@ -12,7 +12,7 @@ import lbgen
 from lbgen.engines.rendered import explain
 from lbgen.engines.traefik import ENGINE
 from lbgen.engines.traefik.native import is_native
-from tests.unit.engines.traefik.native.test_routers import plan_of
+from tests.unit.engines.traefik.native.test_matching import plan_of
 
 SHOP = Path(__file__).parents[5] / "examples" / "shop" / "topology.yaml"
 
