@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
+from lbgen.runtime.local.network import reaches
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Headers, Request
@@ -74,7 +75,7 @@ class ClientConnection:
         self.trailers: list[tuple[str, str]] = []
         self.end = "open"
         # From this host to this host only; in an isolated network (runtime/local) every address is ours.
-        local = client.startswith("127.") == address[0].startswith("127.") and (":" in client) == (":" in address[0])
+        local = reaches(client, address[0]) and (":" in client) == (":" in address[0])
         source = (client, 0) if client and local and client != address[0] and not transport.proxy else None
         self.secure = transport.tls is not None
         self.handshake: Handshake | None = None
@@ -313,10 +314,12 @@ def exchange_parts(
 
 
 def connection_failure(address: Address, error: OSError) -> Answer:
-    """The answer of a failed connection; `closed` when the server ended the handshake."""
+    """The answer of a failed connection; `closed` when the server ended the handshake, `reset` when the kernel refused
+    it."""
     if isinstance(error, HandshakeError):
         return Answer(problem=str(error), after="closed")
-    return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}")
+    after = "reset" if isinstance(error, ConnectionRefusedError) else "open"
+    return Answer(problem=f"cannot connect to {address[0]}:{address[1]}: {error}", after=after)
 
 
 def fetch(address: Address, request: Request, *, timeout: float = TIMEOUT, transport: Transport = PLAIN) -> Answer:

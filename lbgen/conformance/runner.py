@@ -183,6 +183,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
             stack.enter_context(image.room.enter())
         elif kernel:
             link = stack.enter_context(network())
+            link.admit_loopback_clients()
             host = link.host
         ready = prepare(file, subject.engine, subject.version, host)
         group = stack.enter_context(stand_in_servers(ready.stand_ins))

@@ -21,6 +21,7 @@ from lbgen.engines.nftables.support import SUPPORT
 from lbgen.engines.nftables.upstreams import Share, shares, spans
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Plan, Pool, Timeouts
+from lbgen.plan.policy import Access
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
 from tests.support import plans
@@ -98,14 +99,30 @@ def test_rendering_is_stable_and_knows_its_origins():
     assert first.text == second.text
     lines = first.text.splitlines()
     assert first.origins[lines.index("\tmap lb_db {")] == "routes[0]"
-    assert first.origins[next(i for i, x in enumerate(lines) if "dnat" in x)] == "listeners.db"
+    assert first.origins[next(i for i, x in enumerate(lines) if "dnat" in x)] == "routes[0]"
+    assert first.origins[next(i for i, x in enumerate(lines) if "goto lb_db/send" in x)] == "listeners.db"
 
 
 def test_ipv6_has_a_table_of_its_own():
     text = ENGINE.render(plan(pool("fd00::1", (1, 1)), address="fd00::9"), "1.0")[0].text
     assert "table ip6 lb_shop {" in text
-    assert "ip6 daddr fd00::9 tcp dport 24200 dnat ip6 addr . port to" in text
+    assert "\t\tip6 daddr . meta l4proto . th dport vmap {\n\t\t\tfd00::9 . tcp . 24200 : goto lb_db/admit," in text
+    assert "dnat ip6 addr . port to" in text
     assert "table ip lb_shop" not in text
+
+
+def test_one_endpoint_has_one_limit():
+    pools = [replace(pool("10.0.0.1", (1,), name=name), max_per_endpoint=most) for name, most in (("a", 2), ("b", 3))]
+    (objection,) = ENGINE.objections(plan(*pools), "1.0")
+    assert "a different `max_per_endpoint`" in objection.verdict.note
+
+
+def test_networks_of_the_other_family_and_overlaps_are_left_out():
+    made = plan(pool("10.0.0.1", (1,)))
+    access = Access(("10.1.0.0/16", "10.1.2.0/24", "2001:db8::/32"), ("2001:db8::/48",))
+    text = ENGINE.render(replace(made, listeners=(replace(made.listeners[0], access=access),)), "1.0")[0].text
+    assert "ip saddr != { 10.1.0.0/16 } reject with tcp reset" in text
+    assert "2001" not in text
 
 
 @contextmanager
@@ -211,6 +228,20 @@ class TestKernel:
             client.sendall(b"still")
             assert client.recv(5) == b"still"
 
+    def test_an_endpoint_takes_no_more_connections_than_its_limit(self):
+        with (
+            serving(1, lambda host: plan(replace(pool(host, (1,)), max_per_endpoint=2))) as handle,
+            socket.create_connection(handle.address("db"), 2) as first,
+            socket.create_connection(handle.address("db"), 2) as second,
+        ):
+            assert (first.recv(1), second.recv(1)) == (b"1", b"1")
+            with pytest.raises(ConnectionRefusedError):
+                ask(handle.address("db"))
+            second.shutdown(socket.SHUT_WR)
+            assert second.recv(3) == b"bye"
+            assert first.sendall(b"x") is None
+            assert until(lambda: ask(handle.address("db"))) == 1
+
     def test_nothing_is_left(self):
         with serving(1, lambda host: plan(pool(host, (1,)))) as handle:
             cable = f"lbg{handle.pid}"
@@ -219,6 +250,18 @@ class TestKernel:
         while cable in interfaces() and time.monotonic() < end:
             time.sleep(0.02)
         assert cable not in interfaces()
+
+
+def until(ask_again: Callable[[], int], seconds: float = 5) -> int:
+    """The first answer within that time; what is counted is looked at again after a moment."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return ask_again()
+        except ConnectionRefusedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def interfaces() -> set[str]:

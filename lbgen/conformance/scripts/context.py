@@ -16,6 +16,7 @@ from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, tr
 from lbgen.plan.guarantees import is_loose_status
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
+from lbgen.runtime.local.network import reaches
 from lbgen.runtime.standins.http1 import Behaviour
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def behaving(ctx: ScriptContext, name: str, behaviour: Behaviour) -> Iterator[No
 def exchange_datagram(address: Address, data: bytes, client: str = "127.0.0.1") -> bytes | None:
     """What comes back for a datagram of `client` from a port of its own; None when nothing does."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        if address[0].startswith("127.") == client.startswith("127."):
+        if reaches(client, address[0]):
             sock.bind((client, 0))
         sock.settimeout(_ANSWERED)
         sock.connect(address)  # so that an answer from anywhere else is not taken

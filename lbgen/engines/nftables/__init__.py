@@ -1,4 +1,4 @@
-"""The nftables engine: L4 TCP by NAT in the kernel."""
+"""The nftables engine: TCP and UDP by NAT in the kernel."""
 
 from __future__ import annotations
 

@@ -1,56 +1,132 @@
-"""The view for a plan: one table per address family, a map per route, rules per listener."""
+"""The view for a plan: one table per address family, a service per listener, a map per route."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
+from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables.names import family, table_name
 from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
-from lbgen.engines.nftables.view import Element, Map, Port, Table, View
+from lbgen.engines.nftables.view import Access, Element, IdleTime, Map, Rule, Service, Table, Target, View
 from lbgen.engines.text import Atom
-from lbgen.plan.model import Balance, Endpoint, Listener, Plan, Route
+from lbgen.plan.model import Balance, Listener, Plan, Protocol, Route
 from lbgen.version import VERSION
 
-_WORD = r"[a-z0-9_][a-z0-9._-]*"
+if TYPE_CHECKING:
+    from lbgen.plan.model import L4Rule
+    from lbgen.plan.policy import Access as PlanAccess
+
+_WORD = r"[a-z0-9_][a-z0-9._/-]*"
 _ADDRESS = r"[0-9a-f.:]+"
+_NETWORK = r"[0-9a-f.:]+(/[0-9]+)?"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+_LOOPBACK = {"ip": "127.0.0.0/8", "ip6": "::1"}
 # The kernel keeps timeouts in 32 bits of clock ticks; this is the most at 1000 ticks per second.
 _MAX_SECONDS = 2_147_483
 
 
 def build(plan: Plan) -> View:
-    """The view of a plan with L4 TCP listeners of one rule each, which the verdicts ensure."""
-    tables = []
-    for word, loopback in (("ip", "127.0.0.0/8"), ("ip6", "::1")):
-        ports = tuple(_port(plan, x) for x in plan.listeners if family(x.address) == word)
-        if ports:
-            maps = {port.map.name.text: port.map for port in ports}
-            tables.append(Table(Atom(word), Atom(loopback), ports, tuple(maps.values())))
-    return View(Atom(VERSION), Atom.of(r"[A-Za-z0-9._-]*", plan.name), _word(table_name(plan)), tuple(tables))
+    """The view of a plan whose listeners are all of L4, which the verdicts ensure."""
+    tables = (_table(plan, word, [x for x in plan.listeners if family(x.address) == word]) for word in _LOOPBACK)
+    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
+    return View(
+        Atom(VERSION),
+        name,
+        _word(table_name(plan)),
+        tuple(table for table in tables if table.by_address or table.by_port),
+    )
 
 
 def _word(text: str) -> Atom:
     return Atom.of(_WORD, text)
 
 
-def _port(plan: Plan, listener: Listener) -> Port:
-    route = plan.route(listener.l4_rules[0].route)
-    idle = forward_of(route).timeouts.idle
-    return Port(
-        name=_word(f"lb_{listener.name}"),
-        field=Atom(listener.field),
-        address=None if listener.address in _ANY else _address(listener.address),
-        port=listener.port,
-        map=_map(plan, route),
-        idle=min(-(-idle // 1000), _MAX_SECONDS) if idle else _MAX_SECONDS,
+def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
+    used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
+    routes = {route.name: route for route in used.values()}
+    maps = {name: made for name, route in routes.items() if (made := _map(plan, route)) is not None}
+    targets = {
+        (target.address.text, target.protocol.text, target.port): target
+        for (_, protocol), route in used.items()
+        for target in _targets(plan, route, protocol)
+    }
+    services = [_service(plan, x, word, maps) for x in listeners]
+    return Table(
+        family=Atom(word),
+        loopback=Atom(_LOOPBACK[word]),
+        by_address=tuple(x for x in services if x.address is not None),
+        by_port=tuple(x for x in services if x.address is None),
+        idle_times=tuple(_idle(route, protocol) for (_, protocol), route in used.items()),
+        maps=tuple(maps.values()),
+        targets=tuple(targets.values()),
+        counted=tuple(x for x in targets.values() if x.limit is not None),
     )
 
 
-def _map(plan: Plan, route: Route) -> Map:
+def _service(plan: Plan, listener: Listener, word: str, maps: dict[str, Map]) -> Service:
+    rules = []
+    for rule in listener.l4_rules:
+        rules.append(_rule(plan, listener, rule, word, maps))
+        if rules[-1].sources is None:
+            break  # it takes all clients
+    return Service(
+        name=_word(f"lb_{listener.name}"),
+        field=Atom(listener.field),
+        address=None if listener.address in _ANY else _address(listener.address),
+        protocol=Atom(listener.protocol.value),
+        port=listener.port,
+        access=_access(listener.access, f"{listener.field}.access", word),
+        limit=listener.max_connections,
+        rules=tuple(rules),
+        every_client=bool(rules) and rules[-1].sources is None,
+    )
+
+
+def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, maps: dict[str, Map]) -> Rule:
+    route = plan.route(rule.route)
+    return Rule(
+        field=Atom(rule.field),
+        sources=_networks(rule.sources, word) if rule.sources else None,
+        chain=_word(f"lb_{listener.name}/{rule.rank}"),
+        access=_access(route.access, f"{route.field}.access", word),
+        idle=_idle(route, listener.protocol).name,
+        map=maps.get(route.name),
+    )
+
+
+def _access(access: PlanAccess | None, field: str, word: str) -> Access:
+    if access is None:
+        return Access(Atom(field), None, ())
+    allow = None if access.allow is None else _networks(access.allow, word)
+    return Access(Atom(field), allow, _networks(access.deny, word))
+
+
+def _networks(texts: Iterable[str], word: str) -> tuple[Atom, ...]:
+    """Those of the family `word`, without overlaps, which nft refuses in a set."""
+    networks = [network for text in texts if family(str(network := ip_network(text))) == word]
+    four = collapse_addresses(x for x in networks if isinstance(x, IPv4Network))
+    six = collapse_addresses(x for x in networks if isinstance(x, IPv6Network))
+    return tuple(Atom.of(_NETWORK, str(x)) for x in (*four, *six))
+
+
+def _idle(route: Route, protocol: Protocol) -> IdleTime:
+    """UDP and TCP have different states, so a route of both has two."""
+    idle = forward_of(route).timeouts.idle
+    name = f"lb_{route.name}/{protocol.value}"
+    seconds = min(-(-idle // 1000), _MAX_SECONDS) if idle else _MAX_SECONDS
+    return IdleTime(_word(name), Atom(route.field), Atom(protocol.value), seconds)
+
+
+def _map(plan: Plan, route: Route) -> Map | None:
     every = shares(plan, route)
     method = balance(plan, route)
     counter = method is Balance.ROUND_ROBIN
-    elements = tuple(_element(x.first, x.last, x.endpoint) for x in spans(every, interleaved=counter))
+    elements = tuple(
+        Element(x.first, x.last, _address(x.endpoint.host), x.endpoint.port) for x in spans(every, interleaved=counter)
+    )
+    if not elements:
+        return None
     return Map(
         name=_word(f"lb_{route.name}"),
         field=Atom(route.field),
@@ -58,12 +134,16 @@ def _map(plan: Plan, route: Route) -> Map:
         counter=counter,
         random=method is Balance.RANDOM,
         elements=elements,
-        endpoints=tuple(_element(0, 0, share.endpoint) for share in every),
     )
 
 
-def _element(first: int, last: int, endpoint: Endpoint) -> Element:
-    return Element(first, last, _address(endpoint.host), endpoint.port)
+def _targets(plan: Plan, route: Route, protocol: Protocol) -> Iterable[Target]:
+    for aim in forward_of(route).targets:
+        pool = plan.pool(aim.pool)
+        for number, endpoint in enumerate(pool.endpoints):
+            chain = _word(f"lb_{pool.name}/{protocol.value}/{number}")
+            address, limit = _address(endpoint.host), pool.max_per_endpoint
+            yield Target(Atom(endpoint.field), address, Atom(protocol.value), endpoint.port, chain, limit)
 
 
 def _address(text: str) -> Atom:

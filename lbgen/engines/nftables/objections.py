@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, balance, forward_of, shares
-from lbgen.plan.model import Mode, Plan, Protocol, Route
+from lbgen.plan.model import Mode, Plan, Route
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
-    """Mixed address families, loopback endpoints, several rules per listener, weights beyond the limit of slots."""
+    """Mixed address families, loopback endpoints, weights beyond the limit of slots, two limits of one endpoint."""
+    routes = {}
     for listener in plan.listeners:
-        if listener.mode is not Mode.L4 or listener.protocol is not Protocol.TCP:
+        if listener.mode is not Mode.L4:
             continue  # refused by its feature
-        if len(listener.l4_rules) != 1:
-            yield Objection(refused("it cannot select among several routes of a listener"), listener.field)
-            continue
-        route = plan.route(listener.l4_rules[0].route)
-        yield from _families(plan, route, listener.address)
-    for route in {x.l4_rules[0].route: plan.route(x.l4_rules[0].route) for x in plan.listeners if x.l4_rules}.values():
+        for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
+            routes[name] = plan.route(name)
+            yield from _families(plan, routes[name], listener.address)
+    yield from _limits(plan, routes.values())
+    for route in routes.values():
         if balance(plan, route) is None:
             yield Objection(refused("the pools of its targets must have the same `balance`"), route.field)
             continue
@@ -29,6 +29,17 @@ def objections(plan: Plan) -> Iterator[Objection]:
         if total > MAX_SLOTS:
             why = f"these weights need {total} slots, and the limit is {MAX_SLOTS}"
             yield Objection(refused(why), route.field)
+
+
+def _limits(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
+    """An endpoint has one counter of connections, whichever pool sends to it."""
+    found: dict[str, int | None] = {}
+    for name in dict.fromkeys(target.pool for route in routes for target in forward_of(route).targets):
+        pool = plan.pool(name)
+        for endpoint in pool.endpoints:
+            if found.setdefault(endpoint.authority, pool.max_per_endpoint) != pool.max_per_endpoint:
+                why = "another pool gives this endpoint a different `max_per_endpoint`, and it counts by endpoint"
+                yield Objection(refused(why), endpoint.field)
 
 
 def _families(plan: Plan, route: Route, address: str) -> Iterator[Objection]:

@@ -7,12 +7,13 @@ from lbgen.plan.features import Feature
 
 _HTTP = refused("it works at L4 and does not parse HTTP")
 _TLS = refused("it works at L4 and does not parse TLS")
+_RESET = emulated("a connection that is not admitted is reset before it opens; a datagram is dropped")
 _BYTES = refused("it forwards packets and cannot add bytes to a connection")
 
 SUPPORT: dict[Feature, Verdict] = {
     Feature.L7: _HTTP,
     Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: NOT_YET,
+    Feature.L4_UDP: emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
     Feature.TLS_TERMINATE: _TLS,
     Feature.TLS_NO_SNI: _TLS,
     Feature.TLS_CLIENT_CERT: _TLS,
@@ -20,8 +21,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.HTTP2: _HTTP,
     Feature.PROXY_PROTOCOL_IN: _BYTES,
     Feature.MAX_CONNECTIONS: _HTTP,
-    Feature.L4_MAX_CONNECTIONS: NOT_YET,
-    Feature.LISTENER_ACCESS: NOT_YET,
+    Feature.L4_MAX_CONNECTIONS: emulated("a connection above the limit is reset at once"),
+    Feature.LISTENER_ACCESS: _RESET,
     Feature.LISTENER_LIMITS: _HTTP,
     Feature.CLIENT_TIMEOUTS: _HTTP,
     Feature.TRUSTED_PROXIES: _HTTP,
@@ -43,7 +44,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.COOKIE_PRESENT: _HTTP,
     Feature.PRIORITY: NATIVE,
     Feature.L4_SNI: _TLS,
-    Feature.L4_SOURCES: NOT_YET,
+    Feature.L4_SOURCES: NATIVE,
     Feature.PATHS_STRICT: _HTTP,
     Feature.PATHS_ALLOW: _HTTP,
     Feature.PATHS_NORMALIZE: _HTTP,
@@ -80,7 +81,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.RATE_LIMIT: _HTTP,
     Feature.CONCURRENCY: _HTTP,
     Feature.MAX_BODY: _HTTP,
-    Feature.ROUTE_ACCESS: NOT_YET,
+    Feature.ROUTE_ACCESS: _RESET,
     Feature.TIMEOUT_CONNECT: approximate(
         "the kernel forwards the client's own handshake, so the client's connect timeout applies, not this one",
         {"timeouts.connect.l4": "open"},
@@ -109,7 +110,9 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.HEALTH_PASSIVE: NOT_YET,
     Feature.KEEPALIVE: _HTTP,
     Feature.KEEPALIVE_IDLE: _HTTP,
-    Feature.MAX_PER_ENDPOINT: NOT_YET,
+    Feature.MAX_PER_ENDPOINT: approximate(
+        "a connection above the limit of the endpoint whose turn it is is reset, and not offered to another endpoint"
+    ),
     Feature.QUEUE: refused("the kernel forwards or rejects a connection at once and cannot queue it"),
     Feature.SLOW_START: NOT_YET,
     Feature.STICKY: _HTTP,
@@ -118,7 +121,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.POOL_GRPC: _HTTP,
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
-    Feature.ACCESS_LOG: NOT_YET,
+    Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
     Feature.ESCAPE_HATCH: UNPORTABLE,

@@ -28,27 +28,80 @@ class Map:
     counter: bool
     random: bool
     elements: tuple[Element, ...]
-    endpoints: tuple[Element, ...]
 
 
 @record
-class Port:
-    """A listener; `address` None = every address of this host, `idle` in seconds."""
+class IdleTime:
+    """How long the kernel keeps the state of a silent connection, in seconds."""
+
+    name: Atom
+    field: Atom
+    protocol: Atom  # tcp or udp
+    seconds: int
+
+
+@record
+class Access:
+    """Networks of clients' addresses; `allow` None admits all that `deny` does not name."""
+
+    field: Atom
+    allow: tuple[Atom, ...] | None
+    deny: tuple[Atom, ...]
+
+
+@record
+class Rule:
+    """The clients of `sources` (None = all) use this route. `chain` admits them where the listener has several rules;
+    `map` None = the route has no endpoint with a weight."""
+
+    field: Atom
+    sources: tuple[Atom, ...] | None
+    chain: Atom
+    access: Access
+    idle: Atom
+    map: Map | None
+
+
+@record
+class Service:
+    """A listener; `address` None = every address of this host. `limit`: connections at a time, None = any number.
+    `every_client`: the last of its rules takes all clients."""
 
     name: Atom
     field: Atom
     address: Atom | None
+    protocol: Atom
     port: int
-    map: Map
-    idle: int
+    access: Access
+    limit: int | None
+    rules: tuple[Rule, ...]
+    every_client: bool
+
+
+@record
+class Target:
+    """An endpoint of a protocol; `limit`: connections at a time, None = any number; `chain` counts them."""
+
+    field: Atom
+    address: Atom
+    protocol: Atom
+    port: int
+    chain: Atom
+    limit: int | None
 
 
 @record
 class Table:
+    """The services of one family; a connection finds its own by one look-up in each of the two."""
+
     family: Atom  # ip or ip6
     loopback: Atom
-    ports: tuple[Port, ...]
+    by_address: tuple[Service, ...]
+    by_port: tuple[Service, ...]  # at every address of this host
+    idle_times: tuple[IdleTime, ...]
     maps: tuple[Map, ...]
+    targets: tuple[Target, ...]
+    counted: tuple[Target, ...]  # those with a limit
 
 
 @record

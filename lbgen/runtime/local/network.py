@@ -22,6 +22,7 @@ from lbgen.runtime.local.spawn import Process, spawn, stop
 _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")
 _INSIDE = "lb0"
+_LOOPBACK_CLIENTS: set[str] = set()
 _CLONE_NEWNET = 0x40000000
 _COMMAND_SECONDS = 20
 
@@ -44,6 +45,14 @@ class Network:
         """Commands of `ip` inside, in this order; EngineError LB403 with what it said of the first that fails."""
         self.run_inside(lambda: ip(*commands))
 
+    def admit_loopback_clients(self) -> None:
+        """Let clients of 127.0.0.0/8 on this host reach `inside`; the namespace loses its own loopback addresses."""
+        _set(self.device, "route_localnet", 1)
+        _set(self.device, "arp_announce", 2)  # ARP from a loopback address is not answered
+        self.run_inside(lambda: _set(_INSIDE, "route_localnet", 1))
+        self.ip("address delete 127.0.0.1/8 dev lo", f"route add 127.0.0.0/8 via {self.host}")
+        _LOOPBACK_CLIENTS.add(self.inside)
+
     def run_inside(self, errand: Callable[[], _R]) -> _R:
         """Call `errand` in a thread inside the namespace, and return or raise what it does."""
 
@@ -55,6 +64,16 @@ class Network:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(enter).result()
             return thread.submit(errand).result()
+
+
+def reaches(client: str, address: str) -> bool:
+    """Whether a client of that address on this host can ask `address`: loopback asks loopback, others ask others."""
+    loopback = client.startswith("127.")
+    return loopback == address.startswith("127.") or (loopback and address in _LOOPBACK_CLIENTS)
+
+
+def _set(device: str, name: str, value: int) -> None:
+    Path(f"/proc/sys/net/ipv4/conf/{device}/{name}").write_text(f"{value}\n", encoding="ascii")
 
 
 @contextmanager
