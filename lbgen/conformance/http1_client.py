@@ -314,8 +314,7 @@ def exchange_parts(
 
 
 def connection_failure(address: Address, error: OSError) -> Answer:
-    """The answer of a failed connection; `closed` when the server ended the handshake, `reset` when the kernel refused
-    it."""
+    """The answer of a failed connection: `closed` by the server in the handshake, or `reset` by the kernel."""
     if isinstance(error, HandshakeError):
         return Answer(problem=str(error), after="closed")
     after = "reset" if isinstance(error, ConnectionRefusedError) else "open"
@@ -324,9 +323,8 @@ def connection_failure(address: Address, error: OSError) -> Answer:
 
 def fetch(address: Address, request: Request, *, timeout: float = TIMEOUT, transport: Transport = PLAIN) -> Answer:
     """Send `request` over a connection of its own and read the answer."""
-    return exchange(
-        address, serialize(request), method=request.method, client=request.client, timeout=timeout, transport=transport
-    )
+    data, method, client = serialize(request), request.method, request.client
+    return exchange(address, data, method=method, client=client, timeout=timeout, transport=transport)
 
 
 def websocket_exchange(
