@@ -31,7 +31,6 @@ COUNTS: Counter[tuple[str, CaseState]] = Counter()
 OPEN = {
     "envoy": {"2.query.regex-boundary/5", "6.request.stalled-upload-http2", "6.request.stalled-upload-http2/2"},
     "haproxy": {"4.upstream-h2.closed", "4.h2.statuses.closed", "6.backup.by-retry"},
-    "nginx": {"5.made.no-server/2", *(f"4.hop.response-upgrade{n}" for n in ("", "/2", "/3", "/4"))},
     "traefik": {"6.body.cut-by-endpoint", "6.body.reset-by-endpoint"},
 }
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import NONE, Entry, LogFormat, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.view import Line, Text
+    from lbgen.engines.nginx.view import Line, Location, Text
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener
 
@@ -36,11 +37,11 @@ def format_name(listener: Listener) -> str:
     return f"json-{listener.name}"
 
 
-def log_format(listener: Listener, request_id: Text) -> LogFormat:
-    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing."""
+def log_format(listener: Listener, request_id: Text, pool: Atom) -> LogFormat:
+    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable."""
     variable = request_id.parts[0] if request_id.parts else NONE
     assert isinstance(variable, Atom)  # noqa: S101  # headers.standard_headers
-    return LogFormat(Atom(listener.field), Atom.of("[a-z0-9._-]+", listener.name), variable)
+    return LogFormat(Atom(listener.field), Atom.of("[a-z0-9._-]+", listener.name), variable, pool)
 
 
 def log_directives(listener: Listener) -> Iterator[Line]:
@@ -48,6 +49,14 @@ def log_directives(listener: Listener) -> Iterator[Line]:
     files = ((FILE, listener.access_log), (METRICS_LOG, listener.metrics))
     for file in (file for file, is_written in files if is_written):
         yield directive("access_log", file, format_name(listener), "buffer=64k", "flush=1s")
+
+
+def pool_variable(locations: Iterable[Location]) -> Atom:
+    """The variable with the upstream of a request: nginx's own, unless a location after that of the upstream may answer
+    or the gRPC module, which has none, forwards."""
+    proxies = [x.proxy for x in locations if x.proxy is not None]
+    lost = any(x.next_try is not None or x.failure_to is not None or x.module.text != PROXY for x in proxies)
+    return reference(POOL) if lost else Atom("$proxy_host")
 
 
 class LoggedRoutes:

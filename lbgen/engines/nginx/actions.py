@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
     from lbgen.engines.nginx.view import Guard, Text
+    from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule, Target
 
 _PORTS = {"http": 80, "https": 443}
@@ -46,9 +47,13 @@ Body = Proxy | Answer
 class RouteActions:
     """Builds the bodies of locations; collects what belongs to the http block in `maps` and in its helpers."""
 
-    def __init__(self, names: Names, texts: Texts, plan: Plan, default_times: Times, *, old: bool) -> None:
+    def __init__(
+        self, names: Names, texts: Texts, plan: Plan, kept: Guarantees, default_times: Times, *, old: bool
+    ) -> None:
         pools = {pool.name: pool for pool in plan.pools}
         self.old = old
+        self.kept = kept
+        self.filters = kept.connection_options and not old  # requests go on without the fields that Connection names
         self.names = names
         self.texts = texts
         self.pools = pools
@@ -56,9 +61,9 @@ class RouteActions:
         self.maps: list[Map] = []
         self.rewrites = Rewrites(names, texts, self.maps)
         self.guards = RouteGuards(names, plan.routes)
-        self.retries = RetryChains(names, pools, old=old)
-        self.client_headers = ClientHeaders(old=old)
-        self.queues = queues.QueueLocations(names)
+        self.retries = RetryChains(names, pools, filters=self.filters)
+        self.client_headers = ClientHeaders(filters=self.filters)
+        self.queues = queues.QueueLocations(names, filters=self.filters)
         self.values = RequestValues(names)
         self.sticky_cookies = StickyCookies(names, texts, self.values, self.retries, old=old)
         self.pool_selection = PoolSelection(names, pools, self.maps, self.sticky_cookies, old=old)
@@ -85,7 +90,7 @@ class RouteActions:
         """The named locations with answers of nginx's own to which the bodies of this route refer."""
         origin = Atom(route.field)
         action = route.action
-        if self.failure_location(route) and (isinstance(action, Forward) or has_limits(route)):
+        if self.kept.answers and self.failure_location(route) and (isinstance(action, Forward) or has_limits(route)):
             yield Location(origin, name=named_location(route.name, "failed"), answer=self._failure(route))
         if isinstance(action, Forward) and (
             action.retries or self.pool_selection.fallback_upstream(route, action) or self.queued_pool(route)
@@ -197,10 +202,6 @@ class RouteActions:
             request_buffered=action.buffering.request,
         )
 
-    def filters(self, listener: Listener) -> bool:
-        """Whether requests are forwarded without the fields that Connection names."""
-        return not self.old and listener.guarantees.connection_options
-
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
         return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
@@ -222,7 +223,7 @@ class RouteActions:
             base = apply_edits(base, route.request_headers, self.texts, self.client_headers)
             each = [apply_edits(base, t.request_headers, self.texts, self.client_headers) for t in targets]
             lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
-            self._headers[key] = header_directives(lines, self.protocol(action).module, filters=self.filters(listener))
+            self._headers[key] = header_directives(lines, self.protocol(action).module, filters=self.filters)
         return self._headers[key]
 
     def _by_target(self, route: Route, targets: list[Target], each: list[HeaderLines]) -> HeaderLines:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import connection_options, queues
-from lbgen.engines.nginx.access_log import log_format
+from lbgen.engines.nginx.access_log import POOL, log_format, pool_variable
 from lbgen.engines.nginx.actions import RouteActions
 from lbgen.engines.nginx.headers import header_directives, standard_headers, trust_by_listener, trust_maps
 from lbgen.engines.nginx.health_checks import uses_agent
@@ -14,10 +14,10 @@ from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
+from lbgen.engines.nginx.local_replies import continues_elsewhere
 from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.paths import plain_request, well_formed_request
-from lbgen.engines.nginx.scripts import modules
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
 from lbgen.engines.nginx.timeouts import client_times, own_client_times, own_times, proxy_times
@@ -25,8 +25,9 @@ from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module, verifi
 from lbgen.engines.nginx.upstreams import may_be_empty, single_upstreams, upstreams
 from lbgen.engines.nginx.view import Config, Http
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import Forward, Mode, Timeouts
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.policy import KeyKind, Limits
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
@@ -89,19 +90,18 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     most_used = Counter(a.timeouts for a in forwards).most_common(1)
     default_times = proxy_times(most_used[0][0] if most_used else _DEFAULT_TIMEOUTS)
     texts = Texts()
-    actions = RouteActions(Names(), texts, plan, default_times, old=old)
+    kept = _kept(listeners)
+    actions = RouteActions(Names(), texts, plan, kept, default_times, old=old)
     servers = ServerBlocks(plan, actions, old=old)
     with_real_ip = real_ip_listeners(plan)
     trust = trust_by_listener(listeners, with_real_ip)
-    lines = {x.name: standard_headers(x, trust.get(x.name)) for x in listeners}
+    lines = {x.name: standard_headers(x, trust.get(x.name), filters=kept.connection_options) for x in listeners}
     shared = lines[listeners[0].name]
-    filters_shared = actions.filters(listeners[0])
     shared_times = client_times(listeners[0].timeouts)
     blocks = []
     for listener in listeners:
         own = lines[listener.name]
-        filters = actions.filters(listener)
-        headers = () if own == shared and filters == filters_shared else header_directives(own, filters=filters)
+        headers = () if own == shared else header_directives(own, filters=actions.filters)
         grpc = header_directives(own, GRPC) if headers else ()
         times = own_client_times(client_times(listener.timeouts), shared_times)
         blocks += [servers.build(listener, each, own, headers, grpc, times) for each in virtual_servers(listener)]
@@ -114,9 +114,12 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         route = reference(actions.sticky_cookies.named_endpoint(pool, pool.sticky)) if pool.sticky and not old else None
         all_upstreams += upstreams(pool, key, sticky_route=route)
     all_upstreams += [u for pool in pools if pool.name in actions.retries.single_pools for u in single_upstreams(pool)]
+    log_pool = reference(POOL)
+    if not kept.answers:
+        log_pool = pool_variable(x for block in blocks for x in (*block.locations, *block.named))
     maps = (
         *actions.values.maps,
-        *actions.logged_routes.maps,
+        *(actions.logged_routes.maps if log_pool == reference(POOL) else ()),
         *actions.client_headers.maps,
         *servers.paths.maps,
         *servers.head_limits.maps,
@@ -141,7 +144,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         *(queues.SCRIPTS if queue_zones else ()),
     )
     harmless = _HOP_BY_HOP + ("" if trust else _SET_BY_NGINX)
-    headers = header_directives(shared, filters=filters_shared)
+    headers = header_directives(shared, filters=actions.filters)
     shared_blocks, headers_file = share_headers(blocks, headers)
     shared_blocks, bodies = share_bodies(shared_blocks)
     return Http(
@@ -158,10 +161,15 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         client_times=own_client_times(shared_times),
         times=own_times(default_times),
         forwards=bool(pools),
+        answers=kept.answers,
+        refusals=kept.answers or any(_answers_refusals(x) for x in listeners),
+        recursive=kept.answers or any(continues_elsewhere(x) for block in blocks for x in block.named),
+        refused=any(block.refused is not None for block in blocks),
         plain_request=plain_request(http2=any(x.http2 for x in listeners)),
         well_formed_request=well_formed_request(http2=any(x.http2 for x in listeners)),
         never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{harmless})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
+        connection_options=kept.connection_options or any(block.refused is not None for block in blocks),
         nominates=nominates,
         may_lack_endpoints=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,
@@ -170,18 +178,33 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         with_real_ip=bool(with_real_ip),
         proxy_protocol=any(x.proxy_protocol for x in listeners),
         log=servers.shared_log,
-        log_formats=tuple(log_format(x, _request_id(lines[x.name])) for x in listeners if x.logs),
+        log_formats=tuple(log_format(x, _request_id(lines[x.name]), log_pool) for x in listeners if x.logs),
         grpc=header_directives(shared, GRPC) if any(upstream_module(pool, old=old) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),
         client_certificates=any(x.tls is not None and x.tls.client_ca is not None for x in listeners),
         geos=tuple(guards.access.geos),
         has_limits=any(has_limits(route) for route in plan.routes),
-        modules=modules(scripts),
         scripts=scripts,
         queues=queue_zones,
         long_keys=any(len(word) > _MAX_DEFAULT_KEY for word in (*hosts, *_keys(maps))),
     )
+
+
+def _kept(listeners: Iterable[Listener]) -> Guarantees:
+    """What some listener keeps to the letter: all are served by one http block, and more than is asked does no harm."""
+    every = tuple(x.guarantees for x in listeners)
+    return Guarantees(
+        paths=any(x.paths for x in every),
+        framing=any(x.framing for x in every),
+        connection_options=any(x.connection_options for x in every),
+        answers=any(x.answers for x in every),
+    )
+
+
+def _answers_refusals(listener: Listener) -> bool:
+    """Whether a field asks for an answer to requests that nginx refuses: 431, or none without a client certificate."""
+    return listener.limits != Limits() or (listener.tls is not None and listener.tls.client_ca is not None)
 
 
 def _request_id(lines: HeaderLines) -> Text:

@@ -45,15 +45,15 @@ _REFUSES = Check(Atom("$nominates"), 400, EMPTY)
 class ClientHeaders:
     """Variables with a client's headers, empty when its Connection header names them; collects the maps."""
 
-    def __init__(self, *, old: bool) -> None:
+    def __init__(self, *, filters: bool) -> None:
         self.maps: list[Map] = []
-        self._old = old
+        self._filters = filters
         self._known: dict[str, Atom] = {}
 
     def variable(self, header: str) -> Atom:
         """The variable of a header, for use in a text."""
         plain = inline(variable(header))
-        if self._old or header in _PROTECTED:
+        if not self._filters or header in _PROTECTED:
             return plain
         if header not in self._known:
             name = f"sent_{variable(header).removeprefix('http_')}"

@@ -68,8 +68,8 @@ def _own_values(listener: Listener, address: str) -> dict[str, str | Atom]:
     }
 
 
-def standard_headers(listener: Listener, trust: Trust | None = None) -> HeaderLines:
-    """The headers that this listener sets on every forwarded request."""
+def standard_headers(listener: Listener, trust: Trust | None = None, *, filters: bool = True) -> HeaderLines:
+    """The headers that this listener sets on every forwarded request; `filters`: Connection may name some to drop."""
     lines: HeaderLines = {"host": (text(inline("endpoint_host")),)}
     own = _own_values(listener, "remote_addr")
     for what in _FORWARDED:
@@ -84,7 +84,8 @@ def standard_headers(listener: Listener, trust: Trust | None = None) -> HeaderLi
         lines["x-request-id"] = (text(inline("request_id")),) if listener.request_id else ()
     lines["connection"] = (text(inline("connection_upgrade")),)
     lines["upgrade"] = (text(inline("upgrade")),)
-    lines["http2-settings"] = (text(inline("http2_settings")),)
+    if filters:
+        lines["http2-settings"] = (text(inline("http2_settings")),)
     return lines | {"proxy-connection": (), "trailer": ()}
 
 

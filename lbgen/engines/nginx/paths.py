@@ -15,6 +15,7 @@ from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.view import Script
+    from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener
 
 NORMAL = "normal_target"
@@ -29,16 +30,19 @@ _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 class PathPolicies:
     """Collects the maps and scripts of the policies in use; the default strict policy is part of the template."""
 
-    def __init__(self, *, http2: bool, old: bool) -> None:
+    def __init__(self, kept: Guarantees, *, http2: bool, old: bool) -> None:
         self.maps: list[Map] = []
         self.scripts: tuple[Script, ...] = ()
+        self._left = not (kept.paths or kept.framing)
         self._old = old
         self._http2 = http2
         self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
 
-    def refused_status(self, listener: Listener) -> Atom:
-        """The variable with the status for a refused request, else 0."""
+    def refused_status(self, listener: Listener) -> Atom | None:
+        """The variable with the status for a refused request, else 0; None where nginx's own checks have to do."""
         paths = listener.paths
+        if self._left and paths == _STRICT:
+            return None
         if paths not in self._known:
             number = len(self._known) + 1
             unclear, refused = f"unclear_path_{number}", f"refused_{number}"

@@ -87,8 +87,9 @@ def route_directives(pool: Pool | None) -> tuple[Line, ...]:
 class QueueLocations:
     """Builds the locations in which requests wait; collects their maps."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, *, filters: bool) -> None:
         self.maps: list[Map] = []
+        self._filters = filters
         self._names = names
         self._next: dict[tuple[str, int], Atom] = {}
 
@@ -97,7 +98,8 @@ class QueueLocations:
     ) -> tuple[Proxy, tuple[Location, ...]]:
         """`proxy` as the first try, and the location for requests that wait for another one."""
         wait_at = named_location(route.name, "queue" if variant == 1 else f"queue:{variant}")
-        queue_to = text(wait_at.text, inline("nominates"))  # or its filtered form, see `connection_options.py`
+        nominates = (inline("nominates"),) if self._filters else ()
+        queue_to = text(wait_at.text, *nominates)  # or its filtered form, see `connection_options.py`
         final = named_location(route.name, "final")
         key = (route.name, variant)
         if key not in self._next:

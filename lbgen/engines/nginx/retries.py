@@ -55,10 +55,10 @@ def ring(pool: Pool) -> tuple[Endpoint, ...]:
 class RetryChains:
     """Builds the chains; collects maps, and in `single_pools` the pools that need an upstream per endpoint."""
 
-    def __init__(self, names: Names, pools: Mapping[str, Pool], *, old: bool) -> None:
+    def __init__(self, names: Names, pools: Mapping[str, Pool], *, filters: bool) -> None:
         self.maps: list[Map] = []
         self.single_pools: dict[str, None] = {}
-        self._old = old
+        self._filters = filters
         self._names = names
         self._pools = pools
         self._ring_variables: dict[str, Atom] = {}
@@ -211,7 +211,7 @@ class RetryChains:
 
     def _with_filtered(self, name: Atom) -> Text | Atom:
         """A location, or its filtered form for some requests; see `connection_options.py`."""
-        return name if self._old else text(name.text, inline("nominates"))
+        return text(name.text, inline("nominates")) if self._filters else name
 
     def _retry_upstream(self, route: Route, action: Forward, split: str | None) -> Atom | None:
         """The upstream of a retry; None = that of the first try."""

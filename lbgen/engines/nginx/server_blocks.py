@@ -17,6 +17,7 @@ from lbgen.engines.nginx.connection_options import (
 from lbgen.engines.nginx.headers import header_directives
 from lbgen.engines.nginx.limits import HeadLimits, has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import close_conditions, listen_parameters, server_directives
+from lbgen.engines.nginx.local_replies import plain_checks, with_own_pages
 from lbgen.engines.nginx.location_tree import path_locations, raw_candidates
 from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
 _FAILED = Atom("@failed")
-_NOT_FOUND = Answer(404, text("Not Found\n"))
 
 
 class ServerBlocks:
@@ -45,11 +45,10 @@ class ServerBlocks:
         self.actions = actions
         self.rule_maps = RuleMaps(actions.names, actions.values)
         self.head_limits = HeadLimits(actions.names, old=old)
-        self.paths = paths.PathPolicies(http2=any(listener.http2 for listener in plan.listeners), old=old)
+        self.paths = paths.PathPolicies(actions.kept, http2=any(listener.http2 for listener in plan.listeners), old=old)
         self.old = old
-        self.filtered = FilteredLocations(
-            actions.logged_routes, actions.texts, in_use=any(map(actions.filters, plan.listeners))
-        )
+        self.filtered = FilteredLocations(actions.logged_routes, actions.texts, in_use=actions.filters)
+        self._not_found = Answer(404, text("Not Found\n") if actions.kept.answers else None)
         self._with_real_ip = real_ip_listeners(plan)
         self._routes = {route.name: route for route in plan.routes}
         l7 = [x for x in plan.listeners if x.mode is Mode.L7]
@@ -78,19 +77,21 @@ class ServerBlocks:
         exact = {p.path for p in own if p.kind is PathKind.EXACT}
         locations = [block.location(each, exact) for each in own]
         if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in own):
-            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=_NOT_FOUND))
+            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=self._not_found))
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
         answers = (
             x for r in (*routes.values(), *block.target_routes.values()) for x in self.actions.answer_locations(r)
         )
         named = [*block.named, *answers]
         filtered = None
-        if self.actions.filters(listener):
+        if self.actions.filters:
             headers_set = header_directives(standard)
             every = add_filtered_locations([*locations, *named], listener, headers_set, self.filtered)
             locations, named = every[: len(locations)], every[len(locations) :]
             filtered, more = self._filtered_rules(block, server, listener, headers_set)
             named += [each for each in more if each not in named]
+        if not self.actions.kept.answers:
+            locations, named = [with_own_pages(x) for x in locations], [with_own_pages(x) for x in named]
         return Server(
             origin=Atom(listener.field),
             listen=listen_parameters(listener, old=self.old),
@@ -142,11 +143,11 @@ class ServerBlocks:
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
         """The checks of every well-formed request to the listener."""
-        sizes = self.head_limits.checks(listener)
-        if listener.access is None:
-            return sizes
-        denied = self.actions.guards.access.variable(listener.access, listener, f"{listener.field}.access")
-        return (*sizes, Check(denied, 403, text("Forbidden\n")))
+        checks = self.head_limits.checks(listener)
+        if listener.access is not None:
+            denied = self.actions.guards.access.variable(listener.access, listener, f"{listener.field}.access")
+            checks = (*checks, Check(denied, 403, text("Forbidden\n")))
+        return checks if self.actions.kept.answers else plain_checks(checks)
 
     def route(self, rule: Rule) -> Route:
         return self._routes[rule.route]
@@ -188,7 +189,7 @@ class _ServerBlock:
         if own.candidates[-1].unconditional and None not in pools and not self._listener.logs:
             pool = self._servers.rule_maps.variable(own.candidates, tuple(map(str, pools)), "pool", self._target)
             proxy = Proxy(reference(pool), self._actions.plain_target(self._listener))
-            return replace(empty, proxy=proxy, filtered_before=self._actions.filters(self._listener))
+            return replace(empty, proxy=proxy, filtered_before=self._actions.filters)
         self.has_not_found = self.has_not_found or not own.candidates[-1].unconditional
         locations = tuple(self._named(c.rule).text for c in own.candidates)
         variable = self._servers.rule_maps.variable(own.candidates, locations, "route", self._target)
@@ -211,7 +212,7 @@ class _ServerBlock:
             location,
             log_variables=self._actions.log_variables(route, self._listener),
             route=Atom(route.name),
-            filtered_before=self._actions.filters(self._listener) and self.filtered_body(rule) is not None,
+            filtered_before=self._actions.filters and self.filtered_body(rule) is not None,
         )
         if guard is None or isinstance(body, Proxy):
             if routes := self._actions.pool_selection.routes_by_target(route):

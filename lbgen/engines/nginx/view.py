@@ -52,8 +52,7 @@ class Network:
 
 @record
 class Geo:
-    """A number per network; the narrowest network wins. `source` None = the client's address, which nginx takes from
-    X-Forwarded-For behind `proxies`."""
+    """A number per network; the narrowest wins. `source` None = the client, behind `proxies` by X-Forwarded-For."""
 
     origin: Atom
     name: Atom
@@ -145,11 +144,10 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`content_type` None = the default. `body_at` is the named location with the body, for statuses whose `return`
-    takes an address instead of a text."""
+    """`content_type` None = the default; `body_at` = where the body is, for statuses that take an address."""
 
     status: int
-    text: Text
+    text: Text | None  # None = nginx's own page
     content_type: Literal | None = None
     add: tuple[Header, ...] = ()
     body_at: Atom | None = None
@@ -173,7 +171,7 @@ class BodyReader:
 
     to: Atom
     sink: Atom
-    failure_to: Atom
+    failure_to: Atom | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +191,7 @@ class Location:
     retry: bool = False  # a further try, chosen by a map
     route: Atom = NONE  # the name of its route, not printed
     include: Atom | None = None  # the file with the body, where several locations have it
+    error_pages: bool = True  # nginx's own errors here have lbgen's texts
     filtered_before: bool = False  # requests whose Connection names fields do not come here
 
 
@@ -205,8 +204,7 @@ class ClientTimes:
 
 @record
 class Server:
-    """A server block. `hosts` are its names; `headers` empty and `times` None = as in the http block; `close_if` are
-    variables that are 1 where nginx closes the connection without an answer."""
+    """A server block. `headers` empty and `times` None = as in the http block."""
 
     origin: Atom
     listen: tuple[Atom, ...]
@@ -218,19 +216,18 @@ class Server:
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
-    refused: Atom  # the variable with the status of a refused request, or 0
+    refused: Atom | None  # the variable with the status of a refused request, or 0; None: nginx's own checks have to do
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     has_limits: bool = False
     has_not_found: bool = False  # some map leads to the location of requests that no rule matches
-    close_if: tuple[Atom, ...] = ()
+    close_if: tuple[Atom, ...] = ()  # variables that are 1 where nginx closes the connection without an answer
     filtered: Atom | None = None  # the variable with `$filtered` of a request, if the server block tests Connection
 
 
 @record
 class Endpoint:
-    """A server of an upstream. `options` are further parameters, each after a blank; `line` is the printed directive
-    (`upstreams.server_line`). Weight 0 gets no requests."""
+    """A server of an upstream: `options` each after a blank, `line` as `upstreams.server_line` prints it."""
 
     origin: Atom
     address: Atom
@@ -241,8 +238,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """`method` is the balancing directive, None for round robin; `zone` the size of the shared memory in KiB; `include`
-    the file with the servers that `lbgen agent` rewrites by the checks of `pool`."""
+    """`zone` is the size of the shared memory in KiB; `include` the file with the servers that the agent rewrites."""
 
     origin: Atom
     name: Atom
@@ -282,6 +278,7 @@ class LogFormat:
     origin: Atom
     listener: Atom
     request_id: Atom  # the variable with it, or nothing
+    pool: Atom
 
 
 @record
@@ -297,10 +294,15 @@ class Http:
     client_times: ClientTimes | None
     times: Times | None
     forwards: bool
+    answers: bool  # nginx's own answers have lbgen's texts
+    refusals: bool  # a location answers refused requests
+    recursive: bool  # an error page leads to a location with another one
+    refused: bool  # some listeners take the strict paths and well-formed requests alone
     plain_request: Literal  # regex over Host and the request line of ordinary requests
     well_formed_request: Literal  # the same of all acceptable ones
     never_nominated: Literal  # regex of Connection values that name protected fields
     nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
+    connection_options: bool  # requests whose Connection names fields are told apart
     nominates: bool  # some locations forward without fields that Connection names
     may_lack_endpoints: bool
     dollar: bool
@@ -317,7 +319,6 @@ class Http:
     with_real_ip: bool = False  # some listeners replace the peer's address by the client's
     proxy_protocol: bool = False  # some listeners accept it
     has_limits: bool = False
-    modules: tuple[Atom, ...] = ()  # JavaScript modules
     scripts: tuple[Script, ...] = ()
     bodies: tuple[Location, ...] = ()  # of the files that locations include
     headers_file: bool = False  # `headers` are in a file that locations include

@@ -83,7 +83,7 @@ def test_limits_come_before_an_answer_of_nginx_itself():
     assert "limit_req_zone $binary_remote_addr zone=rate-r:10m rate=5r/s;" in text
     place = text[text.index("location ^~ /x/ {") :]
     assert "limit_req zone=rate-r burst=4 nodelay;" in place
-    assert "error_page 403 = @r:answered;\n            error_page 413 429 @r:failed;\n            deny all;" in place
+    assert "error_page 413 429 @r:failed;\n            error_page 403 = @r:answered;\n            deny all;" in place
 
 
 def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_told():

@@ -21,7 +21,7 @@ def pool(*kinds: str) -> Pool:
 
 def walk(made: Pool, first: int, tries: int) -> list[int]:
     """The endpoints asked one after the other, as the map says."""
-    retries = RetryChains(Names(), {"p": made}, old=False)
+    retries = RetryChains(Names(), {"p": made}, filters=True)
     retries._ring_variable(made)
     steps = retries.maps[0].entries
     asked = [first]
