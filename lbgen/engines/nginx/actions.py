@@ -71,7 +71,7 @@ class RouteActions:
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
         self.logged_routes = access_log.LoggedRoutes()
-        self._own_hosts: set[str] = set()
+        self._own_hosts: dict[str, str] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
 
     def build_body(self, rule: Rule, route: Route, listener: Listener, standard: HeaderLines) -> Body:
@@ -282,9 +282,9 @@ class RouteActions:
     def _own_host(self, listener: Listener) -> str:
         """The variable with the request's host, or the listener's address when there is none."""
         address = f"[{listener.address}]" if ":" in listener.address else listener.address
-        name = f"own_host_{address.translate({ord(c): '_' for c in '[].:'})}"
-        if name not in self._own_hosts:
-            self._own_hosts.add(name)
+        name = self._own_hosts.get(address)
+        if name is None:
+            name = self._own_hosts[address] = self.names.variable("own_host", "")
             entry = Entry(Literal("", "key"), text(address))
             self.maps.append(Map(NONE, text(inline("http_host")), reference(name), text(inline("host")), (entry,)))
         return name

@@ -43,7 +43,7 @@ def _without_braces(part: Atom | Literal, after: Atom | Literal | None) -> Atom 
 
 
 EMPTY = Text(())
-_MOST_ON_A_LINE, _LINE_LENGTH = 3, 125
+_MOST_ON_A_LINE, _LINE_LENGTH = 4, 140
 
 
 def variables(names: Iterable[str], end: str = "\n") -> Text:
@@ -57,7 +57,7 @@ def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE
 
 
 def block(indent: int, head: Markup, body: Markup) -> Markup:
-    """A block of the configuration: on one line where it holds up to three short directives and nothing else."""
+    """A block of the configuration: on one line where it holds up to four short directives and nothing else."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     single = f"{head} {{ {' '.join(lines)} }}" if lines else f"{head} {{ }}"
     if len(lines) <= _MOST_ON_A_LINE and indent + len(single) <= _LINE_LENGTH and not any("#" in x for x in lines):

@@ -179,7 +179,7 @@ def test_long_texts_are_put_together_of_constants():
 
 def test_redirect():
     made = plan((prefix("/a"), Redirect(301, scheme="https", port=8443, prefix="/b")))
-    assert 'return 301 "https://$own_host_127_0_0_1:8443$target_r0";' in rendered(made)
+    assert 'return 301 "https://$own_host:8443$target_r0";' in rendered(made)
 
 
 def test_tunnels_have_their_own_time_where_it_differs():
