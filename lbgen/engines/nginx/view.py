@@ -28,8 +28,6 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a map."""
-
     key: Atom | Literal
     value: Text | Atom
 
@@ -64,8 +62,6 @@ class Geo:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A simple directive."""
-
     name: Atom
     args: tuple[Atom | Literal | Text, ...]
     origin: Atom = NONE
