@@ -9,19 +9,25 @@ import atexit
 import copy
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import lbgen
 from lbgen.diagnostics import LbgenError
+from lbgen.engines.api import engines as installed
 from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.runtime.common.decision import Action, Kind
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lbgen.api import Stack
     from lbgen.conformance.preview import Preview
@@ -216,6 +222,31 @@ def refusals(act: Callable[[], object]) -> list[str]:
     return []
 
 
+@contextmanager
+def only_looking() -> Iterator[None]:
+    """Fail where anything is signalled, started other than to tell its version, or asked of docker other than read."""
+
+    def refuse(*words: object, **options: object) -> None:
+        raise AssertionError(f"a preview only looks: {words}")
+
+    def look(argv: tuple[str, ...], *rest: object, **options: Any) -> subprocess.Popen[bytes]:
+        asked = [x.version_argv for each in installed().values() for x in each.binaries]
+        assert tuple(argv)[1:] in asked, argv
+        return start(argv, *rest, **options)
+
+    start = subprocess.Popen
+    with ExitStack() as stack:
+        for holder, name in ((os, "kill"), (os, "killpg"), (signal, "pidfd_send_signal")):
+            stack.enter_context(mock.patch.object(holder, name, refuse))
+        stack.enter_context(mock.patch.object(subprocess, "Popen", look))
+        if find_spec("docker") is not None:
+            from docker import APIClient
+
+            for name in ("_post", "_put", "_delete"):
+                stack.enter_context(mock.patch.object(APIClient, name, refuse))
+        yield
+
+
 def hold(
     before: lbgen.Topology,
     after: lbgen.Topology,
@@ -230,7 +261,8 @@ def hold(
     [stack] = [each for each in lbgen.api.ps() if each.name == before.name]
     one = read(stack)
     found: list[Preview] = []
-    refused = refusals(lambda: found.append(lbgen.preview(after, engines, **asked)))
+    with only_looking():
+        refused = refusals(lambda: found.append(lbgen.preview(after, engines, **asked)))
     assert read(stack) == one, "a preview changes nothing"
     with traffic(port, pause=0.02) as seen:
         done: list[Stack] = []
