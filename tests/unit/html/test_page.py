@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import lbgen
 from lbgen.cli.explain import command as explain
+from lbgen.cli.verify import command as verify
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
@@ -173,3 +174,22 @@ def test_explain_writes_it(file: Path, tmp_path: Path) -> None:
     missing = CliRunner().invoke(explain, [str(file), "--html", str(tmp_path / "no/page.html")])
     assert missing.exit_code == 2
     assert "there is no folder" in missing.output
+
+
+def test_verify_writes_it_beside_its_table_and_keeps_its_exit_code(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = Result(
+        "nginx 1.31", "page", "4.x/1", "4.x.y", CaseState.FAIL, "status 500", "curl -sS http://127.0.0.1:1/"
+    )
+    monkeypatch.setattr(lbgen, "verify", lambda *_args, **_options: report(failed))
+    target = tmp_path / "page.html"
+    done = CliRunner().invoke(verify, [str(file), "-e", "nginx", "--html", str(target)])
+    assert done.exit_code == 4
+    assert "1 difference" in done.output
+    read = Reader(target.read_text(encoding="utf-8"))
+    assert "curl -sS http://127.0.0.1:1/" in read.texts
+    assert not any(text.startswith("envoy.yaml") for text in read.texts)
+    printed = CliRunner().invoke(verify, [str(file), "-e", "nginx", "--html", "-"])
+    assert printed.exit_code == 4
+    assert printed.stdout == target.read_text(encoding="utf-8")
