@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.engines.api import engine, target_version
+from lbgen.engines.left_to_engine import left_to_engine
 from lbgen.engines.rendered import Rendered, render
 from lbgen.engines.tiers import engines_of
 from lbgen.engines.verdict_rows import LEGEND, mark, notes, worst_by_feature
@@ -97,11 +99,16 @@ def _part(
     found: dict[str, tuple[Answer, ...]] = {}
     titles: dict[str, str] = {}
     reasons: dict[str, tuple[str, ...]] = {}
+    left: dict[str, tuple[tuple[str, str], ...]] = {}
     for name in rendered:
         target = engine(name)
         version = target_version(target, tier.plan.options(name).version)
         titles[name] = f"{target.title} {version}"
         found[name] = answers(tier.plan, target, version, accept)
+        left[name] = tuple(
+            (f"{each.guarantee} ({', '.join(each.listeners)})", each.habit)
+            for each in left_to_engine(tier.plan, target, version)
+        )
         stops = judge(tier.plan, target, version, accept)[1]
         reasons[name] = tuple(f"{each.field}: {each.message}; {each.hint}".rstrip("; ") for each in stops)
     rows = [
@@ -110,7 +117,8 @@ def _part(
     ]
     marks = {mark(answer) for every in found.values() for answer in every}
     engines = [
-        _engine(titles[name], found[name], reasons[name], one, places, sources) for name, one in rendered.items()
+        replace(_engine(titles[name], found[name], one, places, sources), reasons=reasons[name], left=left[name])
+        for name, one in rendered.items()
     ]
     legend = tuple((f"approximate{each}", meaning) for each, meaning in LEGEND.items() if each in marks)
     return Part(tier.name, Table("feature", tuple(titles.values()), tuple(rows)), legend, tuple(engines))
@@ -124,7 +132,6 @@ def _verdict(answer: Answer | None) -> Cell:
 def _engine(
     title: str,
     found: Sequence[Answer],
-    reasons: tuple[str, ...],
     rendered: Rendered | LbgenError,
     places: Mapping[str, Span],
     sources: Mapping[str, Source],
@@ -138,7 +145,6 @@ def _engine(
         explained,
         tuple(_file(each, places, sources) for each in files if each.origins),
         tuple(each.name for each in files if not each.origins),
-        reasons,
     )
 
 

@@ -62,13 +62,14 @@ class NativeFile:
 @dataclass(frozen=True, slots=True)
 class EngineView:
     """An engine's notes and files. `static`: files that are the same for every topology. `reasons`: why it does
-    not serve the topology as it stands."""
+    not serve the topology as it stands. `left`: what the topology leaves to it, and its habit."""
 
     title: str
     notes: tuple[Note, ...]
     files: tuple[NativeFile, ...]
     static: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
