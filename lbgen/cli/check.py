@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
 
+INSTALL = "none of these is installed: pip install 'lbgen[engines]', or the packages of the system"
+
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen check shop.yaml\n  lbgen check shop.yaml -e nginx -e haproxy\n"
@@ -144,6 +146,7 @@ def _engines(
     from lbgen.runtime.local.check import check
 
     found: list[Diagnostic] = []
+    absent = checked = 0
     out = console(stderr=True)
     out.quiet = out.quiet or quiet
     tier = f"{plan.tier.tier}: " if plan.tier is not None else ""
@@ -156,6 +159,7 @@ def _engines(
             if chosen:
                 raise
             notes.append((title, f"not checked: {stop.diagnostics[0].message}"))
+            absent += stop.diagnostics[0].code == "LB402"
         except LbgenError as stop:
             if chosen:
                 found += stop.diagnostics
@@ -163,7 +167,10 @@ def _engines(
                 notes.append((title, f"left out: {way_back(stop.diagnostics)}"))
         else:
             found += problems
+            checked += 1
             notes.append(
                 (title, pluralize(len(problems), "problem") if problems else "its own checker reports no problem")
             )
+    if absent and not checked:
+        notes.append(("engines", INSTALL))
     return found
