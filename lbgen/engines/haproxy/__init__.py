@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
-from lbgen.engines.haproxy.objections import objections
 from lbgen.engines.haproxy.support import HABITS, VERSIONS, support
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class HAProxy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Places that HAProxy cannot serve or serves differently."""
+        from lbgen.engines.haproxy.objections import objections
+
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
-from lbgen.engines.traefik import health_status, objections, run, support
+from lbgen.engines.traefik import health_status, run, support
 from lbgen.engines.traefik.native import is_native
-from lbgen.engines.traefik.native import objections as native_objections
 from lbgen.engines.traefik.native import support as native_support
 from lbgen.engines.traefik.native.health_status import STATUS_PATH
 
@@ -54,6 +53,9 @@ class Traefik:
         return support.HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        from lbgen.engines.traefik import objections
+        from lbgen.engines.traefik.native import objections as native_objections
+
         native = native_objections.find_objections(plan) if is_native(plan) else ()
         return (*objections.find_objections(plan), *native, *self._unreadable(plan))
 

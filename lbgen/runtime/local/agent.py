@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lbgen.agent.run import import_modules, serve
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
@@ -35,6 +34,8 @@ def start(
 
 def main(order: list[Any]) -> None:
     """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
+    from lbgen.agent.run import import_modules, serve  # the process that starts it needs none of it
+
     engine, netns, rights = order
     try:
         import_modules(engine, Path.cwd())
