@@ -239,7 +239,7 @@ def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
     wanted = replace(plan(), uses=(Use(Feature.RETRIES, "routes[0].retries", NOWHERE),))
     refusing = Refusing(fake.program, name="refusing")
     both = {"fake": fake, "refusing": refusing}
-    monkeypatch.setattr("lbgen.api.installed", lambda: both)
+    monkeypatch.setattr("lbgen.runtime.stack_request.installed", lambda: both)
     monkeypatch.setattr("lbgen.engines.verdicts.engines", lambda: both)
     with api.up(wanted, runtime="local") as stack:
         assert [x.name for x in stack.engines] == ["fake"]
