@@ -91,7 +91,7 @@ def test_pre_commit_runs_the_hooks(repository: Path, tmp_path: Path) -> None:
     assert "sites/wrong-topology.yaml:3:27: error LB104" in done.stdout
     assert "topology.yaml: no errors" in done.stdout
     assert "other.yaml" not in done.stdout
-    (repository / "sites/wrong-topology.yaml").write_text(WRONG.replace("70000", "8080"), encoding="utf-8")
+    (repository / "sites/wrong-topology.yaml").write_text(GOOD, encoding="utf-8")
     assert hook("lbgen-check").returncode == 0
     (repository / "topology.yaml").write_text(GOOD.replace("name: shop\n", "name:   shop\n"), encoding="utf-8")
     done = hook("lbgen-fmt")
