@@ -30,8 +30,8 @@ PORT = 24_800
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
 SAMPLE = {
     "haproxy": ("nothing", "listener.port", "pool.endpoint.new", "route.respond", "containers.memory"),
-    "nginx": ("pool.health.active", "listener.guarantees", "route.new"),
-    "envoy": ("pool.endpoint.gone", "route.timeouts"),
+    "nginx": ("pool.health.active", "route.new"),
+    "envoy": ("route.timeouts",),
 }
 
 
