@@ -2,13 +2,14 @@
 #             in containers when a docker daemon answers (images are built from the engines here if there are none)
 # make up     the same, left running (lbgen ps, lbgen down)
 # make docs   generated pages of docs/ anew, and the site in build/site
+# make farm   other versions of the engines, in ~/.cache/lbgen-farm or $LBGEN_FARM (python -m tests.support.farm)
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOPOLOGY ?= examples/shop/topology.yaml
 
-.PHONY: demo up down test golden matrix docs clean
+.PHONY: demo up down test golden matrix docs farm clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
@@ -21,6 +22,9 @@ down: $(VENV)/.demo
 
 test: $(VENV)/.test
 	PYTHON=$(BIN)/python sh tests/run.sh
+
+farm: $(VENV)/.test
+	$(BIN)/python -m tests.support.farm
 
 golden: $(VENV)/.test
 	$(BIN)/python -m pytest -q tests/golden tests/errors --update-golden
