@@ -26,6 +26,10 @@ def objections(plan: Plan) -> Iterator[Objection]:
             yield Objection(refused("the pools of its targets must have the same `balance`"), route.field)
             continue
         total = sum(share.slots for share in shares(plan, route))
+        pools = [plan.pool(target.pool) for target in forward_of(route).targets]
+        if len(shares(plan, route)) > 1 and any(pool.max_per_endpoint is not None for pool in pools):
+            why = "`max_per_endpoint` needs a route of one endpoint: the kernel selects before it can count"
+            yield Objection(refused(why), route.field)
         if total > MAX_SLOTS:
             why = f"these weights need {total} slots, and the limit is {MAX_SLOTS}"
             yield Objection(refused(why), route.field)

@@ -110,9 +110,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.HEALTH_PASSIVE: NOT_YET,
     Feature.KEEPALIVE: _HTTP,
     Feature.KEEPALIVE_IDLE: _HTTP,
-    Feature.MAX_PER_ENDPOINT: approximate(
-        "a connection above the limit of the endpoint whose turn it is is reset, and not offered to another endpoint"
-    ),
+    Feature.MAX_PER_ENDPOINT: emulated("a connection above the limit is reset at once"),
     Feature.QUEUE: refused("the kernel forwards or rejects a connection at once and cannot queue it"),
     Feature.SLOW_START: NOT_YET,
     Feature.STICKY: _HTTP,
