@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
 
-WIDTH = 104  # characters of a collection on one line, beside the indentation
+WIDTH = 120  # characters of a collection on one line, beside the indentation
 _WORTH = 100  # characters of a collection; a shorter one is written again rather than named
 _MANY = 8  # words in a mapping that are written next to each other
 # Texts that every reader of YAML takes for a text without quotes, also within a collection on one line. One that ends

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.own_answers import account_of
@@ -146,3 +147,25 @@ def test_long_tables_are_served_from_a_tree() -> None:
             assert get(handle, path).body == body
         for path in ("/svc600", "/svc5990", "/svc", "/"):
             assert get(handle, path).status == 404
+
+
+def test_this_envoy_has_the_runtime_keys_that_are_set() -> None:
+    """A key that Envoy does not know has no effect and is no error; a guard's name is in the executable."""
+    try:
+        binary, _ = find(ENGINE)
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    made = plan_of(to_pool("a", 0))
+    made = replace(made, listeners=tuple(replace(each, max_connections=9) for each in made.listeners))
+    layers = yaml.safe_load(ENGINE.render(made, ENGINE.versions[0])[0].text)["layered_runtime"]["layers"]
+    keys = {key for layer in layers for key in layer["static_layer"]}
+    assert len(keys) >= 6
+    known = binary.path.read_bytes()
+    unknown = [key for key in sorted({*keys, "envoy.reloadable_features.no_such_guard"}) if not _is_known(key, known)]
+    assert unknown == ["envoy.reloadable_features.no_such_guard"]
+
+
+def _is_known(key: str, executable: bytes) -> bool:
+    if key.startswith("envoy.resource_limits.listener."):
+        return b"envoy.resource_limits.listener." in executable and b".connection_limit" in executable
+    return (key.replace(".", "_") if ".reloadable_features." in key else key).encode() in executable

@@ -16,37 +16,36 @@ from lbgen.engines.envoy.upstreams import pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
 _SNAPSHOT = "lbgen.asked"  # filter state: the request's host and path before a route rewrites them
-_AS_THEY_ARE = ("%REQ(:AUTHORITY)%", "%PATH(NQ:PATH)%")
-_SAVED = (f"%FILTER_STATE({_SNAPSHOT}.host:PLAIN)%", f"%FILTER_STATE({_SNAPSHOT}.path:PLAIN)%")
+_AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
 
-def build_snapshot_filter() -> dict[str, Data]:
-    """The filter that saves host and path of a request, which routes rewrite in place."""
+def build_snapshot_filter(rewritten: Iterable[str]) -> dict[str, Data]:
+    """The filter that saves what routes rewrite of a request: `host`, `path` or both."""
     return extension(
-        "asked",
-        "filters.http.set_filter_state.v3.Config",
-        {"on_request_headers": [_snapshot("host", _AS_THEY_ARE[0]), _snapshot("path", _AS_THEY_ARE[1])]},
+        "asked", "filters.http.set_filter_state.v3.Config", {"on_request_headers": [_save(what) for what in rewritten]}
     )
 
 
-def _snapshot(what: str, text: str) -> dict[str, Data]:
+def _save(what: str) -> dict[str, Data]:
     return {
         "object_key": f"{_SNAPSHOT}.{what}",
         "factory_key": "envoy.string",
-        "format_string": {"text_format_source": {"inline_string": text}},
+        "format_string": {"text_format_source": {"inline_string": _AS_THEY_ARE[what]}},
     }
 
 
-def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Data]]:
-    """Writes one JSON line per request; `parse_record` converts what Envoy names differently. With `snapshot`, host and
-    path are those that the filter saved."""
-    host, path = _SAVED if snapshot else _AS_THEY_ARE
+def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
+    """Writes one JSON line per request; `parse_record` converts what Envoy names differently. What is
+    `rewritten` comes from the filter that saved it."""
+    shown = _AS_THEY_ARE | {what: f"%FILTER_STATE({_SNAPSHOT}.{what}:PLAIN)%" for what in rewritten}
     files = (("file", FILE, listener.access_log), ("metrics", METRICS_LOG, listener.metrics))
     return [
         extension(
@@ -62,8 +61,8 @@ def build_access_log(listener: Listener, *, snapshot: bool) -> list[dict[str, Da
                         "pool": "%UPSTREAM_CLUSTER_RAW%",
                         "endpoint": "%UPSTREAM_HOST%",
                         "method": "%REQ(:METHOD)%",
-                        "host": host,
-                        "path": path,
+                        "host": shown["host"],
+                        "path": shown["path"],
                         "status": "%RESPONSE_CODE%",
                         "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
                         "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",

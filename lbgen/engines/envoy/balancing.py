@@ -26,7 +26,7 @@ def build_balancing(pool: Pool, *, l4: bool, saves_peer: bool) -> dict[str, Data
         case Balance.ROUND_ROBIN:
             if pool.slow_start:
                 return _lb_policy("round_robin.v3.RoundRobin", _slow_start(pool))
-            return {"lb_policy": "ROUND_ROBIN"}
+            return {}  # the default
         case Balance.LEAST_CONNECTIONS:
             # By default Envoy compares two endpoints at random.
             return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})

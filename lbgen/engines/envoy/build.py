@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import comment_on
-from lbgen.engines.envoy.comments import RESOURCE_NOTES
+from lbgen.engines.envoy.comments import CONNECT_NOTE
 from lbgen.engines.envoy.endpoint_slots import build_wait_cluster, build_wait_extension, build_wait_listener, has_queues
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.run import FILE
@@ -41,7 +41,8 @@ def build(plan: Plan) -> tuple[RenderedFile, ...]:
             *entries(plan, "envoy", "clusters"),
         ],
     }
-    bootstrap["static_resources"] = comment_on(resources, RESOURCE_NOTES)
+    notes = {"clusters": CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
+    bootstrap["static_resources"] = comment_on(resources, notes)
     bootstrap |= read_bootstrap_keys(plan)
     text, origins = dump(comment_on(bootstrap, NOTES), header, anchors=True)
     watched = (RenderedFile(name, *dump(data, header)) for name, data in build_endpoint_files(plan, clusters))

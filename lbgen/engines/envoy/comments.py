@@ -12,37 +12,38 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 NOTES: Mapping[str, str] = {
-    "http_protocol_options": "HTTP/1.0, methods of any name, and upgrades to nothing but WebSocket, whatever its case.",
-    "drain_timeout": "The client reads the last answer before an idle connection is closed.",
-    "use_remote_address": "The client is the TCP peer, whatever headers say.",
-    "early_header_mutation_extensions": "Before routing. Envoy then sets X-Forwarded-Proto itself.",
-    "local_reply_config": "Envoy's own answers, with the contract's status and text; the first that matches counts.",
-    "upgrade_configs": "A WebSocket handshake passes the same filters and one more.",
+    "http_protocol_options": "HTTP/1.0 and methods of any name are accepted; WebSocket is the only upgrade.",
+    "drain_timeout": "The client has this time to read the last response before an idle connection is closed.",
+    "use_remote_address": "The client is the TCP peer, whatever X-Forwarded-For says.",
+    "early_header_mutation_extensions": "Applied before routing; Envoy sets X-Forwarded-Proto where it is absent.",
+    "local_reply_config": "Status and body of Envoy's own responses; the first mapper that matches applies.",
 }
 """By field of a connection manager."""
 
+HANDSHAKE_NOTE = "WebSocket handshakes pass the same filters, and one more."
+
 ROUTE_NOTES: Mapping[str, str] = {
-    "request_headers_to_add": "Not the word itself: Envoy drops the body of a 200 that declines it.",
-    "virtual_hosts": "The most specific host counts, so each has the rules of wider hosts too.",
+    "request_headers_to_add": "The trailing space: Envoy drops the body of a 200 that declines exactly `websocket`.",
 }
 """By field of a route configuration."""
 
-RESOURCE_NOTES: Mapping[str, str] = {"clusters": "A pool has a cluster for each connect timeout of its routes."}
-"""By field of the static resources."""
+HOSTS_NOTE = "Envoy searches the most specific host alone, so each host repeats the routes of wider ones."
 
-CLUSTER_NOTES: Mapping[str, str] = {"circuit_breakers": "No limit; Envoy's own is 1024, and answers 503 above it."}
+CLUSTER_NOTES: Mapping[str, str] = {"circuit_breakers": "No limits: Envoy's defaults are 1024, with 503 above them."}
 """By field of the first cluster."""
 
+CONNECT_NOTE = "A pool has a cluster for each connect timeout, and for each retry budget, of its routes."
+
 _FILTERS: Mapping[str, str] = {
-    "asked": "Host and path for the log, before a route rewrites them.",
-    "untrusted-peer": "Nobody else may say who the client is.",
-    "odd-values": "Empty values, and lists with empty elements or without blanks, from trusted peers; else skipped.",
-    "forwarded-headers": "Hop-by-hop headers go; who asked, and for what, is added.",
-    "no-host": "HTTP/1.0 without a host.",
-    "malformed": "Skipped for what passes these tests; else 403, of which local_reply_config makes 400 or 405.",
-    "handshake": "Headers that the Connection of a handshake names; Envoy drops those of other requests.",
-    "content-type": "Envoy sets the type of its own answers after the edits of routes; routes enable this one.",
-    "response-connection": "Headers that the Connection of a response names.",
+    "asked": "Saves for the access log what routes rewrite.",
+    "untrusted-peer": "Removes forwarded headers and request ids; skipped for trusted proxies.",
+    "odd-values": "Drops empty values and empty list elements that trusted proxies send; skipped for other requests.",
+    "forwarded-headers": "Adds X-Forwarded-* and X-Request-Id.",
+    "no-host": "HTTP/1.0 requests without a host get no X-Forwarded-Host.",
+    "malformed": "Denies malformed requests: its 403 becomes 400 or 405 in local_reply_config. Skipped for all others.",
+    "handshake": "Removes headers that Connection names, as Envoy itself does for requests without an upgrade.",
+    "content-type": "Edits Content-Type of own responses, which Envoy sets after edits of routes; routes enable it.",
+    "response-connection": "Removes headers that a response's Connection names; skipped where it names none.",
 }
 
 

@@ -58,28 +58,27 @@ def build_early_mutations(listener: Listener, *, coding: bool) -> list[dict[str,
     if _is_early(listener):
         ours = {name: value for name, value in _own_headers(listener).items() if name != PROTO}
         mutations += _mutations(
-            [*_HOP, *(name for name in _NAMES if name not in ours and name != PROTO)],
+            [name for name in _NAMES if name not in ours and name != PROTO],
             [header_option(name, value, SET) for name, value in ours.items()],
         )
     return [extension("kept", "http.early_header_mutation.header_mutation.v3.HeaderMutation", {"mutations": mutations})]
 
 
 def list_late_removals(listener: Listener) -> list[str]:
-    """Headers that routing needs and endpoints must not see, where no filter removes them."""
-    if not _is_early(listener):
-        return []
-    removed = [] if PROTO in _own_headers(listener) else [PROTO]
-    return [*removed, SAVED_PROTO] if _saves_proto(listener) else removed
+    """Headers that routing needs and endpoints must not see, and hop-by-hop headers: removing them after routing costs
+    less than a mutation."""
+    removed = [*_HOP, SAVED_PROTO] if _saves_proto(listener) else [*_HOP]
+    return [PROTO, *removed] if _is_early(listener) and PROTO not in _own_headers(listener) else removed
 
 
 def _is_early(listener: Listener) -> bool:
     """Whether the headers can be written before routing: no peer is trusted, and no rule matches them as they came."""
     matched = {header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers}
-    return not listener.trusted_proxies and not matched & {_FOR, _HOST, _PORT, _ID, *_HOP}
+    return not listener.trusted_proxies and not matched & {_FOR, _HOST, _PORT, _ID}
 
 
 def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
-    """The filters that remove hop-by-hop headers and write X-Forwarded-* and X-Request-Id, in order."""
+    """The filters that write X-Forwarded-* and X-Request-Id, in order."""
     if _is_early(listener):
         return []
     ours = _own_headers(listener)
@@ -87,17 +86,17 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     if _saves_proto(listener):
         clients.append(SAVED_PROTO)
     if not listener.trusted_proxies:
-        return [_write_headers(ours, [*clients, *_HOP]), *_no_host(ours)]
+        return [_write_headers(ours, clients), *_no_host(ours)]
     peer = address_in(listener.trusted_proxies, _peer_input(listener), "trusted")
     untrusted = run_first("untrusted-peer", (not_(peer), _header_mutation("untrusted-peer", clients, [])))
     if not listener.guarantees.framing:
-        return [untrusted, _write_headers(ours, _HOP)]
+        return [untrusted, _write_headers(ours)]
     odd = [header_matches(_FOR, _ODD_LIST), *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO))]
     rewrite = build_lua_filter("odd-values", load_lua("forwarded_values"))
-    return [untrusted, run_first("odd-values", (any_of(*odd), rewrite)), _write_headers(ours, _HOP), *_no_host(ours)]
+    return [untrusted, run_first("odd-values", (any_of(*odd), rewrite)), _write_headers(ours), *_no_host(ours)]
 
 
-def _write_headers(ours: dict[str, str], removed: Iterable[str]) -> dict[str, Data]:
+def _write_headers(ours: dict[str, str], removed: Iterable[str] = ()) -> dict[str, Data]:
     """The filter that adds to what a trusted peer sent, or writes what is absent."""
     added = (
         [header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {ours[_FOR]}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
@@ -105,7 +104,7 @@ def _write_headers(ours: dict[str, str], removed: Iterable[str]) -> dict[str, Da
     added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
     added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # no effect without a value
     unmade = () if PROTO in ours else (PROTO,)
-    return _header_mutation("forwarded-headers", [*removed, *unmade], added, after=(SAVED_PROTO,))
+    return _header_mutation("forwarded-headers", [*removed, *unmade], added)
 
 
 def _no_host(ours: dict[str, str]) -> list[dict[str, Data]]:
@@ -152,11 +151,9 @@ def _own_headers(listener: Listener) -> dict[str, str]:
     return ours
 
 
-def _header_mutation(
-    name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]], after: Iterable[str] = ()
-) -> dict[str, Data]:
-    """A filter that removes headers, adds headers, then removes those of `after`."""
-    return build_mutation_filter(name, [*_mutations(removed, appended), *({"remove": header} for header in after)])
+def _header_mutation(name: str, removed: Iterable[str], appended: Iterable[dict[str, Data]]) -> dict[str, Data]:
+    """A filter that removes headers, then adds headers."""
+    return build_mutation_filter(name, _mutations(removed, appended))
 
 
 def _mutations(removed: Iterable[str], appended: Iterable[dict[str, Data]]) -> list[Data]:

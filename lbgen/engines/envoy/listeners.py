@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.comments import NOTES, ROUTE_NOTES, explain_filter
+from lbgen.engines.envoy.comments import HANDSHAKE_NOTE, HOSTS_NOTE, NOTES, ROUTE_NOTES, explain_filter
 from lbgen.engines.envoy.conditional_filters import run_first
 from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
@@ -137,11 +137,12 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
     normal = listener.paths.mode is PathsMode.NORMALIZE
     kept = listener.guarantees
     forwards = any(isinstance(route.action, Forward) for route in used)
-    rewritten = normal or any(_rewrites(rule, route) for rule, route in rules)
-    snapshot = listener.logs and rewritten
+    rewritten = {"path"} if normal else set()
+    rewritten = rewritten.union(*(_rewrites(rule, route) for rule, route in rules))
+    saved = sorted(rewritten) if listener.logs else []
     head_only = needs_head_only_filter(used, listener.timeouts.body, clusters)
     coding = head_only or kept.framing
-    filters = [*([build_snapshot_filter()] if snapshot else ()), *([build_normalize_filter()] if normal else ())]
+    filters = [*([build_snapshot_filter(saved)] if saved else ()), *([build_normalize_filter()] if normal else ())]
     filters += build_forwarded_filters(listener)  # first, so that the log has the X-Request-Id of refused requests
     if (refusal := build_refusal(listener.paths, kept)) is not None:
         filters.append(run_first("malformed", refusal))
@@ -176,13 +177,15 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         )
     )
     handshakes: dict[str, Data] = {"upgrade_type": "websocket"}
+    notes = dict(NOTES)
     if forwards and kept.connection_options:
         whole = [*filters[:before_handshake], build_handshake_filter(), *filters[before_handshake:]]
         if any(each["name"] == RATE for each in filters):
             filters = whole  # a second chain would have buckets of its own
         else:
+            notes["upgrade_configs"] = HANDSHAKE_NOTE
             handshakes["filters"] = [explain_filter(each) for each in whole]
-    logs = build_access_log(listener, snapshot=snapshot) if listener.logs else []
+    logs = build_access_log(listener, saved) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
     removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener)]
@@ -197,6 +200,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": build_virtual_hosts(plan, listener, clusters, first),
     }
+    route_notes = {**ROUTE_NOTES, **({"virtual_hosts": HOSTS_NOTE} if len(listener.hosts) > 1 else {})}
     if max(bodies, default=0) > 4096:
         route_config["max_direct_response_body_size_bytes"] = max(bodies)
     return extension(
@@ -237,9 +241,9 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
                 **({"access_log": logs} if logs else {}),
                 "http_filters": [explain_filter(each) for each in filters],
                 "upgrade_configs": [handshakes],
-                "route_config": comment_on(route_config, ROUTE_NOTES),
+                "route_config": comment_on(route_config, route_notes),
             },
-            NOTES,
+            notes,
         ),
     )
 
@@ -290,7 +294,12 @@ def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:
     )
 
 
-def _rewrites(rule: Rule, route: Route) -> bool:
-    """Whether host or path of the rule's requests change before they are logged."""
-    rewritten = isinstance(route.action, Forward) and route.action.rewrite is not None
-    return rewritten or has_request_host_redirect(rule, route)
+def _rewrites(rule: Rule, route: Route) -> set[str]:
+    """What of the rule's requests changes before they are logged: `host`, `path`."""
+    if has_request_host_redirect(rule, route):
+        return {"host"}
+    rewrite = route.action.rewrite if isinstance(route.action, Forward) else None
+    if rewrite is None:
+        return set()
+    changed = {"host"} if rewrite.host is not None else set()
+    return changed | {"path"} if rewrite.path is not None or rewrite.prefix is not None else changed

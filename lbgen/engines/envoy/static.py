@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import comment_on
-from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import STATUS_PATH
 from lbgen.plan.model import Mode
 
@@ -13,13 +12,11 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-KEYS = ("admin", "node", "header_prefix", "layered_runtime", "overload_manager")
+KEYS = ("admin", "node", "header_prefix", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."
 _PAUSE = f"{_FEATURE}http_pause_generic_upgrade_request_body"
-_MOST = 1_000_000_000
 NOTES = {
-    "header_prefix": "Envoy obeys request headers with its prefix, by default x-envoy-; those of clients have another.",
-    "overload_manager": "No limit for all listeners together; without one Envoy warns at each start.",
+    "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
 }
 
 
@@ -30,7 +27,6 @@ def build_static(plan: Plan) -> dict[str, Data]:
         "node": {"id": "lbgen", "cluster": "lbgen"},
         "header_prefix": "x-lbgen",
         "layered_runtime": {"layers": _build_layers(plan)},
-        "overload_manager": {"resource_monitors": [_build_connection_monitor()]},
     }
 
 
@@ -68,9 +64,3 @@ def _build_layers(plan: Plan) -> list[Data]:
         if listener.max_connections is not None
     }
     return [*layers, {"name": "listeners", "static_layer": limits}] if limits else layers
-
-
-def _build_connection_monitor() -> dict[str, Data]:
-    limit: dict[str, Data] = {"max_active_downstream_connections": _MOST}
-    monitor = "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
-    return extension("envoy.resource_monitors.global_downstream_max_connections", monitor, limit)
