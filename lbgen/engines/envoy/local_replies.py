@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _DETAILS = "response.code_details"
+_OUT_OF_TIME = f'{_DETAILS} == "max_duration_timeout"'
 
 
 @record
@@ -39,11 +40,13 @@ def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
         mappers += [_mapper(_expression(served), 405), _mapper(_expression(formed), 400)]
     if reasons.answers:
         mappers += _map_own_answers(reasons)
+    elif reasons.request_time:  # the field's own status; Envoy says 408 while a body is awaited
+        mappers.append(_mapper(_expression(_OUT_OF_TIME), 504))
     return {"mappers": mappers} if mappers else {}
 
 
 def _map_own_answers(reasons: ReplyCauses) -> list[dict[str, Data]]:
-    times = f'{_DETAILS} == "max_duration_timeout" || ' if reasons.request_time else ""
+    times = f"{_OUT_OF_TIME} || " if reasons.request_time else ""
     return [
         # Redirects and fixed responses of routes keep their status and body.
         _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),

@@ -228,7 +228,9 @@ def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() 
     assert [f["name"] for f in manager()["http_filters"]] == ["malformed", "router"]
     rewritten = of_text(SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rewrite: { prefix: /x }"))
     listener = rewritten["static_resources"]["listeners"][0]
-    assert listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]["name"] == "asked"
+    asked = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]
+    assert asked["name"] == "asked"
+    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["lbgen.asked.path"]
 
 
 def test_a_rule_matches_forwarded_headers_as_they_came() -> None:
@@ -245,6 +247,14 @@ def test_what_is_left_to_envoy_has_no_filter_and_no_lua() -> None:
     assert "local_reply_config" not in found
     assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
     assert "lua" not in str(found)
+
+
+def test_the_time_of_a_request_keeps_its_status_where_answers_are_left_to_envoy() -> None:
+    timed = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, timeouts: { request: 1s }")
+    found = of_text(timed + "guarantees: engine\n")["static_resources"]["listeners"][0]
+    (mapper,) = found["filter_chains"][0]["filters"][0]["typed_config"]["local_reply_config"]["mappers"]
+    assert mapper["status_code"] == 504
+    assert "max_duration_timeout" in str(mapper["filter"])
 
 
 def test_a_rate_limit_has_one_set_of_buckets() -> None:
