@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # Word of `Verdict.differs`: regex of the sentence that reports it. "status N" and "header NAME" are made below.
 _WORDS = {
-    "accepted": r"reached an endpoint: |status \d+ by the proxy expected, an endpoint answered|status 200, expected 40",
+    "accepted": r"reached an endpoint: |(status \d+ by|an answer of) the proxy expected, an endpoint answered|"
+    r"status 200, expected 40",
     "closed": r"(second request, .*|no answer): ((None )?no answer head \((closed|reset)\)|RST_STREAM)",
     "cut": r"answer \d+: the body does not end as its framing says|status \d+ b'', expected an answer of",
     "no http": r"no answer: status line ",

@@ -29,7 +29,6 @@ NEWEST = [subject for name in L7 for subject in engines_on_host([name])[:1]]
 COUNTS: Counter[tuple[str, CaseState]] = Counter()
 # With the guarantees left to the engine: cases that differ without a word of a habit or verdict. To be mended.
 OPEN = {
-    "envoy": {"2.query.regex-boundary/5", "6.request.stalled-upload-http2", "6.request.stalled-upload-http2/2"},
     "haproxy": {"4.upstream-h2.closed", "4.h2.statuses.closed", "6.backup.by-retry"},
     "traefik": {"6.body.cut-by-endpoint", "6.body.reset-by-endpoint"},
 }

@@ -45,6 +45,7 @@ def _save(what: str) -> dict[str, Data]:
 def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
     """Writes one JSON line per request; `parse_record` converts what Envoy names differently. What is
     `rewritten` comes from the filter that saved it."""
+    refuses = listener.guarantees.framing or listener.guarantees.paths or listener.limits.target is not None
     shown = _AS_THEY_ARE | {what: f"%FILTER_STATE({_SNAPSHOT}.{what}:PLAIN)%" for what in rewritten}
     files = (("file", FILE, listener.access_log), ("metrics", METRICS_LOG, listener.metrics))
     return [
@@ -71,7 +72,7 @@ def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[
                         "bytes": "%BYTES_SENT%",
                         "request_id": "%REQ(X-REQUEST-ID)%",
                         "total_ms": "%DURATION%",
-                        "because": "%RESPONSE_CODE_DETAILS%",
+                        **({"because": "%RESPONSE_CODE_DETAILS%"} if refuses else {}),
                     }
                 },
             },

@@ -33,6 +33,8 @@ def test_the_feature_of_a_part() -> None:
 def test_what_is_stated_is_excused_and_nothing_else() -> None:
     got = "reached an endpoint: b'{}'"
     assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
+    left = "an answer of the proxy expected, an endpoint answered: b'{}'"
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [left]) == (NEAR,)
     assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
     assert explained_by(["framing.malformed.folded"], [NEAR], [got]) == ()
     assert explained_by(["framing.malformed"], [NEAR], [got]) == ()

@@ -247,6 +247,7 @@ def test_what_is_left_to_envoy_has_no_filter_and_no_lua() -> None:
     assert "local_reply_config" not in found
     assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
     assert "lua" not in str(found)
+    assert "because" not in str(found)  # nothing refuses a request before its route
 
 
 def test_the_time_of_a_request_keeps_its_status_where_answers_are_left_to_envoy() -> None:
