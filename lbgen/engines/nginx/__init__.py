@@ -107,6 +107,8 @@ def _included(config: Config) -> Iterator[RenderedFile]:
         return
     if config.http.headers_file:
         yield RenderedFile("proxy_headers.conf", *text.render(_environment(), "proxy_headers.conf.j2", config.http))
+    for file, locations in config.http.shared:
+        yield RenderedFile(file.text, *text.render(_environment(), "host.conf.j2", locations))
     for each in config.http.bodies:
         assert each.include is not None  # noqa: S101  # includes.py
         yield RenderedFile(each.include.text, *text.render(_environment(), "body.conf.j2", each))

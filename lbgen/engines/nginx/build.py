@@ -10,7 +10,7 @@ from lbgen.engines.nginx.access_log import POOL, log_format, pool_variable
 from lbgen.engines.nginx.actions import RouteActions
 from lbgen.engines.nginx.headers import header_directives, standard_headers, trust_by_listener, trust_maps
 from lbgen.engines.nginx.health_checks import uses_agent
-from lbgen.engines.nginx.includes import share_bodies, share_headers
+from lbgen.engines.nginx.includes import share_bodies, share_headers, share_locations
 from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
@@ -147,9 +147,11 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     headers = header_directives(shared, filters=actions.filters)
     shared_blocks, headers_file = share_headers(blocks, headers)
     shared_blocks, bodies = share_bodies(shared_blocks)
+    shared_blocks, shared_files = share_locations(shared_blocks)
     return Http(
         servers=shared_blocks,
         bodies=bodies,
+        shared=shared_files,
         upstreams=tuple(all_upstreams),
         trust_geos=tuple(geo for geo, _ in trusted),
         trust_maps=tuple(m for _, each in trusted for m in each),

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.view import Header, Proxy, Server
 
-_FOLDER = "routes"
+_FOLDER, _COMMON_FOLDER = "routes", "hosts"
+_WORTH_A_FILE = 3  # locations that servers have in common
+Shared = tuple[Atom, tuple[Location, ...]]
+"""A file and its locations."""
 _SHORT = 3  # directives that a location of one line holds
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9._]+")
 
@@ -46,6 +49,49 @@ def share_bodies(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[L
 
     out = tuple(replace(x, locations=tuple(map(shared, x.locations)), named=tuple(map(shared, x.named))) for x in every)
     return out, tuple(files.values())
+
+
+def share_locations(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[Shared, ...]]:
+    """The servers with includes in place of locations that several of them have, and what those files hold: one file
+    for each set of servers whose common locations are more than one."""
+    every = tuple(servers)
+    if len(every) < 2:
+        return every, ()
+    users: dict[Location, list[int]] = {}
+    first: dict[Location, Location] = {}
+    for at, server in enumerate(every):
+        for location in (*server.locations, *server.named):
+            same = replace(location, origin=NONE)
+            users.setdefault(same, []).append(at)
+            first.setdefault(same, location)
+    groups: dict[tuple[int, ...], list[Location]] = {}
+    for same, at_servers in users.items():
+        if len(at_servers) > 1:
+            groups.setdefault(tuple(at_servers), []).append(same)
+    files: list[Shared] = []
+    names: set[str] = set()
+    of_server: dict[int, list[Atom]] = {}
+    moved: dict[int, set[Location]] = {}
+    for using, common in groups.items():
+        if len(common) < _WORTH_A_FILE:
+            continue
+        name = next((x.route.text for x in common if x.route.text), "common")
+        free = next(x for x in chain((name,), (f"{name}-{n}" for n in count(2))) if x not in names)
+        names.add(free)
+        file = Atom(f"{_COMMON_FOLDER}/{free}.conf")
+        files.append((file, tuple(first[each] for each in common)))
+        for at in using:
+            of_server.setdefault(at, []).append(file)
+            moved.setdefault(at, set()).update(common)
+
+    def rest(at: int, locations: tuple[Location, ...]) -> tuple[Location, ...]:
+        return tuple(x for x in locations if replace(x, origin=NONE) not in moved.get(at, ()))
+
+    out = tuple(
+        replace(x, locations=rest(at, x.locations), named=rest(at, x.named), includes=tuple(of_server.get(at, ())))
+        for at, x in enumerate(every)
+    )
+    return out, tuple(files)
 
 
 def share_headers(servers: Iterable[Server], standard: tuple[Header, ...]) -> tuple[tuple[Server, ...], bool]:

@@ -74,8 +74,10 @@ def one_line(body: Markup) -> Markup:
 def unindent(body: Markup) -> Markup:
     """The lines of a block's body as a file of their own."""
     lines = [line for line in body.splitlines() if line.strip()]
-    margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    return Markup("\n").join(line[margin:] for line in lines)
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line[0] == " "), default=0)
+    return Markup("\n").join(
+        line[margin:] if line[0] == " " else line for line in lines
+    )  # marks of `at` are not indented
 
 
 class Texts:

@@ -219,6 +219,7 @@ class Server:
     has_not_found: bool = False  # some map leads to the location of requests that no rule matches
     close_if: tuple[Atom, ...] = ()  # variables that are 1 where nginx closes the connection without an answer
     filtered: Atom | None = None  # the variable with `$filtered` of a request, if the server block tests Connection
+    includes: tuple[Atom, ...] = ()  # files with locations that other servers have as well
 
 
 @record
@@ -317,6 +318,7 @@ class Http:
     has_limits: bool = False
     scripts: tuple[Script, ...] = ()
     bodies: tuple[Location, ...] = ()  # of the files that locations include
+    shared: tuple[tuple[Atom, tuple[Location, ...]], ...] = ()  # the files that servers include
     headers_file: bool = False  # `headers` are in a file that locations include
     queues: tuple[Line, ...] = ()  # shared memory of queues
 

@@ -75,3 +75,14 @@ def test_names_of_files_do_not_collide(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(name.startswith("routes/") for name in whole)
     sends = re.compile(r"location ([^{]*) {|(proxy_pass [^;]*);")
     assert sends.findall(with_includes(shared)) == sends.findall(with_includes(whole))
+
+
+def test_locations_that_servers_have_in_common_are_in_a_file():
+    both = [at(name, hosts=["a.example", "b.example"]) for name in ("x", "y", "z")]
+    files = rendered([*both, at("only", hosts=["b.example"])])
+    assert files["nginx.conf"].count("include hosts/x.conf;") == 2
+    assert files["hosts/x.conf"].startswith("location = /x {")
+    assert "location ^~ /z/" in files["hosts/x.conf"]
+    assert "/x/" not in files["nginx.conf"]
+    assert files["nginx.conf"].count("location ^~ /only/") == 1
+    assert not any(name.startswith("hosts/") for name in rendered([at("x", hosts=["a.example"])]))
