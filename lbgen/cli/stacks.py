@@ -41,6 +41,8 @@ def stacks_table(stacks: Sequence[Stack]) -> Table:
             for index, address in enumerate(engine.addresses):
                 head = (stack.name, f"{engine.name} {engine.version}", state) if index == 0 else ("", "", "")
                 made.add_row(*head, address.listener, address.url, str(engine.pid or "-") if index == 0 else "")
+            if engine.metrics:
+                made.add_row("", "", "", "[dim]metrics[/]", engine.metrics, "")
     return made
 
 

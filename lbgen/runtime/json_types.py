@@ -26,6 +26,8 @@ class EngineRecord(Record):
     """How it ended before it was last restarted."""
     log: str
     """The file of its output."""
+    metrics: str
+    """Where its metrics are served; empty without `metrics` in the topology."""
     urls: dict[str, str]
     """By listener: http, https, tcp or udp."""
     health: list[EndpointHealth]

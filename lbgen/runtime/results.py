@@ -111,6 +111,7 @@ class Stack(Result):
                     "restarts": x.restarts,
                     "died": x.died,
                     "log": str(x.log),
+                    "metrics": x.metrics,
                     "urls": {a.listener: a.url for a in x.addresses},
                     "health": [as_json(each) for each in health[x.name]],
                 }

@@ -15,7 +15,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.overlay import with_ports
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Metrics, Plan
     from lbgen.runtime.common.state import StackState
 
 _ESTABLISHED = "01"
@@ -29,6 +29,14 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def client_address(address: str) -> str:
     """What a client on this host connects to for a listener on `address`."""
     return _ANY.get(address, address)
+
+
+def metrics_url(metrics: Metrics | None) -> str:
+    """Return where a client on this host reads the metrics; "" without any."""
+    if metrics is None:
+        return ""
+    host = client_address(metrics.address)
+    return f"http://[{host}]:{metrics.port}/metrics" if ":" in host else f"http://{host}:{metrics.port}/metrics"
 
 
 def family(address: str) -> socket.AddressFamily:

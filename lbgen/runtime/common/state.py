@@ -51,7 +51,7 @@ class EngineState:
     """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started. `restarts`:
     how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
     `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without. `admin`: the loopback port where it
-    tells how `members`, its endpoints, are; 0 without."""
+    tells how `members`, its endpoints, are; 0 without. `metrics`: the URL where its agent serves them, "" without."""
 
     name: str
     title: str
@@ -69,6 +69,7 @@ class EngineState:
     leftovers: tuple[str, ...] = ()  # files outside `directory` that go with it
     admin: int = 0
     members: tuple[Member, ...] = ()
+    metrics: str = ""
 
     @property
     def log(self) -> Path:

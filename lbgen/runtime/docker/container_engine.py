@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2
-_BEGUN = b" checks "  # part of the agent's first line
+_BEGUN = (b" checks ", b" counts ")  # parts of the agent's first line
 
 
 @dataclass(slots=True)
@@ -173,15 +173,16 @@ def _folder(name: str) -> str:
 
 
 def wait_for_agent(handle: Container, seconds: float) -> None:
-    """Wait until an agent checks endpoints. EngineError LB403 with its output when it does not start to."""
+    """Wait until an agent checks endpoints or counts requests. EngineError LB403 with its output if not."""
     end = time.monotonic() + seconds
     while True:
         with docker_errors(f"reading what {handle.name} said"):
-            if _BEGUN in handle.logs(tail=50):
+            said = handle.logs(tail=50)
+            if any(word in said for word in _BEGUN):
                 return
         if time.monotonic() > end:
             said = container.tail(handle)
-            raise EngineError(Diagnostic("LB403", f"{handle.name} does not check endpoints; it said:\n{said}"))
+            raise EngineError(Diagnostic("LB403", f"{handle.name} does not begin; it said:\n{said}"))
         time.sleep(0.05)
 
 

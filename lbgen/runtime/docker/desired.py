@@ -12,8 +12,8 @@ from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import ContainerLimits, Listener, Plan
-from lbgen.plan.overlay import with_admin, with_ports, with_version
-from lbgen.runtime.common.ports import client_address
+from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_version
+from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import helper_image, hot_restart, network
 from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
@@ -167,6 +167,7 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     # Never all addresses: an engine that replaces this one needs a free address.
     address = _EVERY if spec.kernel else network.engine_address(subnet, chosen.offset, chosen.side)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
+    plan = with_metrics(plan, offset=chosen.offset, address=_EVERY)  # an agent waits until the one before has ended
     if isinstance(chosen.engine, Watched) or spec.ready:
         plan = with_admin(plan, ADMIN_PORT + chosen.side)
     return plan
@@ -174,6 +175,9 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
 
 def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
     """The container that holds an engine's network namespace and published ports while its engine is replaced."""
+    published = [(published_address(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners]
+    if plan.metrics is not None:
+        published.append((plan.metrics.address, plan.metrics.port + chosen.offset, "tcp"))
     spec = ContainerSpec(
         name=container_name(plan.name, f"{Role.PORTS}-{chosen.offset}" if chosen.offset else Role.PORTS),
         image=helper,
@@ -181,7 +185,7 @@ def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4N
         files={},
         stop="SIGKILL",  # it only sleeps
         address=network.engine_address(subnet, chosen.offset, 0),
-        published=tuple((published_address(x), x.port + chosen.offset, str(x.protocol)) for x in plan.listeners),
+        published=tuple(published),
         networks=plan.networks,
         sysctls=SYSCTLS,
         limits=_HOLDER,
@@ -246,6 +250,7 @@ def engine_unit(
         spec.access_log,
         json.dumps({"drain": _drain(spec), "leave": spec.drain_file, "teardown": spec.teardown}),
         files=container_spec.file_digests(),
+        metrics=metrics_url(with_metrics(plan, offset=chosen.offset).metrics),
     )
     agent = None
     if spec.agent:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5
+_AGENT = "-agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
                 restarts=int(attrs.get("RestartCount") or 0),
                 died=ended or "ended",
                 access_log=each.record.access_log,
+                metrics=each.record.metrics,
                 status=each.handle.status,
                 container=each.name,
                 read_health=partial(health.endpoint_health, each, there, parts),
@@ -122,8 +124,10 @@ def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Li
             for stamp, text in _new_lines(each, since):
                 new.append((stamp, _source(each), text))
         for _, source, text in sorted(new, key=lambda x: x[0]):
-            parse = parsers.get(source)
-            yield Line(source, text, parse(text) if parse is not None else None)
+            writer = source.removesuffix(_AGENT)  # of an engine with one log, its agent writes the access log
+            parse = parsers.get(writer)
+            record = parse(text) if parse is not None else None
+            yield Line(source if record is None else writer, text, record)
         if not follow or not any(x.running for x in every):
             return
         time.sleep(_LOOK_SECONDS)
@@ -131,7 +135,7 @@ def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Li
 
 def _source(each: StackContainer) -> str:
     if each.record.role is Role.AGENT:
-        return f"{each.record.engine}-agent"
+        return f"{each.record.engine}{_AGENT}"
     return each.record.engine or str(each.record.role)
 
 

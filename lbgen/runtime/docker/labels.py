@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from lbgen.runtime.common.state import Address
 
@@ -45,6 +46,12 @@ class Record:
     access_log: str = ""
     detail: str = ""  # JSON: of stand-ins, their endpoints; of engines, how they drain
     files: Mapping[str, str] = field(default_factory=dict)  # name -> digest, as written
+    metrics: str = ""  # URL on the host
+
+    @property
+    def metrics_port(self) -> int:
+        """The published port of its metrics, 0 without any."""
+        return urlsplit(self.metrics).port or 0
 
     def text(self) -> bytes:
         """Its serialisation for the record file, which takes precedence over the labels."""

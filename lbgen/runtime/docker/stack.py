@@ -125,6 +125,8 @@ def _name_port_field(plan: Plan, chosen: Sequence[EngineChoice]) -> Iterator[Non
         yield
     except PortTakenError as error:
         asked = {(x.port + each.offset, str(x.protocol)): x.field for each in chosen for x in plan.listeners}
+        if plan.metrics is not None:
+            asked |= {(plan.metrics.port + each.offset, "tcp"): "metrics" for each in chosen}
         field = asked.get((error.port, error.protocol))
         raise EngineError([replace(x, field=f"{field}.port" if field else "") for x in error.diagnostics]) from error
 
@@ -239,6 +241,7 @@ def assign_offsets(
     had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
     had |= {new: had[old] for new, old in instead.items() if old in had}
     ours = {a.port for x in before if x.running for a in x.record.addresses}
+    ours |= {x.record.metrics_port for x in before if x.running}
     names = [(each.engine.name, each.engine.title) for each in chosen]
     found = selection.offsets(plan, names, had, ours, published_address)
     sides = {x.record.offset: x.record.side for x in before if x.record.role is Role.PORTS and x.running}

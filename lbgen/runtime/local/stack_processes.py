@@ -14,6 +14,7 @@ from lbgen.engines.health import Watched
 from lbgen.runtime.common import readiness, state
 from lbgen.runtime.common.health import members
 from lbgen.runtime.common.locking import lock
+from lbgen.runtime.common.ports import metrics_url
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
@@ -145,6 +146,7 @@ class StackProcesses:
                 agent=handle.agent.pid if handle.agent is not None else 0,
                 admin=handle.plan.admin_port or 0,
                 members=members(self.request.plan, handle.plan),
+                metrics=metrics_url(handle.plan.metrics),
             )
         )
         self.progress(Progress(Step.STARTED, chosen.name, f"{chosen.title} {chosen.binary.version}"))
@@ -253,7 +255,9 @@ class StackProcesses:
         entry = replace(entry, pid=handle.pid, started=identity.started if identity is not None else entry.started)
         there = members(self.request.plan, handle.plan)
         log = handle.spec.access_log
-        self.write_entry(replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there))
+        served = metrics_url(handle.plan.metrics)
+        entry = replace(entry, addresses=_addresses(handle), access_log=log, agent=agent, members=there, metrics=served)
+        self.write_entry(entry)
 
     def write_entry(self, entry: state.EngineState) -> None:
         self.record = self.record.with_engine(entry)

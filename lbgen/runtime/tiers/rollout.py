@@ -17,7 +17,7 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
-from lbgen.plan.overlay import with_real_endpoints, with_version
+from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
@@ -159,6 +159,8 @@ class _Work:
         behind = [x for tier in {pool.leads_to[0] for pool in plan.pools if pool.leads_to} for x in self._now[tier]]
         if before is not None:  # before its configuration names them
             self.driver.attach_networks(before, behind)
+        # All replicas share this host: those of the second tier serve metrics 100 ports further up, and so on.
+        plan = with_metrics(plan, offset=100 * list(self.engines).index(tier.name) + number - 1)
         for remaining in reversed(range(_PORT_TRIES)):
             try:
                 shifted = plan if tier.entry else self.driver.plan_behind_front(plan, before)
