@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.agent import metric_names as names
 
 if TYPE_CHECKING:
-    from lbgen.engines.metrics_spec import MetricsSpec
+    from lbgen.engines.metrics_spec import ConnectionRecord, MetricsSpec
 
 Labels = tuple[str, ...]
 _CLASSES = {str(number): f"{number}xx" for number in range(1, 6)}
@@ -45,13 +45,14 @@ class Counters:
     counts: dict[str, dict[Labels, int]] = field(default_factory=dict)
     histograms: dict[str, dict[Labels, Histogram]] = field(default_factory=dict)
     unread: int = 0
-    _names: tuple[frozenset[str], ...] = field(init=False)
+    _listeners: frozenset[str] = field(init=False)
+    _routes: frozenset[str] = field(init=False)
+    _pools: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        spec = self.spec
-        self._names = tuple(
-            frozenset(each) for each in ((x.name for x in spec.listeners), spec.routes, (x.name for x in spec.pools))
-        )
+        self._listeners = frozenset(each.name for each in self.spec.listeners)
+        self._routes = frozenset(self.spec.routes)
+        self._pools = frozenset(each.name for each in self.spec.pools)
         for family in names.FAMILIES:
             if family.type == "counter":
                 self.counts[family.name] = {}
@@ -77,22 +78,22 @@ class Counters:
             if tries > 1:
                 self._count(names.RETRIED, (route, pool))
 
-    def add_connection(self, record: Mapping[str, Any]) -> None:
-        """Count a connection of an L4 listener; see `lbgen.engines.metrics_spec.CountsConnections`."""
-        place = self._place(record)
-        self._count(names.L4_CONNECTIONS, place)
-        self._count(names.L4_RECEIVED, place, record["received"])
-        self._count(names.L4_SENT, place, record["sent"])
-        self._time(names.L4_DURATION, place[:2], record["duration_ms"])
+    def add_connection(self, record: ConnectionRecord) -> None:
+        """Count a connection of an L4 listener."""
+        listener = record.listener if record.listener in self._listeners else names.NONE
+        pool = record.pool if record.pool in self._pools else names.NONE
+        self._count(names.L4_CONNECTIONS, (listener, pool))
+        self._count(names.L4_RECEIVED, (listener, pool), record.received)
+        self._count(names.L4_SENT, (listener, pool), record.sent)
+        self._time(names.L4_DURATION, (listener,), record.duration_ms)
 
     def _place(self, record: Mapping[str, Any]) -> tuple[str, str, str]:
         """Listener, route and pool. What the plan does not have (any more) is counted as none."""
-        listeners, routes, pools = self._names
         listener, route, pool = record["listener"], record["route"], record["pool"]
         return (
-            listener if listener in listeners else names.NONE,
-            route if route in routes else names.NONE,
-            pool if pool in pools else names.NONE,
+            listener if listener in self._listeners else names.NONE,
+            route if route in self._routes else names.NONE,
+            pool if pool in self._pools else names.NONE,
         )
 
     def _count(self, family: names.Family, labels: Labels, amount: int = 1) -> None:
@@ -135,7 +136,7 @@ class Counters:
                         self.histograms[family.name][tuple(labels)] = Histogram(list(map(int, counts)), float(total))
 
     def _exists(self, family: names.Family, labels: list[str]) -> bool:
-        known = dict(zip(("listener", "route", "pool"), self._names, strict=True))
+        known = {"listener": self._listeners, "route": self._routes, "pool": self._pools}
         pairs = zip(family.labels, labels, strict=True)
         return all(value == names.NONE or value in known[label] for label, value in pairs if label in known)
 

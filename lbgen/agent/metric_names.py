@@ -46,18 +46,19 @@ TRIES = Family("lbgen_upstream_tries_total", "counter", "Requests sent to endpoi
 RETRIED = Family("lbgen_retried_requests_total", "counter", "Requests that took more than one try.", ("route", "pool"))
 BYTES = Family("lbgen_response_body_bytes_total", "counter", "Bytes of response bodies.", ("listener", "route"))
 L4_CONNECTIONS = Family(
-    "lbgen_l4_connections_total", "counter", "Connections of L4 listeners that ended.", ("listener", "route", "pool")
+    "lbgen_l4_connections_total",
+    "counter",
+    "Connections of L4 listeners that had an endpoint, and ended.",
+    ("listener", "pool"),
 )
 L4_DURATION = Family(
     "lbgen_l4_connection_duration_seconds",
     "histogram",
     "Time from the start of a connection to its end.",
-    ("listener", "route"),
+    ("listener",),
 )
-L4_RECEIVED = Family(
-    "lbgen_l4_received_bytes_total", "counter", "Bytes that clients sent.", ("listener", "route", "pool")
-)
-L4_SENT = Family("lbgen_l4_sent_bytes_total", "counter", "Bytes sent to clients.", ("listener", "route", "pool"))
+L4_RECEIVED = Family("lbgen_l4_received_bytes_total", "counter", "Bytes that clients sent.", ("listener", "pool"))
+L4_SENT = Family("lbgen_l4_sent_bytes_total", "counter", "Bytes sent to clients.", ("listener", "pool"))
 CONNECTIONS = Family("lbgen_connections", "gauge", "Open client connections over TCP.", ("listener",))
 ENDPOINT_STATE = Family(
     "lbgen_endpoint_state",
@@ -65,7 +66,9 @@ ENDPOINT_STATE = Family(
     "1 for the state that an endpoint is in, 0 for the others.",
     ("pool", "endpoint", "state"),
 )
-UNREAD = Family("lbgen_unread_log_lines_total", "counter", "Lines of the metrics log that were not understood.", ())
+UNREAD = Family(
+    "lbgen_unread_log_lines_total", "counter", "Lines of the metrics log that were cut or not understood.", ()
+)
 
 FAMILIES = (
     INFO,

@@ -28,7 +28,7 @@ from lbgen.agent.open_connections import count_connections
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine
 from lbgen.engines.health import Condition, State, Watched
-from lbgen.engines.metrics_spec import FILE, FORMAT, CountsConnections, MetricsSpec
+from lbgen.engines.metrics_spec import FILE, FORMAT, L4_MARK, MetricsSpec, connection_record
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -39,7 +39,6 @@ _LOOK_SECONDS = 0.2  # between two looks at the log
 _SAVE_SECONDS = 1.0
 _CLIENT_SECONDS = 10  # for a scrape to send its request and to take the answer
 _BIND_SECONDS = 0.5  # between two attempts to bind
-_Parser = Callable[[str], Mapping[str, object] | None]
 
 
 def load(folder: Path) -> MetricsSpec:
@@ -65,7 +64,7 @@ class Metrics:
     log: Callable[[str], None]
     counters: Counters = field(init=False)
     _tail: LogTail = field(init=False)
-    _parsers: tuple[tuple[_Parser, Callable[[Mapping[str, Any]], None]], ...] = field(init=False)
+    _parse: Callable[[str], Mapping[str, Any] | None] = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _saved: tuple[int, int] = (0, -1)
     _frees: bool = True
@@ -74,13 +73,7 @@ class Metrics:
         self.counters = Counters(self.spec)
         self._tail = LogTail(self.folder / self.spec.log)
         self._restore()
-        target = engine(self.spec.engine)
-        parsers: list[tuple[_Parser, Callable[[Mapping[str, Any]], None]]] = [
-            (target.access_record, self.counters.add_request)
-        ]
-        if isinstance(target, CountsConnections):
-            parsers.append((target.connection_record, self.counters.add_connection))
-        self._parsers = tuple(parsers)
+        self._parse = engine(self.spec.engine).access_record
 
     async def run(self) -> None:
         """Count and serve until cancelled. Raises OSError when the files cannot be read or written."""
@@ -138,14 +131,20 @@ class Metrics:
         return True
 
     def _count_line(self, line: str) -> None:
-        for parse, add in self._parsers:
-            try:
-                record = parse(line)
-                if record is not None:
-                    add(record)
-                    return
-            except (ValueError, LookupError, TypeError, AttributeError):  # cut, or of another version
-                continue
+        if not line.startswith("{"):  # an engine's own message, such as that of HAProxy that a process ends
+            return
+        try:
+            if line.startswith(L4_MARK):
+                connection = connection_record(line)
+                if connection is not None:
+                    self.counters.add_connection(connection)
+                return
+            record = self._parse(line)
+            if record is not None:
+                self.counters.add_request(record)
+                return
+        except (ValueError, LookupError, TypeError, AttributeError):  # cut, or of another version
+            pass
         self.counters.unread += 1
 
     def save(self) -> None:
@@ -246,7 +245,4 @@ def _gauge(family: names.Family) -> GaugeMetricFamily:
 
 def import_modules(name: str) -> None:
     """Import all modules that counting for that engine needs, before the process drops its privileges."""
-    target = engine(name)
-    target.access_record("{}")
-    if isinstance(target, CountsConnections):
-        target.connection_record("{}")
+    engine(name).access_record("{}")

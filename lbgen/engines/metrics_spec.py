@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lbgen.engines.api import RenderedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
@@ -18,6 +19,9 @@ FILE = "metrics.json"
 LOG = "metrics.log"  # one line per request; the agent frees what it has counted
 LOG_FD = 3  # of an engine that logs to open files alone, its start opens LOG as this one
 FORMAT = 1
+L4_MARK = '{"l4":'  # what a line about a connection of an L4 listener begins with
+_NO_ENDPOINT = ("", "-", "<NOSRV>")
+_SUFFIX = re.compile("[~@:]")  # what engines add to the name of a pool
 # RFC 9110, 9.3, and RFC 5789. Any other method that no route names is counted as `other`.
 METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
@@ -69,14 +73,32 @@ class OneLog(Protocol):
         ...
 
 
-@runtime_checkable
-class CountsConnections(Protocol):
-    """An engine that logs the connections of L4 listeners; beside `lbgen.engines.api.Engine`."""
+@dataclass(frozen=True, slots=True)
+class ConnectionRecord:
+    """A connection of an L4 listener that had an endpoint. Bytes `received` from the client and `sent` to it."""
 
-    def connection_record(self, line: str) -> Mapping[str, object] | None:
-        """A line of the metrics log about a connection: listener, route, pool, duration_ms, and the bytes `received`
-        from the client and `sent` to it. None when it is none."""
-        ...
+    listener: str
+    pool: str
+    duration_ms: float
+    received: int
+    sent: int
+
+
+def l4_format(listener: str, **values: str) -> str:
+    """A line of the metrics log about a connection, the same for all engines but the engine's variables in `values`:
+    pool, endpoint, seconds or milliseconds, received, sent."""
+    fields = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+    return f'{L4_MARK}"{listener}",{fields}}}'
+
+
+def connection_record(line: str) -> ConnectionRecord | None:
+    """The connection that such a line is about; None for one that had no endpoint. Raises ValueError, LookupError."""
+    found = json.loads(line)
+    if found["endpoint"] in _NO_ENDPOINT:
+        return None
+    took = float(found["seconds"]) * 1000 if "seconds" in found else float(found["milliseconds"])
+    pool = _SUFFIX.split(found["pool"])[0]
+    return ConnectionRecord(found["l4"], pool, took, int(found["received"]), int(found["sent"]))
 
 
 def metrics_files(plan: Plan, target: Engine, version: str) -> tuple[RenderedFile, ...]:

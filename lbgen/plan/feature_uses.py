@@ -109,7 +109,8 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
                 for feature, users in ((Feature.PROXY_PROTOCOL_OUT, l7), (Feature.L4_PROXY_PROTOCOL_OUT, l4)):
                     if name in users:
                         yield feature, f"pools.{name}.proxy_protocol"
-    if model.metrics is not None and any(listener.mode == "l4" for listener in model.listeners.values()):
+    tcp = any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
+    if model.metrics is not None and tcp:
         yield Feature.METRICS_L4, "metrics"
     for index, route in routes:
         yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)

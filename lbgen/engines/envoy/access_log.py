@@ -14,6 +14,7 @@ from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
+from lbgen.engines.metrics_spec import l4_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,6 +81,20 @@ def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[
         for name, file, is_written in files
         if is_written
     ]
+
+
+def build_l4_log(listener: Listener) -> dict[str, Data]:
+    """Writes one line per connection of an L4 listener, which the agent counts."""
+    line = l4_format(
+        listener.name,
+        pool="%UPSTREAM_CLUSTER_RAW%",
+        endpoint="%UPSTREAM_HOST%",
+        milliseconds="%DURATION%",
+        received="%BYTES_RECEIVED%",
+        sent="%BYTES_SENT%",
+    )
+    text: Data = {"text_format_source": {"inline_string": f"{line}\n"}}
+    return extension("metrics", "access_loggers.file.v3.FileAccessLog", {"path": METRICS_LOG, "log_format": text})
 
 
 def parse_record(line: str) -> AccessRecord | None:

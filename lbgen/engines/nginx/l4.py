@@ -7,10 +7,12 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
+from lbgen.engines.metrics_spec import L4_MARK
+from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx import tls as listener_tls
 from lbgen.engines.nginx.limits import AccessGeos
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
-from lbgen.engines.nginx.names import Names, inline, network, reference
+from lbgen.engines.nginx.names import Names, inline, inline_upstream, network, reference
 from lbgen.engines.nginx.split_shares import shares
 from lbgen.engines.nginx.strings import directive, text, variables
 from lbgen.engines.nginx.timeouts import duration
@@ -96,7 +98,7 @@ class _StreamServers:
         """One server, or one per certificate."""
         upstream = self._with_valid_addresses(listener, self._upstream(listener))
         settings = port_settings(self._plan, listener)[0]
-        common = tuple(self._lines(listener, settings))
+        common = (*self._lines(listener, settings), *self._log(listener, upstream))
         tls = listener.tls
         server = StreamServer(
             origin=Atom(listener.field),
@@ -133,6 +135,22 @@ class _StreamServers:
             for line in tls_lines(pool, settings.tls, "proxy"):
                 if not (line.name.text == "proxy_ssl_name" and verifies_address(pool, settings.tls)):
                     yield line
+
+    def _log(self, listener: Listener, upstream: Atom) -> Iterator[Line]:
+        """The log that the agent counts."""
+        if not listener.metrics or listener.protocol is Protocol.UDP:
+            return
+        values = {
+            "endpoint": inline("upstream_addr"),
+            "seconds": inline("session_time"),
+            "received": inline("bytes_received"),
+            "sent": inline("bytes_sent"),
+        }
+        parts: list[str | Atom] = [f'{L4_MARK}"{listener.name}","pool":"', inline_upstream(upstream)]
+        for key, variable in values.items():
+            parts += [f'","{key}":"', variable]
+        self.zones.append(directive("log_format", f"l4-{listener.name}", "escape=json", text(*parts, '"}')))
+        yield directive("access_log", METRICS_LOG, f"l4-{listener.name}", "buffer=64k", "flush=1s")
 
     def _with_valid_addresses(self, listener: Listener, upstream: Atom) -> Atom:
         """`upstream`, or none where the PROXY header contains no addresses."""

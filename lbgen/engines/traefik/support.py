@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -168,7 +168,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "the lbgen plugin writes the lines; Traefik's own lines use other names and contain the query"
     ),
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
-    Feature.METRICS_L4: NOT_YET,
+    Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct routing is nftables' own"),
 }

@@ -17,7 +17,7 @@ from lbgen.agent.counters import Counters
 from lbgen.agent.log_tail import LogTail
 from lbgen.agent.metrics import STATE, Metrics
 from lbgen.agent.open_connections import count_connections
-from lbgen.engines.metrics_spec import METHODS, CountedListener, CountedPool, MetricsSpec
+from lbgen.engines.metrics_spec import METHODS, ConnectionRecord, CountedListener, CountedPool, MetricsSpec, l4_format
 
 SPEC = MetricsSpec(
     stack="shop",
@@ -42,10 +42,10 @@ SERVED = {
     "lbgen_upstream_tries": ("counter", {"route", "pool"}),
     "lbgen_retried_requests": ("counter", {"route", "pool"}),
     "lbgen_response_body_bytes": ("counter", {"listener", "route"}),
-    "lbgen_l4_connections": ("counter", {"listener", "route", "pool"}),
-    "lbgen_l4_connection_duration_seconds": ("histogram", {"listener", "route"}),
-    "lbgen_l4_received_bytes": ("counter", {"listener", "route", "pool"}),
-    "lbgen_l4_sent_bytes": ("counter", {"listener", "route", "pool"}),
+    "lbgen_l4_connections": ("counter", {"listener", "pool"}),
+    "lbgen_l4_connection_duration_seconds": ("histogram", {"listener"}),
+    "lbgen_l4_received_bytes": ("counter", {"listener", "pool"}),
+    "lbgen_l4_sent_bytes": ("counter", {"listener", "pool"}),
     "lbgen_connections": ("gauge", {"listener"}),
     "lbgen_endpoint_state": ("gauge", {"pool", "endpoint", "state"}),
     "lbgen_unread_log_lines": ("counter", set()),
@@ -109,7 +109,9 @@ def test_the_page_of_the_documentation_has_them_all() -> None:
 def test_requests_are_counted_by_names_of_the_plan(tmp_path: Path) -> None:
     odd = line(method="BREW", route="unheard-of", pool="", endpoint="", tries=0, upstream_ms=None, status=404)
     left = line(status=0, tries=3, bytes=0)
-    (tmp_path / "metrics.log").write_text(line() + line() + odd + left + "no request\n")
+    (tmp_path / "metrics.log").write_text(
+        line() + line() + odd + left + "a message of the engine\n" + line()[:50] + "\n"
+    )
     found = samples(counted(tmp_path))
     key = (("listener", "web"), ("method", "GET"), ("pool", "app"), ("route", "api"))
     assert found["lbgen_requests_total", *key, ("status_class", "2xx")] == 2
@@ -125,6 +127,25 @@ def test_requests_are_counted_by_names_of_the_plan(tmp_path: Path) -> None:
     at = {bound: found[(*bucket, *sorted((("le", bound), *place)))] for bound in ("0.005", "0.01", "+Inf")}
     assert at == {"0.005": 0, "0.01": 3, "+Inf": 3}
     assert found["lbgen_endpoint_state", ("endpoint", "10.0.0.1:8080"), ("pool", "app"), ("state", "unknown")] == 1
+
+
+def test_connections_are_counted_that_had_an_endpoint(tmp_path: Path) -> None:
+    shared = {"received": "7", "sent": "9"}
+    lines = [
+        l4_format("web", pool="app~1", endpoint="10.0.0.1:5432", seconds="0.250", **shared),
+        l4_format("web", pool="app:2", endpoint="s1", milliseconds="250", **shared),
+        l4_format("web", pool="app@x", endpoint="-", milliseconds="250", **shared),
+        l4_format("web", pool="nobody~", endpoint="", seconds="0.000", **shared),
+        l4_format("web", pool="web", endpoint="<NOSRV>", milliseconds="0", **shared),
+        l4_format("web", pool="app", endpoint="s1", milliseconds="many", **shared),
+    ]
+    (tmp_path / "metrics.log").write_text("".join(f"{each}\n" for each in lines))
+    found = samples(counted(tmp_path))
+    place = (("listener", "web"), ("pool", "app"))
+    assert found["lbgen_l4_connections_total", *place] == 2
+    assert (found["lbgen_l4_received_bytes_total", *place], found["lbgen_l4_sent_bytes_total", *place]) == (14, 18)
+    assert found["lbgen_l4_connection_duration_seconds_sum", ("listener", "web")] == 0.5
+    assert found["lbgen_unread_log_lines_total",] == 1
 
 
 def test_what_clients_send_makes_no_series(tmp_path: Path) -> None:
@@ -217,8 +238,8 @@ def test_open_connections_are_those_of_the_listener() -> None:
 
 def test_counters_keep_their_form() -> None:
     made = Counters(SPEC)
-    made.add_connection({"listener": "web", "route": "api", "pool": "app", "duration_ms": 1, "received": 3, "sent": 5})
+    made.add_connection(ConnectionRecord("web", "app", 1.0, 3, 5))
     again = Counters(SPEC)
     again.restore(json.loads(json.dumps(made.to_data())))
     assert again.to_data() == made.to_data()
-    assert made.counts["lbgen_l4_sent_bytes_total"] == {("web", "api", "app"): 5}
+    assert made.counts["lbgen_l4_sent_bytes_total"] == {("web", "app"): 5}
