@@ -60,6 +60,8 @@ class Duration(click.ParamType[int]):
 def command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
     """Show requests, errors and times for each engine and route, from the engines' access logs.
 
+    In a stack with `metrics` they are what its agents have counted since it came up, with quantiles estimated from
+    buckets; --since and -f read the logs.
     Errors are 5xx answers and requests that ended without one; p50 and p99 are quantiles of the whole request time.
     With --json and -f each second is one JSON array on a line.
     """
@@ -73,15 +75,29 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     if follow:
         _watch(lines, counter, as_json)
         return
-    for line in lines:
-        _count(counter, line)
-    found = counter.stats()
+    counted = _counted(stack_name(stack), engine) if since is None else None
+    if counted is None:
+        for line in lines:
+            _count(counter, line)
+    found = counter.stats() if counted is None else counted
     if as_json:
         print_json([asdict(each) for each in found])
     elif found:
         console().print(stats_table(found))
     else:
         click.echo(NONE if since is None else f"no request was logged in the last {since // 1000} s")
+
+
+def _counted(stack: str | None, engine: str | None) -> tuple[RouteStats, ...] | None:
+    """What the agents of a stack count; None where it has no metrics."""
+    from lbgen.runtime import registry
+
+    served = {x.name: x.metrics for x in registry.find_stack(stack).engines if x.metrics and engine in (None, x.name)}
+    if not served:
+        return None
+    from lbgen.runtime.common.metrics_stats import fetch
+
+    return tuple(each for name, url in sorted(served.items()) for each in fetch(name, url))
 
 
 def _count(counter: Counter, line: Line) -> None:
