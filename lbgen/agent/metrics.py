@@ -77,9 +77,14 @@ class Metrics:
 
     async def run(self) -> None:
         """Count and serve until cancelled. Raises OSError when the files cannot be read or written."""
-        served = asyncio.create_task(self._serve())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve())
+            group.create_task(self._count_on())
+
+    async def _count_on(self) -> None:
+        """Count and save again and again; at the end everything that is written by then."""
+        saved = time.monotonic()
         try:
-            saved = time.monotonic()
             while True:
                 read = self.count()
                 if time.monotonic() - saved >= _SAVE_SECONDS:
@@ -87,7 +92,6 @@ class Metrics:
                     saved = time.monotonic()
                 await asyncio.sleep(0 if read else _LOOK_SECONDS)
         finally:
-            served.cancel()
             while self.count():
                 pass
             self.save()
@@ -245,4 +249,7 @@ def _gauge(family: names.Family) -> GaugeMetricFamily:
 
 def import_modules(name: str) -> None:
     """Import all modules that counting for that engine needs, before the process drops its privileges."""
-    engine(name).access_record("{}")
+    target = engine(name)
+    target.access_record("{}")
+    if isinstance(target, Watched):
+        target.health({}, dict.fromkeys(target.status_paths, ""))

@@ -25,6 +25,7 @@ from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for
+from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
 from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
 from lbgen.runtime.local.spawn import how_ended
@@ -120,9 +121,12 @@ def _wait_listening(handle: EngineProcess, seconds: float) -> None:
         if code is not None:
             raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log, code)
         waiting = [x for x in waiting if not _listens(x)]
-        if not waiting and _is_ready(handle):
+        if not waiting and _is_ready(handle) and _serves_metrics(handle):
             return
         if time.monotonic() > end:
+            if not waiting and not _serves_metrics(handle):
+                message = f"the agent of {title} serves no metrics after {seconds:g} s"
+                raise failure("the agent", message, handle.directory / AGENT_LOG)
             if not waiting:
                 raise failure(title, f"{title} is not ready after {seconds:g} s", handle.log)
             names = ", ".join(f"{x.name} ({x.address} port {x.port})" for x in waiting)
@@ -146,6 +150,11 @@ def _is_ready(handle: EngineProcess) -> bool:
             return bool(answer.status == HTTPStatus.OK)
     except OSError:  # also an HTTP error
         return False
+
+
+def _serves_metrics(handle: EngineProcess) -> bool:
+    metrics = handle.plan.metrics
+    return handle.agent is None or metrics is None or ports.accepts(metrics.address, metrics.port)
 
 
 @contextmanager
