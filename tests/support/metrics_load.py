@@ -109,10 +109,21 @@ def requests(samples: Samples) -> Counter[tuple[str, ...]]:
     )
 
 
+def first(url: str, end: float) -> Samples:
+    """The samples once the agent serves them, which in a container may be a second after `up` has returned."""
+    while True:
+        try:
+            return scrape(url)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def settled(url: str) -> Samples:
     """The samples once two scrapes in a row count the same."""
     end = time.monotonic() + SECONDS
-    found = scrape(url)
+    found = first(url, end)
     while time.monotonic() < end:
         time.sleep(2.5)  # a line is written within a second, and read within another
         before, found = found, scrape(url)
