@@ -1,4 +1,4 @@
-"""`lbgen agent`: active health checks for an engine that has none of its own."""
+"""`lbgen agent`: active health checks for an engine that has none of its own, and metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ meanwhile. The agent applies a new agent.json (another `lbgen render`) within a 
 @click.command(epilog=_EPILOG)
 @click.argument("folder", type=click.Path(file_okay=False, exists=True, path_type=Path), default=Path())
 def command(folder: Path) -> None:
-    """Check endpoints as FOLDER/agent.json specifies (default: here) and make the engine use healthy ones.
+    """Check endpoints as FOLDER/agent.json specifies (default: here) and make the engine use healthy ones; count
+    requests as FOLDER/metrics.json specifies, and serve the counts as Prometheus text.
 
     FOLDER is the engine's folder that `lbgen render` wrote. Each change is a line on standard error. Files are
     replaced atomically, simultaneous changes cause one reload, and there are at most two reloads a second.

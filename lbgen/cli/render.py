@@ -133,10 +133,14 @@ def name_files(files: Iterable[str]) -> list[str]:
 def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
     """Print which engines need the agent, and where private keys were copied to."""
     from lbgen.engines.agent_spec import FILE as AGENT_FILE
+    from lbgen.engines.metrics_spec import FILE as METRICS_FILE
 
     for name, rendered in done.items():
+        where = folder / name if folder is not None else "DIR"
+        if METRICS_FILE in rendered:
+            how = "run it as the engine's user; docs/metrics.md says how each engine is started then"
+            click.echo(f"`lbgen agent {where}` serves the metrics of {name}: {how}", err=True)
         if AGENT_FILE in rendered:
-            where = folder / name if folder is not None else "DIR"
             what = f"it does active health checks and slow starts, which {name} cannot"
             how = "start it as the user of the engine's master process (lbgen agent --help has unit files)"
             say(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}")
