@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
-from dataclasses import replace
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -243,3 +248,37 @@ def test_counters_keep_their_form() -> None:
     again.restore(json.loads(json.dumps(made.to_data())))
     assert again.to_data() == made.to_data()
     assert made.counts["lbgen_l4_sent_bytes_total"] == {("web", "app"): 5}
+
+
+def scraped(port: int, requests: int) -> str:
+    """The text that the agent serves, once it has counted so many requests."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+            if f'status_class="2xx"}} {requests}.0' in text:
+                return text
+        except OSError:
+            text = "nothing served"
+        assert time.monotonic() < end, text
+        time.sleep(0.1)
+
+
+def test_a_whole_agent_counts_serves_and_goes_on_after_its_end(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "metrics.json").write_text(json.dumps(asdict(replace(SPEC, port=port))))
+    log = tmp_path / "metrics.log"
+    log.write_text(line() * 3)
+    for total, stop in ((3, signal.SIGTERM), (5, signal.SIGTERM), (7, signal.SIGKILL), (9, signal.SIGTERM)):
+        with subprocess.Popen([sys.executable, "-m", "lbgen", "agent", tmp_path], stderr=subprocess.PIPE) as agent:
+            scraped(port, total)
+            if stop is signal.SIGKILL:
+                time.sleep(2)  # a second after the save
+            agent.send_signal(stop)
+            assert agent.wait(10) == (0 if stop is signal.SIGTERM else -stop)
+            said = agent.stderr.read().decode()
+        assert f"serves metrics on 127.0.0.1:{port}" in said
+        with log.open("a") as stream:
+            stream.write(line() * 2)
