@@ -20,7 +20,7 @@ from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.paths import plain_request, well_formed_request
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
-from lbgen.engines.nginx.timeouts import client_times, own_client_times, own_times, proxy_times
+from lbgen.engines.nginx.timeouts import client_times, own_client_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module, verifies_address
 from lbgen.engines.nginx.upstreams import may_be_empty, single_upstreams, upstreams
 from lbgen.engines.nginx.view import Config, Http
@@ -160,8 +160,8 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         splits=(*actions.pool_selection.splits, *actions.mirrors.splits),
         headers=headers,
         headers_file=headers_file,
-        client_times=own_client_times(shared_times),
-        times=own_times(default_times),
+        client_times=shared_times,
+        times=default_times,
         forwards=bool(pools),
         answers=kept.answers,
         refusals=kept.answers or any(_answers_refusals(x) for x in listeners),

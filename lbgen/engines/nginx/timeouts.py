@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import ClientTimeouts, Timeouts
 
 _NO_LIMIT = "365d"
-_NGINX_TIMES = Times(Atom("60s"), Atom("60s"), Atom("60s"))
-_NGINX_CLIENT_TIMES = ClientTimes(Atom("60s"), Atom("60s"), Atom("75s"))
 
 
 def duration(milliseconds: int) -> Atom:
@@ -31,7 +29,7 @@ def client_times(timeouts: ClientTimeouts) -> ClientTimes:
     return ClientTimes(duration(timeouts.header), duration(timeouts.body), duration(timeouts.keepalive))
 
 
-def own_times(times: Times, inherited: Times = _NGINX_TIMES) -> Times | None:
+def own_times(times: Times, inherited: Times) -> Times | None:
     """The times that are not inherited; None when all are."""
     if times == inherited:
         return None
@@ -42,7 +40,7 @@ def own_times(times: Times, inherited: Times = _NGINX_TIMES) -> Times | None:
     )
 
 
-def own_client_times(times: ClientTimes, inherited: ClientTimes = _NGINX_CLIENT_TIMES) -> ClientTimes | None:
+def own_client_times(times: ClientTimes, inherited: ClientTimes) -> ClientTimes | None:
     """The same of a client's times."""
     if times == inherited:
         return None

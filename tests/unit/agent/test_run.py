@@ -338,7 +338,7 @@ def test_ps_shows_whole_addresses_however_narrow_the_screen():
     found = EndpointHealth("some-pool", place, place, "down", START, "status 500 [red]x")
     address = SimpleNamespace(listener="some-listener", url="https://192.168.100.100:18443")
     engine = SimpleNamespace(
-        name="nginx", version="1.31.3", running=True, restarts=2, died="ended by SIGKILL", ended=""
+        name="nginx", version="1.31.3", running=True, restarts=2, died="ended by SIGKILL", ended="", metrics=""
     )
     engine.pid, engine.addresses = 12345, (address,)
     stack = SimpleNamespace(name="some-stack", engines=(engine,), health=lambda: {"nginx": (found,)})

@@ -53,6 +53,7 @@ def logged(monkeypatch):
         logs.Line("nginx", "", record("api", 503, 7.0)),
     ]
     monkeypatch.setattr(api, "requests", lambda *_, **__: iter(lines))
+    monkeypatch.setattr(verb, "_counted", lambda *_: None)  # a stack without metrics
     return lines
 
 
@@ -88,4 +89,5 @@ def test_a_wrong_time_is_a_usage_error(since: str, said: str):
 
 def test_nothing_logged_says_how_to_log(monkeypatch):
     monkeypatch.setattr(api, "requests", lambda *_, **__: iter(()))
+    monkeypatch.setattr(verb, "_counted", lambda *_: None)
     assert "access_log: json" in CliRunner().invoke(group, ["stats", "shop"]).output
