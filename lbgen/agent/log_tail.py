@@ -91,5 +91,5 @@ class LogTail:
         try:
             found = self.path.stat()
         except OSError:
-            return False  # moved away, and its writer goes on with it for now
+            return False  # moved away, and its writer still appends to it
         return found.st_ino != self.inode or found.st_size < self.at

@@ -40,7 +40,7 @@ def format_finding(finding: Diagnostic) -> str:
 
 
 class Verbosity(StrEnum):
-    """How much is said beside a command's result."""
+    """How much a command prints beside its result."""
 
     QUIET = "quiet"  # errors alone
     NORMAL = "normal"

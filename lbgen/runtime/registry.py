@@ -36,7 +36,7 @@ def driver(runtime: str) -> Driver:
 
 
 def previewer(runtime: str) -> Previewer:
-    """What tells the changes that the driver of that runtime would make."""
+    """The previewer of that runtime: it lists the changes that its driver would make."""
     if runtime == "local":
         from lbgen.runtime.local import preview as of_processes
 

@@ -299,7 +299,7 @@ class Http:
     well_formed_request: Literal  # the same of all acceptable ones
     never_nominated: Literal  # regex of Connection values that name protected fields
     nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
-    connection_options: bool  # requests whose Connection names fields are told apart
+    connection_options: bool  # requests whose Connection names fields are handled separately
     nominates: bool  # some locations forward without fields that Connection names
     may_lack_endpoints: bool
     dollar: bool

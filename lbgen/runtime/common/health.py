@@ -28,7 +28,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
     """One endpoint for people: `state` is up, starting (slowly), draining, ejected, down or unknown; `since` seconds of
-    the epoch, None when nobody tells; `endpoint` as in the topology, `address` as the engine was given it."""
+    the epoch, None when it is unknown; `endpoint` as in the topology, `address` as the engine was given it."""
 
     pool: str
     endpoint: str
