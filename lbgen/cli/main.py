@@ -74,6 +74,16 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"lbgen.cli.{cmd_name}").command
         return add_verbosity(command)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb. Its findings are printed here, where what --quiet and --verbose ask for is known."""
+        try:
+            return super().invoke(ctx)
+        except LbgenError as wrong:
+            from lbgen.cli.output import print_findings
+
+            print_findings(wrong.diagnostics)
+            raise click.exceptions.Exit(wrong.exit_code) from wrong
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -122,11 +132,6 @@ def main() -> None:
     except click.ClickException as wrong:
         wrong.show()
         code = exit_codes.USAGE
-    except LbgenError as wrong:
-        from lbgen.cli.output import print_findings
-
-        print_findings(wrong.diagnostics)
-        code = wrong.exit_code
     except (KeyboardInterrupt, click.Abort) as stop:
         click.echo("interrupted", err=True)
         code = getattr(

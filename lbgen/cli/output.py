@@ -48,20 +48,18 @@ class Verbosity(StrEnum):
 
 
 _VERBOSITY = "lbgen.verbosity"
-_asked = [Verbosity.NORMAL]
 
 
 def verbosity() -> Verbosity:
-    """What --quiet and --verbose ask for, also for an error that has ended the command."""
+    """What --quiet and --verbose of the command that runs ask for."""
     context = click.get_current_context(silent=True)
-    return _asked[-1] if context is None else context.meta.get(_VERBOSITY, Verbosity.NORMAL)
+    return Verbosity.NORMAL if context is None else context.meta.get(_VERBOSITY, Verbosity.NORMAL)
 
 
 def set_verbosity(context: click.Context, wanted: Verbosity) -> None:
     """Keep it for the command that runs. Raises click.UsageError when both are asked for."""
     if context.meta.setdefault(_VERBOSITY, wanted) is not wanted:
         raise click.UsageError("--quiet and --verbose exclude each other", context)
-    _asked.append(wanted)
 
 
 def tell(text: str, *, err: bool = False) -> None:

@@ -62,6 +62,8 @@ def expected(finding: dict[str, str]) -> bool:
         return reason.count('variable "') == 1 and 'variable "$filtered_fields"' in reason
     if finding["plugin"] == "ssrf":  # each value of the map starts with the name of an upstream
         return reason.count('variable "') == 1 and 'variable "$filtered_to"' in reason
+    if finding["plugin"] == "missing_resolver":  # a variable here names an upstream, whose servers are addresses
+        return "'proxy_pass' uses a variable but no 'resolver'" in reason
     if finding["plugin"] == "if_is_evil":
         return 'Directive "set"' in reason and "if ($nominates)" in finding["config"]
     return finding["plugin"] in EXPECTED

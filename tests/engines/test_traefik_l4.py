@@ -176,7 +176,7 @@ def test_buckets_outlive_a_change_of_the_configuration():
         assert [get("/")[0] for _ in range(3)] == [200, 200, 429]
         file = handle.directory / "dynamic" / "edge-web.yaml"
         fresh = file.with_name("edge-web.new")
-        fresh.write_text(file.read_text(encoding="utf-8").replace('body: "old"', 'body: "new"'), encoding="utf-8")
+        fresh.write_text(file.read_text(encoding="utf-8").replace("body: old", "body: new"), encoding="utf-8")
         fresh.replace(file)
         end = time.monotonic() + 10
         while get("/probe")[1] != b"new":
