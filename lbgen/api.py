@@ -31,8 +31,7 @@ from lbgen.runtime.stack_request import (
 from lbgen.runtime.swap_result import SwapResult
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
-from lbgen.runtime.tiers.rollout import TiersRequest, with_name
-from lbgen.runtime.tiers.rollout import up as tiers_up
+from lbgen.runtime.tiers.request import TiersRequest, with_name
 
 if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
@@ -214,6 +213,8 @@ def preview(
 
 
 def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
+    from lbgen.runtime.tiers.rollout import up as tiers_up
+
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
         result = tiers_up(wanted, registry.driver(runtime), runtime)

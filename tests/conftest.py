@@ -11,9 +11,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from lbgen.runtime.local import isolated_network
+
+hypothesis.settings.register_profile("lbgen", deadline=None)  # beside others an example may take any time
+hypothesis.settings.load_profile("lbgen")
 
 # Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them; not where what
 # docker publishes is asked (tests/phases.py says so).

@@ -64,8 +64,10 @@ def _containers() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
     """Stacks of containers; none where no daemon answers, and why."""
     if not may_have_docker():
         return (), ()
+    from lbgen.runtime.docker.client import has_containers
+
     try:
-        return driver("docker").running(), ()
+        return driver("docker").running() if has_containers() else (), ()
     except EngineError as error:
         if any(each.code != "LB420" for each in error.diagnostics):
             raise

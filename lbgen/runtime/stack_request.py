@@ -12,7 +12,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.runtime import registry
 from lbgen.runtime.tiers.group import GroupState
-from lbgen.runtime.tiers.rollout import TiersRequest, with_name
+from lbgen.runtime.tiers.request import TiersRequest, with_name
 
 if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier

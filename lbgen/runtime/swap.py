@@ -10,7 +10,6 @@ from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.runtime import registry
-from lbgen.runtime.common.loss_probe import LossCounter, count_losses
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.results import Stack
 from lbgen.runtime.swap_result import SwapResult
@@ -18,6 +17,7 @@ from lbgen.runtime.swap_result import SwapResult
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.driver import UpOptions
+    from lbgen.runtime.common.loss_probe import LossCounter
     from lbgen.runtime.common.state import EngineState, StackState
 
 
@@ -72,7 +72,8 @@ def engine_to_replace(plan: Plan, new: str, old: str | None, runtime: str | None
 
 def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: UpOptions) -> Stack:
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
-    from lbgen.runtime.docker import stack as containers
+    from lbgen.runtime.common.loss_probe import count_losses
+    from lbgen.runtime.docker import apply as containers
 
     names = [new if each.name == old.name else each.name for each in stack.engines]
     where = {each.listener: (each.host, each.port) for each in old.addresses}

@@ -46,7 +46,7 @@ def with_comments(text: str, drawn: list[tuple[int, bool, str]]) -> tuple[str, l
     return made, sorted(part[part.index("# ") :].rstrip() for part in made.split("\n") if "# " in part)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     topologies,
     st.integers(2, 6),

@@ -33,7 +33,7 @@ from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.runtime.local import isolated_network
-from lbgen.runtime.local.stack import choose
+from lbgen.runtime.local.apply import choose
 
 if TYPE_CHECKING:
     import os

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from lbgen.agent import state_file as agent_state
-from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
@@ -82,6 +80,9 @@ class EngineState:
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         """The health of its endpoints, read now."""
+        from lbgen.agent import state_file as agent_state
+        from lbgen.agent.admin_client import fetch_text
+
         reporter = status_engine(self.name)
         said = (
             fetch_text(self.admin, reporter.status_paths)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.docker.labels import STACK
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
@@ -85,6 +86,13 @@ def why_unavailable() -> Diagnostic | None:
     except EngineError as error:
         return error.diagnostics[0]
     return None
+
+
+def has_containers() -> bool:
+    """Whether there is a container of lbgen's: what reads them is worth importing only then. EngineError LB420."""
+    client = connect()
+    with docker_errors("listing containers"):
+        return bool(client.containers.list(all=True, filters={"label": STACK}, sparse=True))
 
 
 def is_available() -> bool:

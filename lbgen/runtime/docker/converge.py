@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container
+from lbgen.runtime.docker import container, network, saved_plan
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 
@@ -270,3 +271,10 @@ def _remove(each: StackContainer, progress: Callable[[Progress], None]) -> None:
         container.remove(each.handle)
     if each.record.role is Role.ENGINE:
         progress(Progress(Step.STOPPED, each.record.engine))
+
+
+def forget_stack(client: DockerClient, name: str) -> None:
+    """Remove the network and the saved state of a stack that has no container."""
+    if not list_containers(client, name):
+        network.remove(client, name)
+        shutil.rmtree(saved_plan.folder(name), ignore_errors=True)

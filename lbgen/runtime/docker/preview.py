@@ -16,13 +16,13 @@ from lbgen.diagnostics import Diagnostic, EngineError, Severity
 from lbgen.runtime.common import selection
 from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange
 from lbgen.runtime.docker import external_networks, images, network, saved_plan
+from lbgen.runtime.docker.apply import accept_reload, assign_offsets, certificate_folder, choose_image
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import ASIDE, exchanges, list_containers
 from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, desired_stack
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import find_extendable, needs_reload, plan_reload
 from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
-from lbgen.runtime.docker.stack import accept_reload, assign_offsets, certificate_folder, choose_image
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -13,6 +13,7 @@ from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange, ag
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.local import journal, messages
+from lbgen.runtime.local.apply import choose_for, request_of_up
 from lbgen.runtime.local.decide import (
     SavedEngine,
     accept_request,
@@ -27,7 +28,6 @@ from lbgen.runtime.local.decide import (
     saved_engine,
 )
 from lbgen.runtime.local.messages import ReloadRequest
-from lbgen.runtime.local.stack import choose_for, request_of_up
 from lbgen.runtime.standins.plan import stand_in_pools
 
 if TYPE_CHECKING:

@@ -1,194 +1,39 @@
-"""The local runtime: bring stacks of processes up, reload, list and end them. See `common.driver.Driver`."""
+"""The local runtime: stacks of processes. See `common.driver.Driver`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.plan.overlay import with_real_endpoints, with_version
-from lbgen.runtime.common import logs, selection, state
-from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
-from lbgen.runtime.common.executables import find
+from lbgen.runtime.common import logs, state
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.ports import connections as connections
-from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.resolvers import judge_with_resolvers
-from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local import journal, messages, supervisor_client
-from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor
-from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
+from lbgen.runtime.local import supervisor_client
 from lbgen.runtime.local.tier_links import attach_networks as attach_networks
 from lbgen.runtime.local.tier_links import listener_addresses as listener_addresses
 from lbgen.runtime.local.tier_links import plan_behind_front as plan_behind_front
-from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
+    from lbgen.runtime.common.driver import ReloadOptions, Result, UpOptions
     from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.selection import Skipped
+    from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.common.state import StackState
 
 
 def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
-    """Bring `plan` up on `engines`. An engine that needs root is skipped in any case while another one can run. Nothing
-    drains: processes of one host cannot listen beside each other.
+    """Bring `plan` up on `engines`. See `lbgen.runtime.local.apply.up`."""
+    from lbgen.runtime.local import apply
 
-    Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
-    """
-    backends, accept, progress = options.backends, options.accept, options.progress
-    plan, chosen, skipped = choose_for(plan, engines, options)
-    if plan.pools:
-        progress(Progress(Step.POOLS, detail=describe_pools(plan)))
-    digest = messages.digest(plan, chosen, accept, backends=backends)
-    with lock(f"stack-{plan.name}"):
-        before, kept = state.read(plan.name), None
-        replaced = False
-        if before is not None:
-            before = _ensure_supervisor(before, progress)
-            if is_up_to_date(before, digest):
-                return Result(before, skipped, unchanged=True)
-            taken_over = _try_reload(before, plan, chosen, accept, backends, progress)
-            if taken_over is not None:
-                return Result(taken_over.state, skipped, taken_over.warnings, reloaded=True)
-            replaced = before.supervisor.alive()
-            if replaced:
-                progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
-                kept = journal.read(state.folder(plan.name))
-            supervisor_client.stop(before)
-        try:
-            with lock("ports"):
-                chosen = _assign_offsets(plan, chosen)
-            folder = str(state.folder(plan.name))
-            wanted = StartRequest(plan.name, digest, folder, plan, chosen, accept, backends, options.seconds)
-            done = supervisor_client.start(wanted, progress)
-        except (LbgenError, KeyboardInterrupt) as error:
-            if kept is not None:
-                _restart_previous(kept.request, error)
-            raise
-        return Result(done.state, skipped, done.warnings, replaced=replaced)
-
-
-def _restart_previous(before: StartRequest, error: BaseException) -> None:
-    """Restart the stack that was stopped for a start that failed. EngineError with both reasons if that fails too."""
-    with defer_signals():
-        try:
-            supervisor_client.start(before, lambda step: None)
-        except LbgenError as second:
-            first = error.diagnostics if isinstance(error, LbgenError) else ()
-            raise EngineError((*first, *second.diagnostics)) from None
+    return apply.up(plan, engines, options)
 
 
 def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
     """Have the stack's engines serve `plan` instead. See `lbgen.api.reload`."""
-    with lock(f"stack-{stack.name}"):
-        before = state.read(stack.name)
-        if before is not None:
-            _ensure_supervisor(before, options.progress, strict=True)
-        request = ReloadRequest(plan, options.accept, options.seconds)
-        done = supervisor_client.request_reload(stack.name, request, options.progress)
-    return Result(done.state, (), done.warnings)
+    from lbgen.runtime.local import apply
 
-
-def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None], *, strict: bool = False) -> StackState:
-    """The stack, with a new supervisor if its own has ended and engines still serve. A failure to start one is raised
-    only with `strict`."""
-    if not needs_supervisor(before):
-        return before
-    try:
-        done = supervisor_client.take_over(before, progress)
-    except EngineError:
-        if strict:
-            raise
-        return before
-    return done.state
-
-
-def _try_reload(
-    before: StackState,
-    plan: Plan,
-    chosen: tuple[EngineChoice, ...],
-    accept: tuple[str, ...],
-    backends: bool,
-    progress: Callable[[Progress], None],
-) -> Success | None:
-    """Reload what runs; None when the change needs a restart. Raises as `reload` does."""
-    if not is_serving(before):
-        return None
-    try:
-        return supervisor_client.request_reload(
-            before.name, request_of_up(plan, chosen, accept, backends=backends), progress
-        )
-    except EngineError as error:
-        if any(each.code != "LB412" for each in error.diagnostics):
-            raise
-        return None
-
-
-def request_of_up(
-    plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool
-) -> ReloadRequest:
-    """The reload by which `up` changes a stack that runs."""
-    engines = tuple((x.name, x.version, x.binary) for x in chosen)
-    return ReloadRequest(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends)
-
-
-def choose_for(
-    plan: Plan, engines: Sequence[Engine], options: UpOptions
-) -> tuple[Plan, tuple[EngineChoice, ...], Skipped]:
-    """The plan with the endpoints that `up` forwards to, the engines that will run, and the skipped ones."""
-    plan = plan if options.backends else with_real_endpoints(plan)
-    return plan, *choose(plan, engines, insist=options.insist, accept=options.accept)
-
-
-def choose(
-    plan: Plan, engines: Sequence[Engine], *, insist: bool, accept: tuple[str, ...]
-) -> tuple[tuple[EngineChoice, ...], Skipped]:
-    """The engines that will run, and the skipped ones with reasons."""
-    return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist)
-
-
-def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineChoice:
-    asked = plan.options(target.name).version
-    binary, version = None, asked
-    try:
-        binary, version = find(target, asked)
-    except EngineError:
-        # A refusal comes before a missing executable.
-        _, problems = judge_with_resolvers(plan, target, target.versions[0], accept)
-        if problems:
-            raise LbgenError(problems) from None
-        raise
-    plan, problems = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
-    if problems:
-        raise LbgenError(problems)
-    kernel = target.process(plan, binary, Path("/")).kernel
-    if kernel and os.geteuid() != 0:
-        hint = "run as root, or leave it out"
-        raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
-    if kernel and len(stand_in_pools(plan)) < len(plan.pools):
-        message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
-        raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
-    supplied = None if _installed(target) else target
-    return EngineChoice(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
-
-
-def _installed(target: Engine) -> bool:
-    from lbgen.engines.api import engine, engine_names
-
-    return target.name in engine_names() and engine(target.name) is target
-
-
-def _assign_offsets(plan: Plan, chosen: tuple[EngineChoice, ...]) -> tuple[EngineChoice, ...]:
-    """Assign port offsets to engines that share this host's network."""
-    on_host = [(each.name, each.title) for each in chosen if not each.kernel]
-    found = selection.offsets(plan, on_host, {}, (), lambda listener: listener.address)
-    return tuple(replace(each, offset=found.get(each.name, 0)) for each in chosen)
+    return apply.reload(stack, plan, options)
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:

@@ -20,7 +20,6 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.local.adopt import kill_all_in
 from lbgen.runtime.local.control_socket import connect
 from lbgen.runtime.local.engine_process import tail
@@ -92,6 +91,8 @@ def take_over(stack: StackState, progress: Callable[[Progress], None]) -> Succes
 def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
     """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
     another one, which gets the request when the first one cannot have received it."""
+    from lbgen.runtime.common.reload import refusal
+
     before = state.read(name)
     wire = bytes(ForkingPickler.dumps(asked))  # before connecting: thousands of routes take seconds
     connected = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.plan.tiers import Tier
     from lbgen.runtime.common.driver import Driver, Previewer
-    from lbgen.runtime.tiers.rollout import TiersRequest
+    from lbgen.runtime.tiers.request import TiersRequest
 
 
 def preview(wanted: TiersRequest, driver: Driver, previewer: Previewer, runtime: str) -> GroupDecision:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
@@ -21,7 +21,7 @@ from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, ReloadOptions, Result, UpOptions
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, ReloadOptions, Result
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import make_probes
@@ -32,27 +32,11 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
     from lbgen.runtime.common.state import StackState
-    from lbgen.spec.load import Topology
+    from lbgen.runtime.tiers.request import TiersRequest
 
 _LOOK_SECONDS = 0.1
 _AT_ONCE = 4  # replicas that go
 _PORT_TRIES = 3  # another process may take a free port before the replica listens on it
-
-
-@dataclass(frozen=True, slots=True)
-class TiersRequest:
-    """What `up` is asked for. A tier that names no engine gets the first of `engines` that can serve it; a replica that
-    retires has `options.drain` seconds for its open connections."""
-
-    topology: Topology
-    replicas: Mapping[str, int]
-    engines: tuple[Engine, ...]
-    options: UpOptions
-
-
-def with_name(topology: Topology, name: str | None) -> Topology:
-    """Return `topology` under another name; None keeps its own."""
-    return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
 
 
 def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:

@@ -17,7 +17,7 @@ from lbgen.runtime.common import saved
 from lbgen.runtime.common.driver import ReloadOptions
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.state import StackState
-from lbgen.runtime.docker import saved_plan, stack
+from lbgen.runtime.docker import apply, saved_plan
 from lbgen.runtime.docker.saved_plan import SavedPlan
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork
@@ -75,10 +75,10 @@ def test_a_plan_in_the_pickle_of_an_older_lbgen_is_refused_with_the_reason(monke
         file.write_bytes(begin + pickle.dumps(wanted))
         assert saved_plan.read(name) is None
     client = SimpleNamespace(containers=SimpleNamespace(list=lambda **_: []))
-    monkeypatch.setattr(stack, "connect", lambda **_: client)
+    monkeypatch.setattr(apply, "connect", lambda **_: client)
     state = StackState(name, "", 0, 0)
     with pytest.raises(EngineError, match=r"LB412: another user, or another lbgen, made the containers of shop"):
-        stack.reload(state, wanted.plan, ReloadOptions((), print, 1))
+        apply.reload(state, wanted.plan, ReloadOptions((), print, 1))
 
 
 def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
