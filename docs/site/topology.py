@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -99,11 +100,15 @@ def fields() -> str:
 
 def everywhere() -> str:
     """Return the verdicts on features that no field asks for alone: what every topology or a whole section needs."""
-    placed = {place for place, _ in _models(TopologyModel, "")}
-    known = placed | {
-        f"{place}.{field}".strip(".") for place, m in _models(TopologyModel, "") for field in m.model_fields
-    }
-    return "\n".join(_verdicts([f for f in Feature if _place(f) not in known])).strip()
+    return "\n".join(_verdicts([f for f in Feature if _place(f) not in _known()])).strip()
+
+
+@cache
+def _known() -> frozenset[str]:
+    """Return each place that a topology has: its mappings and their fields."""
+    placed = tuple(_models(TopologyModel, ""))
+    fields = {f"{place}.{field}".strip(".") for place, model in placed for field in model.model_fields}
+    return frozenset(fields.union(place for place, _ in placed))
 
 
 def _patterns() -> Iterator[tuple[dict[str, Any], str]]:
@@ -130,11 +135,9 @@ def _mapping(node: dict[str, Any]) -> dict[str, Any]:
 def _place(feature: Feature) -> str:
     """Return the field that asks for a feature: the longest known beginning of its name, or its name."""
     value = PLACES.get(feature.value, feature.value)
-    known = {place for place, _ in _models(TopologyModel, "")}
-    known |= {f"{place}.{field}".strip(".") for place, m in _models(TopologyModel, "") for field in m.model_fields}
     parts = value.split(".")
     for end in range(len(parts), 0, -1):
-        if (start := ".".join(parts[:end])) in known:
+        if (start := ".".join(parts[:end])) in _known():
             return start
     return value
 

@@ -39,7 +39,7 @@ class State:
         except LbgenError as error:
             every = error.diagnostics
         self.found = frozenset((d.code, d.field) for d in every if d.severity is Severity.ERROR or d.code in IDLE)
-        self._made = {}
+        self._stops, self._files = {}, {}
 
     @property
     def alike(self):
@@ -47,23 +47,22 @@ class State:
 
     def stops(self, name):
         """What stops the engine unless it is accepted."""
-        return self._of(name)[0]
+        if name not in self._stops:
+            engine = engines()[name]
+            self._stops[name] = frozenset((d.message, d.field) for d in judge(self.plan, engine, engine.versions[0])[1])
+        return self._stops[name]
 
     def files(self, name):
         """What the engine gets when all that can be accepted is; None when it is refused."""
-        return self._of(name)[1]
-
-    def _of(self, name):
-        if name not in self._made:
+        if name not in self._files:
             engine = engines()[name]
             version = engine.versions[0]
-            stops = frozenset((d.message, d.field) for d in judge(self.plan, engine, version)[1])
-            files = None
-            if not (stops and judge(self.plan, engine, version, ("all",))[1]):
+            self._files[name] = None
+            if not (self.stops(name) and judge(self.plan, engine, version, ("all",))[1]):
                 added = metrics_files(self.plan, engine, version)
-                files = (self.plan.files, *((x.name, x.text) for x in (*engine.render(self.plan, version), *added)))
-            self._made[name] = (stops, files)
-        return self._made[name]
+                made = (*engine.render(self.plan, version), *added)
+                self._files[name] = (self.plan.files, *((x.name, x.text) for x in made))
+        return self._files[name]
 
 
 @lru_cache(maxsize=64)
