@@ -30,7 +30,6 @@ COUNTS: Counter[tuple[str, CaseState]] = Counter()
 # With the guarantees left to the engine: cases that differ without a word of a habit or verdict. To be mended.
 OPEN = {
     "haproxy": {"4.upstream-h2.closed", "4.h2.statuses.closed", "6.backup.by-retry"},
-    "traefik": {"6.body.cut-by-endpoint", "6.body.reset-by-endpoint"},
 }
 
 
