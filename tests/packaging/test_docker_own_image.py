@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -25,7 +26,13 @@ ROOT = Path(__file__).parents[2]
 CONTEXT = ("Dockerfile", "pyproject.toml", "README.md", "LICENSE", "lbgen", "templates", "profiles", "examples")
 PYTHON = "/usr/local/bin/python3"
 BUILD = ("hatchling", "hatch-fancy-pypi-readme")
-OFFLINE = ("PIP_NO_INDEX=1", "PIP_NO_BUILD_ISOLATION=0", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PATH=/usr/local/bin:/bin")
+OFFLINE = (
+    "PIP_NO_INDEX=1",
+    "PIP_NO_BUILD_ISOLATION=0",
+    "PIP_DISABLE_PIP_VERSION_CHECK=1",
+    "PIP_BREAK_SYSTEM_PACKAGES=1",  # Debian's Python, which may be the one here, asks for it
+    "PATH=/usr/local/bin:/bin",
+)
 pytestmark = [*IN_CONTAINERS, pytest.mark.packaging]
 
 
@@ -38,16 +45,23 @@ def base_image() -> bytes:
     found.add_tree(library, place, skip=("__pycache__", "test", "tests", "site-packages", "dist-packages"))
     for module in sorted((library / "lib-dynload").glob("*.so")):
         found.add_libraries(module)
+    installed = f"{place}/{packages_folder()}"
     for name in sorted({"pip", *BUILD, *(x for y in ("lbgen", *BUILD) for x in required(y))}):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
             if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
-                found.files[f"{place}/site-packages/{file.as_posix()}"] = path
+                found.files[f"{installed}/{file.as_posix()}"] = path
                 if path.suffix == ".so":
                     found.add_libraries(path)
     for tool in ("sh", "rm"):
         found.add_program(Path(f"/bin/{tool}").resolve(), f"/bin/{tool}")
     return found.tar()
+
+
+def packages_folder() -> str:
+    """The folder where this Python looks for what is installed: Debian's is dist-packages."""
+    ask = (Path(sys.executable).resolve(), "-Ic", "import site; print(site.getsitepackages()[0])")
+    return Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()).name
 
 
 def required(name: str) -> set[str]:
