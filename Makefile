@@ -2,7 +2,7 @@
 #             in containers when a docker daemon answers (images are built from the engines here if there are none)
 # make up     the same, left running (lbgen ps, lbgen down)
 # make docs   generated pages of docs/ anew, and the site in build/site
-# make farm   other versions of the engines, in ~/.cache/lbgen-farm or $LBGEN_FARM (python -m tests.support.farm)
+# make farm   other versions of the engines, kept apart from the host (python -m tests.support.farm says where)
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3

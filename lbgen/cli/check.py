@@ -96,6 +96,7 @@ def _check(
     """Return the findings of one topology; what is no finding goes to `notes`."""
     import lbgen
     from lbgen.engines.tiers import engines_of
+    from lbgen.engines.versions import unknown_versions
     from lbgen.plan.resolve import findings
     from lbgen.plan.tiers import parts
 
@@ -106,6 +107,11 @@ def _check(
     found = list(findings(loaded, files=True, ignore=ignore))
     for tier in () if _has_errors(found) else parts(loaded):
         notes += _left_to_engine(tier.plan)
+        try:
+            found += unknown_versions(tier.plan)
+        except lbgen.LbgenError as too_old:
+            found += too_old.diagnostics
+            continue
         if no_engines:
             continue
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from lbgen.cli.engine_version import EngineVersion
 from lbgen.engines.api import engine_names
 
 if TYPE_CHECKING:
@@ -224,6 +225,14 @@ _LAYERS: tuple[Callable[[Any], Any], ...] = (
         help="Set a field, such as listeners.web.port=8081 or routes[api].forward=blue (repeatable).",
     ),
     click.option(
+        "--engine-version",
+        "versions",
+        type=EngineVersion(),
+        multiple=True,
+        metavar="ENGINE=VERSION",
+        help="Use this version of an engine, such as haproxy=3.0 (repeatable).",
+    ),
+    click.option(
         "--env-file",
         type=click.Path(dir_okay=False),
         metavar="FILE",
@@ -242,13 +251,14 @@ def topology(command: F) -> F:
         over: tuple[str, ...],
         profile: str | None,
         settings: tuple[tuple[str, str], ...],
+        versions: tuple[tuple[str, str], ...],
         env_file: str | None,
         **rest: object,
     ) -> object:
         paths = (*((topology,) if topology is not None else ()), *over)
         if not paths:
             raise click.UsageError("Missing argument 'TOPOLOGY'.", click.get_current_context())
-        return command(topology=TopologyFiles(paths, profile, settings, env_file), **rest)
+        return command(topology=TopologyFiles(paths, profile, (*settings, *versions), env_file), **rest)
 
     added: Any = with_files
     for add in reversed(_LAYERS):

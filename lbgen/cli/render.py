@@ -48,6 +48,7 @@ def command(
     With tiers each tier has a folder, shared by its replicas; -e applies to tiers that name no engine. Exit 0 if at
     least one engine rendered and none given by -e refused.
     """
+    from lbgen.engines.versions import unknown_versions
     from lbgen.plan.tiers import parts
 
     records: dict[str, RenderedRecord | TierRecord] = {}
@@ -66,6 +67,7 @@ def command(
         else:
             _texts(done, tier.name)
         if not as_json:
+            print_findings(unknown_versions(tier.plan))
             _notes(done, folder)
         named = bool(chosen) or tier.engine is not None
         if not as_json:

@@ -25,4 +25,8 @@ LB306 a tiered topology where one plan is needed
   cause: The call works on a single plan, and each tier has its own.
   example: $ python -c 'import lbgen; lbgen.plan(lbgen.load("tiers.yaml"))'
   remedy: Take the plans from `lbgen.tiers(topology)`.
+LB307 a version of an engine that lbgen does not know
+  cause: It is newer than the supported ones, or between two of them, and is served the files for the newest older one.
+  example: $ lbgen check topology.yaml --engine-version nginx=1.33
+  remedy: Verify the topology on it with `lbgen verify`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -187,7 +188,7 @@ class Engine(Protocol):
 
     name: str
     title: str
-    versions: tuple[str, ...]  # supported targets as major.minor, newest first
+    versions: tuple[str, ...]  # supported targets as major.minor: the default, then newest first
     binaries: tuple[BinaryHint, ...]
     images: Images
     insertion_points: tuple[tuple[str, str], ...]  # name and meaning of each place for verbatim text
@@ -237,14 +238,25 @@ def engine(name: str) -> Engine:
 
 
 def target_version(target: Engine, asked: str | None) -> str:
-    """`asked` (1.31 or 1.31.3) as one of the engine's versions; None = the newest; UsageError LB305 otherwise."""
+    """The newest supported version that is not newer than `asked` (1.31 or 1.31.3); None = the default; UsageError
+    LB305 for one that is older than all."""
     if asked is None:
         return target.versions[0]
-    for version in target.versions:
-        if asked == version or asked.startswith(version + "."):
-            return version
+    older = [version for version in target.versions if version_key(version) <= version_key(asked)]
+    if older:
+        return max(older, key=version_key)
     message = f"{target.name} {asked} is not supported"
     raise UsageError(Diagnostic("LB305", message, hint=f"one of: {', '.join(target.versions)}"))
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Its numbers, to compare it with others."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def is_known(target: Engine, version: str) -> bool:
+    """Whether `version` (1.31 or 1.31.3) is one of the supported ones, not one between or after them."""
+    return any(version == known or version.startswith(f"{known}.") for known in target.versions)
 
 
 def runs_in_kernel(target: Engine, plan: Plan) -> bool:

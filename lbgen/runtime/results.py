@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
+from lbgen.engines.api import engine
+from lbgen.engines.versions import unknown_version
 from lbgen.records import as_json
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
@@ -32,7 +34,8 @@ class Stack(Result):
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
         values = {each.name: getattr(result, each.name) for each in fields(result)}
-        return cls(**values | {"warnings": (*warnings, *result.warnings)})
+        unknown = [w for each in result.state.engines for w in unknown_version(engine(each.name), each.version)]
+        return cls(**values | {"warnings": (*warnings, *result.warnings, *unknown)})
 
     def __repr__(self) -> str:
         engines = ", ".join(f"{each.name} {each.version}" for each in self.engines)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ SHOP = HERE.parents[1] / "examples/shop/topology.yaml"
 CASES["shop-native"] = lbgen.plan(
     lbgen.load({**yaml.safe_load(SHOP.read_text(encoding="utf-8")), "profile": "native"}, base=SHOP.parent)
 )
-# Old targets are pinned on one case, the rest on the newest version.
+# Other versions are pinned on one case, the rest on the default one. What renders the same bytes has no folder.
 TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
 TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]
 
@@ -46,10 +47,18 @@ def rendered(case: str, name: str, version: str | None) -> dict[str, str]:
         return {"refused.txt": "".join(lines)}
 
 
+def without_version(files: dict[str, str], name: str) -> dict[str, str]:
+    """The files without the version of the engine, which comments and refusals name."""
+    named = re.compile(rf"\b{engine(name).title} (?:{'|'.join(map(re.escape, engine(name).versions))})\b")
+    return {file: named.sub("", text) for file, text in files.items()}
+
+
 @pytest.mark.parametrize(("case", "name", "version"), TARGETS)
 def test_golden(case: str, name: str, version: str | None, update_golden: bool) -> None:
     folder = HERE / case / (f"{name}-{version}" if version else name)
     new = rendered(case, name, version)
+    if version is not None and without_version(new, name) == without_version(rendered(case, name, None), name):
+        new = {}
     if update_golden:
         shutil.rmtree(folder, ignore_errors=True)
         for file, text in new.items():

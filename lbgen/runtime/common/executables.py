@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint, Engine, target_version
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def candidates(engine: Engine) -> tuple[Binary, ...]:
 def find(engine: Engine, version: str | None = None) -> tuple[Binary, str]:
     """The executable to use and the supported version (major.minor) to render for.
 
-    With `version` (1.31 or 1.31.3) the executable must be of it. Without, the one of the newest supported version;
+    With `version` (1.31 or 1.31.3) the executable must be of it. Without, the one of the first supported version;
     failing that an executable between two supported versions is served the older one's files. Raises EngineError LB402
-    (none fits; names what was found) and UsageError LB305 (`version` is not supported).
+    (none fits; names what was found) and UsageError LB305 (`version` is older than all).
     """
     found = candidates(engine)
     if version is not None:
@@ -96,10 +96,10 @@ def supported_version(engine: Engine, binary: Binary) -> str:
 
 
 def _target(engine: Engine, version: str) -> str | None:
-    for target in engine.versions:
-        if _is_of(version, target) or _key(version) > _key(target):
-            return target
-    return None
+    try:
+        return target_version(engine, version)
+    except UsageError:
+        return None
 
 
 def _missing(engine: Engine, found: tuple[Binary, ...], wanted: str) -> EngineError:
@@ -163,7 +163,3 @@ def _is_script(path: Path) -> bool:
 
 def _is_of(version: str, wanted: str) -> bool:
     return version == wanted or version.startswith(wanted + ".")
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -1,0 +1,41 @@
+"""Versions that lbgen does not know: newer ones get the files for the newest older one and a warning."""
+
+from __future__ import annotations
+
+import pytest
+
+import lbgen
+from lbgen.engines.api import engine, target_version
+from lbgen.engines.versions import unknown_version, unknown_versions
+from lbgen.spec.load import load
+
+TOPOLOGY = {
+    "version": 1,
+    "name": "v",
+    "listeners": {"web": {"port": 8080}},
+    "routes": [{"name": "all", "respond": {"status": 200}}],
+}
+
+
+def test_a_newer_version_gets_the_newest_known_ones_files() -> None:
+    nginx, haproxy = engine("nginx"), engine("haproxy")
+    assert target_version(nginx, "1.99") == target_version(nginx, "2.0.1") == "1.31"
+    assert target_version(nginx, "1.31.99") == "1.31"
+    assert target_version(nginx, "1.23.4") == "1.22"
+    assert target_version(haproxy, "2.7") == "2.6"
+    with pytest.raises(lbgen.UsageError, match=r"haproxy 1\.8 is not supported; one of: 2\.8, "):
+        target_version(haproxy, "1.8")
+
+
+def test_a_version_that_is_not_known_gets_a_warning() -> None:
+    assert list(unknown_version(engine("nginx"), "1.31.99")) == []
+    (warning,) = unknown_version(engine("nginx"), "1.99.1")
+    assert (warning.code, warning.severity) == ("LB307", "warning")
+    assert "does not know nginx 1.99.1, which gets the files for 1.31" in warning.message
+
+
+def test_the_warning_names_the_field_of_the_topology() -> None:
+    plan = lbgen.plan(load({**TOPOLOGY, "engines": {"nginx": {"version": "1.99"}, "haproxy": {"version": "2.8"}}}))
+    (warning,) = unknown_versions(plan)
+    assert warning.field == "engines.nginx.version"
+    assert lbgen.render(plan, "nginx").version == "1.31"
