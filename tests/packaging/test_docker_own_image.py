@@ -31,7 +31,7 @@ OFFLINE = (
     "PIP_NO_BUILD_ISOLATION=0",
     "PIP_DISABLE_PIP_VERSION_CHECK=1",
     "PIP_BREAK_SYSTEM_PACKAGES=1",  # Debian's Python, which may be the one here, asks for it
-    "PATH=/usr/local/bin:/bin",
+    "PATH=/usr/local/bin:/usr/local/local/bin:/bin",  # Debian puts commands into the second
 )
 pytestmark = [*IN_CONTAINERS, pytest.mark.packaging]
 
