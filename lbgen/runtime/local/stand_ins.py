@@ -75,7 +75,8 @@ class StandIns:
                 if self.process.poll() is None and time.monotonic() < end:
                     time.sleep(_LOOK_SECONDS)
                     continue
-            raise EngineError(Diagnostic("LB403", f"the stand-ins do not answer; see {self.folder / LOG}"))
+            hint = f"{self.folder / LOG} may say why; repeat the command"
+            raise EngineError(Diagnostic("LB403", "the process that plays the endpoints does not answer", hint=hint))
 
 
 def main(folder: str) -> None:
