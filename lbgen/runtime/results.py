@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
-from lbgen.engines.api import engine
+from lbgen.engines.api import engine, engine_names
 from lbgen.engines.versions import unknown_version
 from lbgen.records import as_json
 from lbgen.runtime import registry
@@ -34,7 +34,9 @@ class Stack(Result):
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
         values = {each.name: getattr(result, each.name) for each in fields(result)}
-        unknown = [w for each in result.state.engines for w in unknown_version(engine(each.name), each.version)]
+        installed = engine_names()  # an engine may have come as an object
+        known = [each for each in result.state.engines if each.name in installed]
+        unknown = [w for each in known for w in unknown_version(engine(each.name), each.version)]
         return cls(**values | {"warnings": (*warnings, *result.warnings, *unknown)})
 
     def __repr__(self) -> str:

@@ -73,9 +73,9 @@ def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) 
     """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It keeps our privileges
     until it calls `drop_privileges`, since the engines' user may be unable to read a Python in a home directory."""
     module, _, function = entry.partition(":")
-    boot = (
-        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-        f"from {module} import {function} as run; run(json.loads(sys.argv[2]))"
+    boot = (  # no collection of garbage during the imports, see supervisor_client
+        "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        f"from {module} import {function} as run; gc.freeze(); gc.enable(); run(json.loads(sys.argv[2]))"
     )
     path = json.dumps([each or str(Path.cwd()) for each in sys.path])
     return _start([sys.executable, "-P", "-c", boot, path, json.dumps(order)], directory, output, {})
