@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 INSTALL = "none of these is installed: pip install 'lbgen[engines]', or the packages of the system"
+
+
+class Note(NamedTuple):
+    """What the text output says beside the findings; `state` of an engine that is not checked, `detail` says why."""
+
+    about: str
+    detail: str
+    state: str = ""
+
+    @property
+    def text(self) -> str:
+        """The note without what it is about."""
+        return f"{self.state}: {self.detail}" if self.state else self.detail
 
 
 @click.command(
@@ -58,16 +71,19 @@ def command(
     """
     if more and len(topology.paths) > 1:
         raise click.UsageError("-f lays files over one topology; check the others by themselves")
+    options.refuse_second_stdin((*topology.paths, *more, topology.env_file))
     form = "json" if as_json else form
     every: list[Diagnostic] = []
     for files in (topology, *(replace(topology, paths=(path,)) for path in more)):
-        notes: list[tuple[str, str]] = []
+        notes: list[Note] = []
         found = _check(files, chosen, accept, ignore, notes, no_engines=no_engines, quiet=form != "text")
         if form == "text":
             print_findings(found)
-            for name, note in notes:
-                tell(f"{name}: {note}")
+            for note in notes:
+                tell(f"{note.about}: {note.text}")
             tell(f"{files}: {_summary(found)}", err=_has_errors(found))
+        else:
+            found += _engines_left_out(notes, files, ignore)
         every += found
     if form == "text" and more:
         tell(f"{pluralize(len(more) + 1, 'topology', 'topologies')}: {_summary(every)}", err=_has_errors(every))
@@ -79,6 +95,21 @@ def command(
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 
+def _engines_left_out(notes: list[Note], topology: options.TopologyFiles, ignore: tuple[str, ...]) -> list[Diagnostic]:
+    """The engines that the text output lists as left out, as advice for the formats that have findings alone."""
+    from lbgen.diagnostics import Diagnostic, Severity, Span
+
+    if "LB308" in ignore:
+        return []
+    return [
+        Diagnostic(
+            "LB308", f"{note.about} is {note.state}", Span(str(topology)), hint=note.detail, severity=Severity.ADVICE
+        )
+        for note in notes
+        if note.state
+    ]
+
+
 def _has_errors(found: list[Diagnostic]) -> bool:
     return any(d.severity == "error" for d in found)
 
@@ -88,7 +119,7 @@ def _check(
     chosen: tuple[str, ...],
     accept: tuple[str, ...],
     ignore: tuple[str, ...],
-    notes: list[tuple[str, str]],
+    notes: list[Note],
     *,
     no_engines: bool,
     quiet: bool,
@@ -123,10 +154,10 @@ def _check(
     return found
 
 
-def _left_to_engine(plan: Plan) -> list[tuple[str, str]]:
+def _left_to_engine(plan: Plan) -> list[Note]:
     """One note for each listener that leaves something to its engine."""
     return [
-        (
+        Note(
             f"listener {each.name}",
             f"{', '.join(each.guarantees.left)} left to the engine; lbgen explain says what it does",
         )
@@ -145,7 +176,7 @@ def _summary(found: list[Diagnostic]) -> str:
 
 
 def _engines(
-    plan: Plan, chosen: tuple[str, ...], accept: tuple[str, ...], notes: list[tuple[str, str]], *, quiet: bool
+    plan: Plan, chosen: tuple[str, ...], accept: tuple[str, ...], notes: list[Note], *, quiet: bool
 ) -> list[Diagnostic]:
     from lbgen.diagnostics import EngineError, LbgenError
     from lbgen.engines.api import engine, engine_names
@@ -164,19 +195,19 @@ def _engines(
         except EngineError as stop:
             if chosen:
                 raise
-            notes.append((title, f"not checked: {stop.diagnostics[0].message}"))
+            notes.append(Note(title, stop.diagnostics[0].message, "not checked"))
             absent += stop.diagnostics[0].code == "LB402"
         except LbgenError as stop:
             if chosen:
                 found += stop.diagnostics
             else:
-                notes.append((title, f"left out: {way_back(stop.diagnostics)}"))
+                notes.append(Note(title, way_back(stop.diagnostics), "left out"))
         else:
             found += problems
             checked += 1
             notes.append(
-                (title, pluralize(len(problems), "problem") if problems else "its own checker reports no problem")
+                Note(title, pluralize(len(problems), "problem") if problems else "its own checker reports no problem")
             )
     if absent and not checked:
-        notes.append(("engines", INSTALL))
+        notes.append(Note("engines", INSTALL))
     return found

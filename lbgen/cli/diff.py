@@ -30,8 +30,7 @@ def command(before: str, after: str, as_json: bool) -> None:
     """
     import lbgen
 
-    if before == after == "-":
-        raise click.UsageError("standard input can be one of the two")
+    options.refuse_second_stdin((before, after))
     one, other = (options.TopologyFiles((path,)).load() for path in (before, after))
     found = lbgen.diff(one, other)
     if as_json:

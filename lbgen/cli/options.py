@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from lbgen.cli.engine_version import EngineVersion
+from lbgen.cli.setting import Setting
 from lbgen.engines.api import engine_names
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class TopologyFiles:
     profile: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     env_file: str | None = None
+    env_text: bytes | None = None  # of standard input where `env_file` is `-`, read once for several topologies
 
     def __str__(self) -> str:
         return "<stdin>" if self.paths[0] == "-" else self.paths[0]
@@ -142,7 +144,8 @@ class TopologyFiles:
         from lbgen.spec.source import parse, read_nodes, without_collector
         from lbgen.spec.variables import environment
 
-        variables = environment(Path(self.env_file) if self.env_file is not None else None)
+        env_file = "<stdin>" if self.env_file == "-" else self.env_file
+        variables = environment(Path(env_file) if env_file is not None else None, self.env_text)
         documents = []
         with without_collector():
             for path in self.paths:
@@ -153,23 +156,6 @@ class TopologyFiles:
                     documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
         profile = (("profile", self.profile),) if self.profile is not None else ()
         return load_documents(documents, (*self.settings, *profile), variables=variables)
-
-
-class Setting(click.ParamType[tuple[str, str]]):
-    """`FIELD=VALUE`; the value is YAML."""
-
-    name = "setting"
-
-    def convert(
-        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Return field and value, or fail with a usage error."""
-        if isinstance(value, tuple):
-            return value
-        field, equals, text = value.partition("=")
-        if not equals or not field:
-            self.fail(f"{value!r} is not FIELD=VALUE, such as listeners.web.port=8081", param, ctx)
-        return field, text
 
 
 class ProfileName(OneOf):
@@ -234,11 +220,17 @@ _LAYERS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--env-file",
-        type=click.Path(dir_okay=False),
+        type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
-        help="Read variables for ${NAME} from lines NAME=VALUE; the environment's own win.",
+        help="Read variables for ${NAME} from lines NAME=VALUE, `-` from standard input; the environment's own win.",
     ),
 )
+
+
+def refuse_second_stdin(words: Sequence[str | None]) -> None:
+    """Raise a usage error where `-` is given more than once, as only the first reader would get anything."""
+    if words.count("-") > 1:
+        raise click.UsageError("- is standard input, which can be read only once: name a file instead of one -")
 
 
 def topology(command: F) -> F:
@@ -258,7 +250,9 @@ def topology(command: F) -> F:
         paths = (*((topology,) if topology is not None else ()), *over)
         if not paths:
             raise click.UsageError("Missing argument 'TOPOLOGY'.", click.get_current_context())
-        return command(topology=TopologyFiles(paths, profile, (*settings, *versions), env_file), **rest)
+        refuse_second_stdin((*paths, env_file))
+        env_text = sys.stdin.buffer.read() if env_file == "-" else None
+        return command(topology=TopologyFiles(paths, profile, (*settings, *versions), env_file, env_text), **rest)
 
     added: Any = with_files
     for add in reversed(_LAYERS):
@@ -317,7 +311,7 @@ def watch(command: F) -> F:
             return command(topology=topology, **rest)
         from lbgen.cli.watch import watch as run_again
 
-        if "-" in topology.paths:
+        if "-" in (*topology.paths, topology.env_file):
             raise click.UsageError("--watch needs files, not standard input")
         env = () if topology.env_file is None else (Path(topology.env_file),)
         run_again(lambda: command(topology=topology, **rest), str(topology), env)

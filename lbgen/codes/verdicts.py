@@ -29,4 +29,8 @@ LB307 a version of an engine that lbgen does not know
   cause: It is newer than the supported ones, or between two of them, and is served the files for the newest older one.
   example: $ lbgen check topology.yaml --engine-version nginx=1.33
   remedy: Verify the topology on it with `lbgen verify`.
+LB308 an engine that is left out
+  cause: `check` was not asked for the engine by name, and the engine refuses the topology or is not installed.
+  example: $ lbgen check topology.yaml --json    # a topology that nftables refuses
+  remedy: Do what the finding says, choose engines with -e, or hide the advice with --ignore LB308.
 """

@@ -6,6 +6,7 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
@@ -55,8 +56,9 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found["name"] for found in _REFERENCE.finditer(text) if found["name"]))
 
 
-def environment(env_file: Path | None = None) -> Mapping[str, str]:
-    """The variables of this process, over those of `env_file` with lines NAME=VALUE.
+def environment(env_file: Path | None = None, text: bytes | None = None) -> Mapping[str, str]:
+    """The variables of this process, over those of `env_file` with lines NAME=VALUE. Where `text` is given, it is read
+    instead of the file, whose name is for findings alone.
     Raises LbgenError: LB110 for an unreadable file, LB135 for a line that is not of that form."""
     if env_file is None:
         return os.environ
@@ -65,7 +67,8 @@ def environment(env_file: Path | None = None) -> Mapping[str, str]:
     values: dict[str, str] = {}
     wrong: list[Diagnostic] = []
     try:
-        with env_file.open(encoding="utf-8") as stream:
+        content = env_file.read_bytes() if text is None else text
+        with StringIO(content.decode("utf-8"), newline=None) as stream:
             for line in parse_stream(stream):
                 if line.error or (line.key is not None and line.value is None):
                     hint = "write NAME=VALUE; quote a value that holds spaces or #"
