@@ -160,7 +160,8 @@ def _stops(answer: Answer) -> bool:
 
 def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagnostic:
     field = answer.fields[0] if answer.fields else ""
-    more = f" (and {len(answer.fields) - 1} more places)" if len(answer.fields) > 1 else ""
+    others = len(answer.fields) - 1
+    more = f" (and {others} more place{'s' * (others > 1)})" if others > 0 else ""
     name = answer.feature.value if answer.feature else "this value"
     by = f"{engine.title} {version}: {answer.verdict.note}{more}"
     if answer.verdict.level is Level.REFUSED:

@@ -110,7 +110,8 @@ class EndpointState:
 @dataclass(frozen=True, slots=True)
 class StackState:
     """A whole stack. `committed` is False until `up` has returned. `pid` and `started` are its supervisor's. `first`
-    tells it from later stacks of its name, also when another supervisor has taken it over. `changes` counts reloads."""
+    identifies it among stacks of the same name, also after another supervisor has taken it over. `changes` counts
+    reloads."""
 
     name: str
     digest: str
