@@ -56,9 +56,9 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found["name"] for found in _REFERENCE.finditer(text) if found["name"]))
 
 
-def environment(env_file: Path | None = None, text: bytes | None = None) -> Mapping[str, str]:
-    """The variables of this process, over those of `env_file` with lines NAME=VALUE. Where `text` is given, it is read
-    instead of the file, whose name is for findings alone.
+def environment(env_file: Path | None = None, content: bytes | None = None) -> Mapping[str, str]:
+    """The variables of this process, over those of `env_file` with lines NAME=VALUE. `content` is read instead of the
+    file where it is given; findings name the file.
     Raises LbgenError: LB110 for an unreadable file, LB135 for a line that is not of that form."""
     if env_file is None:
         return os.environ
@@ -67,8 +67,8 @@ def environment(env_file: Path | None = None, text: bytes | None = None) -> Mapp
     values: dict[str, str] = {}
     wrong: list[Diagnostic] = []
     try:
-        content = env_file.read_bytes() if text is None else text
-        with StringIO(content.decode("utf-8"), newline=None) as stream:
+        read = env_file.read_bytes() if content is None else content
+        with StringIO(read.decode("utf-8"), newline=None) as stream:
             for line in parse_stream(stream):
                 if line.error or (line.key is not None and line.value is None):
                     hint = "write NAME=VALUE; quote a value that holds spaces or #"
