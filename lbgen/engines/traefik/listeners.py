@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.conditions import ANY, build_rule
+from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path
 from lbgen.engines.traefik.matching import count_rules, find_priority
 from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.prefix_trees import Tree
@@ -25,7 +25,7 @@ def build_listener(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The dynamic configuration of a listener."""
     edge = names.edge(listener)
     rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
-    tree = Tree(edge, listener.hosts)
+    tree = Tree(edge, listener.hosts, escape_path)
     total = count_rules(rules) + 1  # the last priority is that of the answer to requests that no rule takes
     routers: dict[str, Data] = {edge: _entry_router(listener)}
     middlewares: dict[str, Data] = {

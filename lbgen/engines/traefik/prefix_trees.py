@@ -9,20 +9,21 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
-from lbgen.engines.traefik.conditions import ANY, escape_path
+from lbgen.engines.traefik.conditions import ANY
 from lbgen.engines.traefik.matching import build_host, call, quote_regex
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import group
 from lbgen.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lbgen.plan.model import HostTable, Rule
 
 _T = TypeVar("_T")
 
 MOST = 50  # rules below one router before there are groups
+FIRST = 1_000_000  # priority of the first group
 _FEW = 12  # groups, or parts of a group, below one router
 
 
@@ -39,11 +40,13 @@ class Group:
 class Tree:
     """The groups of a listener, and the parents of each rule by rank. `leaves` are the parents of rules."""
 
-    def __init__(self, root: str, tables: Sequence[HostTable]) -> None:
+    def __init__(self, root: str, tables: Sequence[HostTable], spell: Callable[[str], str]) -> None:
+        """Below the router `root`; `spell` gives a part of a path as Traefik's matchers see it."""
         self.groups: list[Group] = []
         self.parents: dict[int, list[str]] = {}
         self.leaves: list[str] = []
         self._root = root
+        self._spell = spell
         rules = _union(tables)
         if len(rules) <= MOST or len(tables) == 1:
             self._by_path(root, rules, 1)
@@ -56,7 +59,7 @@ class Tree:
 
     def _add(self, parent: str, rule: str) -> str:
         name = f"{self._root}.{len(self.groups) + 1}"
-        self.groups.append(Group(name, parent, rule, 1_000_000 - len(self.groups)))
+        self.groups.append(Group(name, parent, rule, FIRST - len(self.groups)))
         return name
 
     def _leaf(self, parent: str, rules: Iterable[Rule]) -> None:
@@ -80,11 +83,15 @@ class Tree:
     def _by_segment(self, parent: str, above: str, segments: Sequence[str], held: Mapping[str, list[Rule]]) -> None:
         """Part requests by one segment of the path, all of them below `parent`."""
         for chunk in _chunks(segments):
-            name = self._add(parent, _path_rule(above, chunk))
+            name = self._add(parent, self._path_rule(above, chunk))
             if len(chunk) <= _FEW:
                 self._leaf(name, _ranked(rule for segment in chunk for rule in held[segment]))
             else:
                 self._by_segment(name, above, chunk, held)
+
+    def _path_rule(self, above: str, segments: Iterable[str]) -> str:
+        texts = "|".join(quote_regex(self._spell(segment)) for segment in segments)
+        return call("PathRegexp", f"^{above}/(?:{texts})(?:/|$)")
 
     def _by_path(self, parent: str, rules: Sequence[Rule], depth: int) -> None:
         """Part requests by the segment of the path at `depth`, where 1 is the first."""
@@ -97,15 +104,10 @@ class Tree:
         big = [segment for segment, held in named.items() if len(held) > MOST]
         small = sorted(segment for segment in named if segment not in big)
         for segment in big:
-            name = self._add(parent, _path_rule(above, [segment]))
+            name = self._add(parent, self._path_rule(above, [segment]))
             self._by_path(name, _ranked([*named[segment], *shared]), depth + 1)
         self._by_segment(parent, above, small, {segment: [*named[segment], *shared] for segment in small})
         self._leaf(self._add(parent, ANY), shared)
-
-
-def _path_rule(above: str, segments: Iterable[str]) -> str:
-    texts = "|".join(quote_regex(escape_path(segment)) for segment in segments)
-    return call("PathRegexp", f"^{above}/(?:{texts})(?:/|$)")
 
 
 def _segments(rule: Rule) -> list[str]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.matching import build_host, build_rule, call, count_rules, find_priority
+from lbgen.engines.traefik.matching import build_host, build_rule, count_rules, decode_path, find_priority
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.limits import denied_clients
 from lbgen.engines.traefik.native.listeners import have_same_routers
-from lbgen.engines.traefik.native.prefix_trees import MOST, group_hosts, group_paths
 from lbgen.engines.traefik.native.tls import find_options
-from lbgen.engines.traefik.tls import escape_regex
+from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.plan.model import Mode, PathKind
 
 if TYPE_CHECKING:
@@ -182,39 +181,19 @@ def _covers(one: PathMatch, other: PathMatch) -> bool:
 
 
 def _build_tree(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator[_Router]:
-    """A router for each host with those of its rules below it; hosts, and rules below a host, in groups by how they
-    begin. Traefik tries the routers of one parent one after the other, so each parent gets few of them."""
-    yield from _refuse_at_listener(site, total, routes, site.entry)
-    tables = [table for table in site.first.hosts if table.rules]
-    hosts = group_hosts(tables, "hosts~", site.suffix)
-    for group in hosts.nodes:
-        rule = call("HostRegexp", f"^{escape_regex(group.prefix)}")
-        data = {**_below(group.parent, site), "rule": rule, "priority": len(tables) + 1}
-        yield group.name, site.first.field, _with_tls(data, site)
-    parents: dict[int, list[str]] = {}
-    shared: dict[int, Rule] = {}
-    for place, table in enumerate(tables):
-        entry, priority = _below(hosts.parents(place), site), len(tables) - place
-        if len(table.rules) == 1 and table.rules[0].host == table.host:
-            yield from _leaf(table.rules[0], build_rule(table.rules[0]), priority, entry, site, plan, routes)
+    """Rules below groups by host and by the start of paths."""
+    top = f"{site.first.name}{site.suffix}"
+    tree = Tree(top, site.first.hosts, decode_path)
+    yield from _refuse_at_listener(site, FIRST, routes, site.entry)
+    used = {name for parents in tree.parents.values() for name in parents}
+    used |= {group.parent for group in tree.groups}
+    for group in tree.groups:
+        if group.name not in used:  # no rule takes what is left, and Traefik refuses a parent without children
             continue
-        name = f"host~{table.host or '*'}"
-        data = {**entry, "rule": _any_host([table.host], _EVERYTHING), "priority": priority}
-        yield f"{name}{site.suffix}", site.first.field, _with_tls(data, site)
-        paths = group_paths(table.rules, name, site.suffix)
-        for group in paths.nodes:
-            rule = call("PathPrefix", group.prefix)
-            yield group.name, site.first.field, {"parentRefs": [group.parent], "rule": rule, "priority": total + 1}
-        for each in table.rules:
-            shared[each.rank] = each
-            parents.setdefault(each.rank, []).extend(paths.parents(each.rank))
-    for rank, each in sorted(shared.items()):
-        text = build_rule(replace(each, host=None))
-        entry = {"parentRefs": parents[rank]}
-        yield from _leaf(each, text, find_priority(each, total), entry, site, plan, routes)
-
-
-def _below(parents: str | list[str], site: _Site) -> dict[str, Data]:
-    if not parents:
-        return site.entry
-    return {"parentRefs": [parents] if isinstance(parents, str) else parents}
+        above = site.entry if group.parent == top else {"parentRefs": [group.parent]}
+        data = {**above, "rule": group.rule, "priority": group.priority}
+        yield group.name, site.first.field, _with_tls(data, site)
+    for rule in site.rules:
+        parents = tree.parents[rule.rank]
+        entry: dict[str, Data] = site.entry if parents == [top] else {"parentRefs": [*parents]}
+        yield from _leaf(rule, build_rule(rule), find_priority(rule, total), entry, site, plan, routes)

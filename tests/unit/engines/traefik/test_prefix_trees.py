@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from lbgen.engines.traefik.conditions import escape_path
 from lbgen.engines.traefik.listeners import build_listener
 from lbgen.engines.traefik.prefix_trees import MOST, Tree
 from lbgen.plan.model import HostPattern, Match, PathKind, PathMatch, Respond, Route, Rule
@@ -21,7 +22,7 @@ def entry(path: str, host: str = "", kind: PathKind = PathKind.PREFIX) -> Unrank
 
 def tree_of(entries: list[UnrankedRule]) -> tuple[Tree, tuple[Rule, ...]]:
     rules = rank_rules(entries)
-    return Tree("edge-web", host_tables(rules)), rules
+    return Tree("edge-web", host_tables(rules), escape_path), rules
 
 
 def holds(condition: str, host: str, path: str) -> bool:

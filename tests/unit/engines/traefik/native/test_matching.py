@@ -103,14 +103,21 @@ def test_a_tree_finds_the_rule_that_the_contract_asks_for(host):
             assert found.partition("~")[0] == wanted, (path, found)
 
 
-def test_hosts_are_grouped_by_how_they_begin():
+def test_many_hosts_are_in_groups():
     hosts = [f"{letter}{n}.test" for letter in "abc" for n in range(40)] + ["*.test"]
-    plan = plan_of([{"name": f"h{n}", "hosts": [host], "forward": "app"} for n, host in enumerate(hosts)])
-    routers = routers_of(plan)
-    assert {name for name in routers if name.startswith("hosts~")} == {"hosts~a", "hosts~b", "hosts~c"}
+    tree = tree_of(
+        routers_of(plan_of([{"name": f"h{n}", "hosts": [host], "forward": "app"} for n, host in enumerate(hosts)]))
+    )
+    assert max(len(below) for below in tree.values()) <= 50
     for n, host in enumerate(hosts[:-1]):
-        assert taken_by(tree_of(routers), host, "/") == f"h{n}"
-    assert taken_by(tree_of(routers), "a99.test", "/") == "h120"
+        assert taken_by(tree, host, "/") == f"h{n}"
+    assert taken_by(tree, "a99.test", "/") == "h120"
+
+
+def test_no_parent_is_without_routers():
+    routers = routers_of(plan_of(many()))
+    parents = {parent for data in routers.values() for parent in data.get("parentRefs", ())}
+    assert {name for name, data in routers.items() if "service" not in data} == parents
 
 
 def test_no_parent_has_many_routers_of_many_thousand():
