@@ -3,13 +3,14 @@
 # make up     the same, left running (lbgen ps, lbgen down)
 # make docs   generated pages of docs/ anew, and the site in build/site
 # make farm   other versions of the engines, kept apart from the host (python -m tests.support.farm says where)
+# make test-versions   conformance, differential and fingerprints on all versions of all engines, the farm's too
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOPOLOGY ?= examples/shop/topology.yaml
 
-.PHONY: demo up down test golden matrix docs farm clean
+.PHONY: demo up down test test-versions golden matrix docs farm clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
@@ -22,6 +23,10 @@ down: $(VENV)/.demo
 
 test: $(VENV)/.test
 	PYTHON=$(BIN)/python sh tests/run.sh
+
+test-versions: $(VENV)/.test
+	$(BIN)/python -m tests.support.farm -- $(BIN)/python tests/phases.py tests/conformance/test_conformance.py tests/differential \
+		tests/engines/test_fingerprints.py
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

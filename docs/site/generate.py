@@ -29,6 +29,7 @@ import example  # noqa: E402
 import findings  # noqa: E402
 import matrix  # noqa: E402
 import topology  # noqa: E402
+import versions  # noqa: E402
 
 from lbgen.cli.schema import TOPOLOGY, schema_of  # noqa: E402
 
@@ -43,6 +44,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "everywhere": topology.everywhere,
     "findings": findings.findings,
     "totals": matrix.totals,
+    "versions": versions.versions,
+    "differences": versions.differences,
 }
 _BLOCK = re.compile(r"(<!-- begin (?P<name>\w+) -->\n).*?(?P<end><!-- end (?P=name) -->)", re.DOTALL)
 _FENCE = re.compile(

@@ -9,6 +9,7 @@ import click
 
 from lbgen.cli import exit_codes, options
 from lbgen.cli.explain_cost import explain_costs
+from lbgen.cli.explain_versions import explain_versions
 from lbgen.cli.html import write_page
 from lbgen.cli.output import console, print_json, say
 from lbgen.cli.verdict_table import print_verdicts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog="\b\nExamples:\n  lbgen explain shop.yaml\n  lbgen explain shop.yaml --line nginx.conf:42\n"
     "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost\n"
+    "  lbgen explain shop.yaml --versions\n"
     "  lbgen explain shop.yaml --html shop.html"
 )
 @options.topology
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
 )
 @click.option("--cost", is_flag=True, help="Show what features cost per request on each engine, and what is cheaper.")
+@click.option(
+    "--versions",
+    "by_version",
+    is_flag=True,
+    help="Show which versions of each engine can serve it, and what stops others.",
+)
 @options.html
 @options.json_flag
 def command(
@@ -43,6 +51,7 @@ def command(
     line: str | None,
     field: str | None,
     cost: bool,
+    by_version: bool,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -54,8 +63,8 @@ def command(
     from lbgen.engines.tiers import engines_of
     from lbgen.plan.tiers import parts
 
-    if sum(map(bool, (line, field, cost, html))) > 1:
-        raise click.UsageError("use one of --line, --field, --cost and --html")
+    if sum(map(bool, (line, field, cost, by_version, html))) > 1:
+        raise click.UsageError("use one of --line, --field, --cost, --versions and --html")
     loaded = topology.load()
     found = [(tier.plan, engines_of(tier, chosen or engine_names())) for tier in parts(loaded)]
     if html:
@@ -70,6 +79,10 @@ def command(
         costs = {_tier(plan): explain_costs(plan, names, quiet=as_json) for plan, names in found}
         if as_json:
             print_json(costs.get("", costs))
+    elif by_version:
+        by_tier = {_tier(plan): explain_versions(plan, names, quiet=as_json) for plan, names in found}
+        if as_json:
+            print_json(by_tier.get("", by_tier))
     elif as_json:
         records = {_tier(plan): _verdicts(plan, names, quiet=True) | _left_record(plan, names) for plan, names in found}
         print_json(records.get("", records))

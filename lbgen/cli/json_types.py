@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired
 
+from lbgen.conformance.fingerprint import DifferenceRecord
 from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
 from lbgen.engines.left_to_engine import LeftToEngineRecord
@@ -163,18 +164,36 @@ class ImagesBuiltRecord(Record):
     """The image for stand-ins and the agent."""
 
 
+class FingerprintsRecord(Record):
+    """What two versions of an engine do differently."""
+
+    before: str
+    """Engine and version."""
+    after: str
+    differences: list[DifferenceRecord]
+
+
 _Verdicts = dict[str, list[VerdictRecord] | dict[str, list[LeftToEngineRecord]]]  # `left_to_engine` beside the engines
 _Costs = dict[str, CostsRecord | None]
+_Versions = dict[str, dict[str, list[FindingRecord]]]  # by engine and version: what rules it out
 
 # Command to the type of its JSON; `images build` is a command within another. With tiers an answer may be one by tier.
 ANSWERS: dict[str, Any] = {
     "check": list[FindingRecord],
     "render": dict[str, RenderedRecord] | dict[str, TierRecord],
-    "explain": _Verdicts | dict[str, _Verdicts] | OriginRecord | list[RenderedLineRecord] | _Costs | dict[str, _Costs],
+    "explain": _Verdicts
+    | dict[str, _Verdicts]
+    | OriginRecord
+    | list[RenderedLineRecord]
+    | _Costs
+    | dict[str, _Costs]
+    | _Versions
+    | dict[str, _Versions],
     "config": list[ValueRecord],
     "route": RouteRecord | RouteThroughTiers | L4RouteThroughTiers,
     "diff": ComparisonRecord,
     "verify": ReportRecord,
+    "fingerprint": FingerprintsRecord,
     "preview": PreviewRecord,
     "up": StackRecord | PreviewRecord,
     "reload": StackRecord | PreviewRecord,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import options
+from lbgen.cli.engine_version import EngineVersions
 from lbgen.cli.html import write_page
 from lbgen.cli.output import console, pluralize, print_json
 
@@ -25,6 +26,7 @@ SHOWN = 5  # differences printed, the first ones
     epilog="\b\nExamples:\n  lbgen verify shop.yaml                   # every engine that can serve it\n"
     "  lbgen verify shop.yaml -e nginx -e envoy --json\n"
     "  lbgen verify shop.yaml --html report.html\n"
+    "  lbgen verify shop.yaml --against-version haproxy=2.6,2.8\n"
     "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not"
 )
 @options.topology
@@ -49,6 +51,14 @@ SHOWN = 5  # differences printed, the first ones
     show_default=True,
     help="The seed of the sample when there are more requests or faults.",
 )
+@click.option(
+    "--against-version",
+    "against",
+    type=EngineVersions(),
+    multiple=True,
+    metavar="ENGINE=VERSION,...",
+    help="Verify these versions of an engine side by side; one beside that which serves TOPOLOGY (repeatable).",
+)
 @options.accept
 @options.html
 @options.json_flag
@@ -59,6 +69,7 @@ def command(
     requests: int,
     faults: int | None,
     seed: int,
+    against: tuple[tuple[str, tuple[str, ...]], ...],
     accept: tuple[str, ...],
     html: str | None,
     as_json: bool,
@@ -72,6 +83,8 @@ def command(
     import lbgen
     from lbgen.engines.api import engine_names
 
+    if against and rendered:
+        raise click.UsageError("--rendered is of one version; leave --against-version out")
     loaded = topology.load()
     out = console(stderr=True)
     columns = (
@@ -91,6 +104,7 @@ def command(
             most_faults=faults,
             seed=seed,
             rendered=rendered,
+            versions=dict(against),
             progress=lambda event: _update_bar(bars, tasks, event),
         )
     if html:

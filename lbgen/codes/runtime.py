@@ -63,6 +63,10 @@ LB415 a swap that is not possible
   cause: The stack is local or tiered, runs several engines and none is named, or already runs the new engine.
   example: $ lbgen up topology.yaml --swap nginx    # while nginx serves
   remedy: Name one engine with `-e`, or change the stack as the finding says.
+LB416 no fingerprint
+  cause: The file is not one that `lbgen fingerprint -o` wrote, or lbgen has none stored of that version.
+  example: $ lbgen fingerprint haproxy --compare ./topology.json
+  remedy: Write one with `lbgen fingerprint ENGINE -o FILE` where that version runs.
 LB420 no docker daemon
   cause: The docker SDK is not installed, or no daemon answers at the address in use, or it is too old, remote, or not
     permitted.

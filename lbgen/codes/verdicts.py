@@ -28,7 +28,7 @@ LB306 a tiered topology where one plan is needed
 LB307 a version of an engine that lbgen does not know
   cause: It is newer than the supported ones, or between two of them, and is served the files for the newest older one.
   example: $ lbgen check topology.yaml --engine-version nginx=1.33
-  remedy: Verify the topology on it with `lbgen verify`.
+  remedy: See what it does otherwise with `lbgen fingerprint`, and verify the topology on it.
 LB308 an engine that is left out
   cause: `check` was not asked for the engine by name, and the engine refuses the topology or is not installed.
   example: $ lbgen check topology.yaml --json    # a topology that nftables refuses

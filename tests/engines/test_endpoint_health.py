@@ -13,8 +13,10 @@ import pytest
 
 import lbgen
 from lbgen import api
+from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
+from lbgen.engines.api import Level, engine
+from lbgen.plan.features import Feature
 from lbgen.runtime import registry
 from lbgen.runtime.common.executables import find
 
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_560  # the listener; the endpoints are from ten further on
-L7 = [(name, version) for name in ("nginx", "haproxy", "envoy", "traefik") for version in engine(name).versions]
-L7.remove(("nginx", "1.22"))  # it refuses names, and what its agent does is the same
+# nginx before 1.30 refuses names, and what its agent does is the same.
+L7 = [
+    (subject.engine, subject.version)
+    for subject in engines_on_host(["nginx", "haproxy", "envoy", "traefik"])
+    if subject.binary is not None
+    and engine(subject.engine).verdict(Feature.ENDPOINT_NAMES, subject.version).level is not Level.REFUSED
+]
 WAIT = 10.0  # seconds, on a busy machine; two checks take a tenth of it
 
 

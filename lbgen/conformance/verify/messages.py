@@ -48,6 +48,12 @@ class Job:
     folder: str = ""
     front: FrontTier | None = None
     own_ports: Mapping[int, int] = field(default_factory=dict)
+    label: str = ""  # engine and version, where another version of the engine is verified beside it
+
+    @property
+    def name(self) -> str:
+        """What reports call the engine."""
+        return self.label or self.engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def run_all(jobs: Sequence[Job], progress: Callable[[JobProgress], None]) -> lis
         said.seek(0)
         text = said.read().decode("utf-8", "replace").strip()
     silent = (Diagnostic("LB403", f"the process that verified it ended:\n{text}"),)
-    return [each or Failed(job.engine, silent) for job, each in zip(jobs, ended, strict=True)]
+    return [each or Failed(job.name, silent) for job, each in zip(jobs, ended, strict=True)]
 
 
 def _one(job: Job, ours: socket, progress: Callable[[JobProgress], None]) -> Finished | Failed | None:

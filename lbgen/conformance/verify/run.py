@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,7 @@ class _Options:
     most_faults: int | None
     seed: int
     progress: Callable[[JobProgress], None]
+    versions: Mapping[str, Sequence[str]]
 
 
 def verify(
@@ -69,6 +71,7 @@ def verify(
     most_faults: int | None = None,
     seed: int = 1,
     rendered: str | os.PathLike[str] | None = None,
+    versions: Mapping[str, Sequence[str]] | None = None,
     progress: Callable[[JobProgress], None] = _ignore,
 ) -> Report:
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
@@ -79,11 +82,13 @@ def verify(
     divided by a factor that the report states.
     `requests` is how many a run may ask each engine, and `most_faults` how many faults it may try (default: all);
     `seed` draws them when there are more. `rendered`: a folder as `lbgen render -o` writes it, whose files are served
-    as they stand (but for those times); that needs root.
+    as they stand (but for those times); that needs root. `versions`: by engine those to verify side by side, beside the
+    one that serves the topology when there is only one; with it `engines` is by default those engines alone.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB411 (no such folder), EngineError LB402 and LB407.
     """
-    options = _Options(accept, requests, most_faults, seed, progress)
+    options = _Options(accept, requests, most_faults, seed, progress, versions or {})
+    engines = list(versions) if engines is None and versions else engines
     folder = None if rendered is None else Path(rendered)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
@@ -126,7 +131,7 @@ def _verified(
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root" if lacking else ""))
-    chosen, skipped = _chosen(real, engines, options.accept, folder)
+    chosen, skipped = _chosen(real, engines, options, folder)
     scale = choose_scale(real, lambda shorter: all(has_same_shape(each, real, shorter) for each in chosen))
     plan = scale_times(real, scale)
     client = LOOPBACK if obstacle else CLIENT
@@ -134,7 +139,11 @@ def _verified(
     faulty = _some(faults.fault_cases(plan, client), options.most_faults, options.seed)
     cases = (*(ScheduledCase(case) for case in wanted), *faulty)
     prepared = [_prepared(given, plan, each, cases, folder, isolated=not obstacle) for each in chosen]
-    jobs = [job for job, _ in prepared]
+    names = Counter(each.name for each in chosen)
+    jobs = [
+        replace(job, label=f"{job.engine} {job.binary.version}") if names[job.engine] > 1 else job
+        for job, _ in prepared
+    ]
     ended = run_all(jobs if not obstacle else move_to_loopback(jobs), options.progress)
     done = [each for each in ended if isinstance(each, Finished)]
     broken = [
@@ -160,7 +169,7 @@ def _some(every: tuple[ScheduledCase, ...], most: int | None, seed: int) -> tupl
 
 
 def _chosen(
-    plan: Plan, engines: Sequence[str | Engine] | None, accept: tuple[str, ...], folder: Path | None
+    plan: Plan, engines: Sequence[str | Engine] | None, options: _Options, folder: Path | None
 ) -> tuple[tuple[EngineChoice, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
     """The engines to verify, and those left out with the reasons."""
     if engines is None:
@@ -172,7 +181,15 @@ def _chosen(
         where = folder / missing[0] if folder is not None and missing else folder
         hint = f"lbgen render TOPOLOGY -o {folder} writes them"
         raise UsageError(Diagnostic("LB411", f"there are no rendered files in {where}", hint=hint))
-    return choose(plan, targets, insist=engines is not None, accept=accept)
+    if not options.versions:
+        return choose(plan, targets, insist=engines is not None, accept=options.accept)
+    found: list[EngineChoice] = []
+    for target in targets:
+        asked = list(options.versions.get(target.name, ()))
+        for version in asked if len(asked) > 1 else [plan.options(target.name).version, *asked]:
+            at = plan if version is None else with_version(plan, target.name, version)
+            found += choose(at, [target], insist=True, accept=options.accept)[0]
+    return tuple(found), ()
 
 
 def _prepared(

@@ -78,7 +78,7 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
                 job.engine, job.plan, job.binary, accept=("all",), network=network, rendered=job.rendered
             )
             handle = stack.enter_context(serve)
-        report(JobProgress(job.engine, "listening"))
+        report(JobProgress(job.name, "listening"))
         wait_ready(job.plan, handle, asked=without_verification)
         _settle_bytes(job, handle, group)
         subject = EngineUnderTest(job.engine, job.version, job.binary)
@@ -183,7 +183,7 @@ class _Run:
                 self._once_more(cases, min(at_once, AGAIN))
         self._once_more(calm)
         results = tuple(self.done[one.case.id] for one in self.job.cases)
-        return Finished(self.job.engine, results, prints)
+        return Finished(self.job.name, results, prints)
 
     @contextmanager
     def _all_are(self, phase: Phase, pool: str) -> Iterator[None]:
@@ -223,7 +223,7 @@ class _Run:
         for result in results:
             self.done[result.case] = result
             if len(self.done) % 20 == 0:
-                self.report(JobProgress(self.job.engine, "asking", len(self.done), len(self.job.cases)))
+                self.report(JobProgress(self.job.name, "asking", len(self.done), len(self.job.cases)))
 
     def _once_more(self, cases: list[Case], at_once: int = AGAIN) -> None:
         """Repeat cases that were only late, each time with fewer in parallel: the machine may have been busy."""
@@ -317,7 +317,7 @@ def _served(descriptor: int) -> NoReturn:
             try:
                 pipe.send(verify_engine(job, pipe.send))
             except LbgenError as error:
-                pipe.send(Failed(job.engine, error.diagnostics))
+                pipe.send(Failed(job.name, error.diagnostics))
         code = 0
     finally:
         if code:

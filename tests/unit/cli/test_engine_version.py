@@ -41,3 +41,30 @@ def test_other_words_are_refused(value: str) -> None:
     code, text = run("check", SHOP, "--engine-version", value)
     assert code == 2
     assert "such as haproxy=3.0" in text
+
+
+def test_explain_names_the_field_that_rules_a_version_out() -> None:
+    code, text = run("explain", SHOP, "--versions", "-e", "nginx", "--json")
+    assert code == 0
+    versions = json.loads(text)["nginx"]
+    assert versions["1.31"] == []
+    assert [each["field"] for each in versions["1.22"]] == ["routes[0].match[0].headers.x-canary"]
+
+
+def test_the_table_has_a_row_for_each_version() -> None:
+    code, text = run("explain", SHOP, "--versions", "-e", "haproxy")
+    assert code == 0
+    assert all(version in text for version in ("2.6", "2.8"))
+
+
+@pytest.mark.parametrize("value", ["haproxy", "haproxy=x", "apache=2.4,2.6", "haproxy=2.8,"])
+def test_versions_to_verify_are_an_engine_and_numbers(value: str) -> None:
+    code, text = run("verify", SHOP, "--against-version", value)
+    assert code == 2
+    assert "such as haproxy=3.0,3.2" in text
+
+
+def test_rendered_files_are_of_one_version() -> None:
+    code, text = run("verify", SHOP, "--against-version", "haproxy=2.6,2.8", "--rendered", ".")
+    assert code == 2
+    assert "--rendered is of one version" in text
