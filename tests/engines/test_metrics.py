@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from itertools import accumulate
 from pathlib import Path
@@ -16,7 +17,9 @@ from tests.support import metrics_load as load
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT, METRICS = 24_540, 24_560
 L7 = ("nginx", "haproxy", "envoy", "traefik")
+L4 = ("nginx", "haproxy", "envoy")
 ROUNDS = 60
+REQUEST = b"GET / HTTP/1.0\r\nX-Long: %b\r\n\r\n" % (b"x" * 1000)
 
 
 def urls(stack: lbgen.Stack) -> dict[str, str]:
@@ -70,6 +73,33 @@ def test_tries_of_a_dead_endpoint_are_counted() -> None:
         assert again["half"] == 6, engine
         assert 12 <= tried["half"] <= 18, engine  # two or three tries each
         assert load.requests(counted)["half", "half", "GET", "5xx"] == 6, engine
+
+
+def test_l4_connections_and_bytes_are_counted_the_same() -> None:
+    data = load.topology("metrics", PORT, METRICS)
+    data["listeners"]["db"] = {"port": PORT + 1, "mode": "l4"}
+    data["pools"]["pg"] = {"endpoints": [{"address": "10.9.0.9:5432"}]}
+    data["routes"].append({"name": "db", "listeners": ["db"], "forward": "pg"})
+    stack = lbgen.up(lbgen.load(data), L4, runtime="local", accept=("all",))
+    place = (("listener", "db"), ("pool", "pg"))
+    for engine, url in urls(stack).items():
+        before = load.settled(url)
+        address = stack.address("db", engine)
+        got = 0
+        for number in range(20):
+            with socket.create_connection((address.host, address.port), timeout=5) as client:
+                client.sendall(REQUEST[:500])
+                if not number:
+                    assert load.scrape(url)["lbgen_connections", ("listener", "db")] >= 1, engine
+                client.sendall(REQUEST[500:])
+                while more := client.recv(65536):  # until the stand-in closes
+                    got += len(more)
+        counted = load.difference(load.settled(url), before)
+        assert got > 20 * len(REQUEST), engine  # the stand-in's account of the request
+        assert counted["lbgen_l4_connections_total", *place] == 20, engine
+        assert counted["lbgen_l4_received_bytes_total", *place] == 20 * len(REQUEST), engine
+        assert counted["lbgen_l4_sent_bytes_total", *place] == got, engine
+        assert counted["lbgen_l4_connection_duration_seconds_count", ("listener", "db")] == 20, engine
 
 
 def test_a_reload_and_a_killed_agent_lose_no_count() -> None:

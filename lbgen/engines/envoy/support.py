@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -145,7 +145,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
-    Feature.METRICS_L4: NOT_YET,
+    Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),
 }

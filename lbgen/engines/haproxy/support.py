@@ -78,6 +78,7 @@ _NATIVE = (
 )
 
 _EMULATED = {
+    Feature.METRICS_L4: "`lbgen agent` counts the lines of a log of connections",
     Feature.METRICS: "`lbgen agent` counts the lines of a second log; a client that leaves before a short response is "
     "counted as answered, as in the access log",
     Feature.ENDPOINT_NAMES: "HAProxy's resolvers; of several addresses of a name HAProxy uses one, as long as "
@@ -171,7 +172,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 }
 
 _REFUSED = {
-    Feature.METRICS_L4: "not yet in lbgen",
     Feature.L4_UDP: "HAProxy does not proxy UDP",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
     Feature.NFT_DIRECT: "only nftables forwards without a proxy",

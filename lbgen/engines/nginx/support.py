@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
@@ -197,7 +197,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` translates to the schema"),
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
-    Feature.METRICS_L4: NOT_YET,
+    Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.NFT_DIRECT: refused("direct forwarding is a feature of nftables"),
 }
