@@ -41,7 +41,10 @@ PURE: dict[str, list[tuple[str, ...]]] = {
         (SHOP, "--line", "haproxy.cfg:1"),
         (SHOP, "--line", "haproxy.cfg:60"),
         (SHOP, "--field", "routes[0]"),
+        (SHOP, "--versions"),
+        (TIERS, "--versions"),
     ],
+    "fingerprint": [("nginx@1.22", "--stored", "--compare", "1.31"), ("nginx", "--stored")],
     "config": [(SHOP,), (SHOP, "--set", "listeners.web.port=81"), (TIERS,)],
     "route": [
         (SHOP, *_REQUEST),
