@@ -83,12 +83,20 @@ class Rendered(Mapping[str, str]):
             raise
         manifest = root / MANIFEST
         old = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
+        names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
+        gone = [name for name in old if name not in names]
+
+        def list_files(listed: list[str]) -> None:
+            _stage(manifest, "".join(f"{name}\n" for name in listed).encode(), owner=owner).replace(manifest)
+
+        # First: an engine that watches its files loads them at once, so as little as possible may fail after that.
+        list_files([*names, *gone])
         for temporary, target in staged:
             temporary.replace(target)
-        names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
-        for name in set(old) - set(names):
+        for name in gone:
             (root / PurePosixPath(name)).unlink(missing_ok=True)
-        _stage(manifest, "".join(f"{name}\n" for name in names).encode(), owner=owner).replace(manifest)
+        if gone:
+            list_files(names)
         return tuple(every)
 
 
