@@ -9,6 +9,7 @@
     with lbgen.up(topology, engine="haproxy") as stack:
         stack.url("web")
     assert lbgen.verify(topology).green
+    lbgen.bench(topology).rows
 
 Every error raised on purpose is a `LbgenError` with `Diagnostic`s. Names are imported when first used.
 """
@@ -23,6 +24,7 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from lbgen import builders as builders
     from lbgen.api import Stack, preview, reload, up
+    from lbgen.bench.run import bench
     from lbgen.conformance.topology_diff import diff
     from lbgen.conformance.verify.report import Report
     from lbgen.conformance.verify.run import verify
@@ -84,6 +86,7 @@ __all__ = [
     "Tier",
     "Topology",
     "UsageError",
+    "bench",
     "builders",
     "check",
     "config",
@@ -102,7 +105,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in ("builders", "plan"):  # the package plan is callable, see lbgen/plan/__init__.py
+    if name in ("bench", "builders", "plan"):  # the packages bench and plan are callable, see their __init__.py
         return import_module(f"lbgen.{name}")
     if name in _HOMES:
         home, _, known_as = _HOMES[name].partition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired
 
+from lbgen.bench.json_types import BenchRecord
 from lbgen.conformance.fingerprint import DifferenceRecord
 from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
@@ -194,6 +195,7 @@ ANSWERS: dict[str, Any] = {
     "diff": ComparisonRecord,
     "verify": ReportRecord,
     "fingerprint": FingerprintsRecord,
+    "bench": BenchRecord,
     "preview": PreviewRecord,
     "up": StackRecord | PreviewRecord,
     "reload": StackRecord | PreviewRecord,

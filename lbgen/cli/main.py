@@ -30,6 +30,7 @@ VERBS = {
     "diff": "Show the requests whose answer changes between two topologies.",
     "verify": "Compare engines with the oracle and each other, including faults and times.",
     "fingerprint": "Compare a version of an engine with another on fixed bytes.",
+    "bench": "Measure engines under load, after they verified the topology.",
     "preview": "Show what `up` or `reload` would do to what runs now.",
     "up": "Start engines and stand-in endpoints.",
     "reload": "Apply a changed topology to a running stack without losing a request.",

@@ -109,4 +109,13 @@ LB429 a change that serves, with a step left to do
   cause: The change serves and cannot be rolled back, but an agent could not be started or ended.
   example: $ lbgen reload topology.yaml    # while docker refuses to start the agent
   remedy: Run `lbgen up`, which does the rest.
+LB430 a load generator that is missing or failed
+  cause: wrk is not in PATH, or it ended with an error or without an answered request.
+  example: $ PATH=/usr/bin lbgen bench topology.yaml    # where wrk is not installed
+  remedy: Install it (`apt-get install wrk`, `brew install wrk`); where it failed, the finding has its last output.
+LB431 a benchmark that would not compare like with like
+  cause: The topology has no request that `lbgen bench` can send, or an engine does not pass the short verification
+    before the load.
+  example: $ lbgen bench topology.yaml    # whose only listener speaks TLS
+  remedy: Choose another request with `--url`, or look at the differences with `lbgen verify`.
 """

@@ -6,13 +6,13 @@ import os
 import re
 import resource
 import shutil
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lbgen
+from lbgen.bench.usage import group_cpu, group_memory, process_memory
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
@@ -188,38 +188,20 @@ class Running:
 
     def cpu(self) -> float:
         """CPU seconds (user and system) of all its processes until now."""
-        return sum(_cpu_seconds(pid) for pid in self.pids())
+        return group_cpu([self.process.pid])
 
     def memory(self) -> float:
         """MiB of all its processes; what they share counts once (PSS)."""
-        return sum(_memory(pid, "Pss") for pid in self.pids())
+        return group_memory([self.process.pid])
 
     def largest_process(self) -> float:
         """MiB of its largest process, with what it shares with others (RSS)."""
-        return max(_memory(pid, "Rss") for pid in self.pids())
+        return max(process_memory(pid, "Rss") for pid in self.pids())
 
     def log(self) -> str:
         """The last lines of its output."""
         text = (self.proxy.folder / "output.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-8:])[-2000:]
-
-
-def _cpu_seconds(pid: int) -> float:
-    """The kernel's CPU clock of a process: utime + stime of all its threads, in nanoseconds instead of ticks."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2)
-    except OSError:
-        return 0.0
-
-
-def _memory(pid: int, kind: str) -> float:
-    """MiB of a process: Rss, or Pss."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        return 0.0
-    found = re.search(rf"^{kind}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) / 1024 if found else 0.0
 
 
 @contextmanager

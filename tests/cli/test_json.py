@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Callable
 from functools import cache
@@ -55,7 +56,7 @@ PURE: dict[str, list[tuple[str, ...]]] = {
     "diff": [(SHOP, SHOP), (SHOP, POSTGRES), ("examples/loggly/topology.yaml", "examples/microservices/topology.yaml")],
 }
 # Those of a running stack, in order; each is tried by the test below.
-RUNNING = ("preview", "up", "reload", "ps", "logs", "stats", "verify", "down")
+RUNNING = ("preview", "up", "reload", "ps", "logs", "stats", "verify", "bench", "down")
 IN_CONTAINERS = ("images", "images build")  # tests/engines/test_docker_images.py
 
 
@@ -145,3 +146,13 @@ def test_json_of_a_verification_fits_its_schema(tmp_path: Path, engine_here: Cal
     few = ("--requests", "5", "--faults", "1")
     done = run_lbgen("verify", SHOP, "-e", "haproxy", *few, "--json", state=tmp_path)
     assert hold("verify", done, 0, 3, 4)["results"]
+
+
+@pytest.mark.engines
+@pytest.mark.xdist_group("runtime")
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callable[[str], None]) -> None:
+    engine_here("haproxy")
+    few = ("--rounds", "1", "--seconds", "1", "--connections", "5")
+    done = run_lbgen("bench", SHOP, "-e", "haproxy", *few, "--json", state=tmp_path)
+    assert [row["subject"] for row in hold("bench", done, 0)["rows"]] == ["direct", "haproxy"]

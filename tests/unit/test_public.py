@@ -32,6 +32,7 @@ PUBLIC = [
     "Tier",
     "Topology",
     "UsageError",
+    "bench",
     "builders",
     "check",
     "config",
@@ -60,6 +61,7 @@ def test_public_names_are_pinned_and_all_resolve():
 def test_public_functions_say_what_they_raise():
     functions = {name: getattr(lbgen, name) for name in PUBLIC if name[0].islower() and name != "builders"}
     functions["plan"] = type(lbgen.plan).__call__
+    functions["bench"] = type(lbgen.bench).__call__
     assert {name for name, each in functions.items() if "Raises " not in (each.__doc__ or "")} == set()
     assert all(inspect.isfunction(each) for each in functions.values())
 

@@ -1,0 +1,70 @@
+"""Choose the engines of a benchmark: those that serve the topology here, and pass a short verification of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
+from lbgen.conformance.runner import CaseState
+from lbgen.conformance.verify.run import verify
+from lbgen.diagnostics import Diagnostic
+from lbgen.engines.api import Engine
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.api import engines as installed
+from lbgen.runtime.local.apply import choose
+
+if TYPE_CHECKING:
+    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.report import Report
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.messages import EngineChoice
+
+
+def verified_engines(
+    plan: Plan,
+    engines: Sequence[str | Engine] | None,
+    accept: tuple[str, ...],
+    requests: int,
+    progress: Callable[[JobProgress], None],
+) -> tuple[tuple[tuple[EngineChoice, MeasuredEngine], ...], tuple[UnmeasuredEngine, ...]]:
+    """The engines that may be measured, and the others. At most `requests` requests are verified, and no faults.
+
+    Raises what `verify` raises."""
+    targets = (
+        list(installed().values())
+        if engines is None
+        else [engine_by_name(x) if isinstance(x, str) else x for x in dict.fromkeys(engines)]
+    )
+    chosen, skipped = choose(plan, targets, insist=engines is not None, accept=accept)
+    left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
+    kernel = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
+    left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (kernel,)) for each in chosen if each.kernel]
+    usable = [each for each in chosen if not each.kernel]
+    if not usable:
+        return (), tuple(left)
+    report = verify(
+        plan, [each.engine for each in usable], accept=accept, requests=requests, most_faults=0, progress=progress
+    )
+    refused = refused_engines(report)
+    passed = Counter(x.subject.partition(" ")[0] for x in report.results if x.state is CaseState.PASS)
+    good = tuple(
+        (each, MeasuredEngine(each.name, each.binary.version, passed[each.name]))
+        for each in usable
+        if each.name not in {x.engine for x in refused}
+    )
+    return good, (*left, *refused)
+
+
+def refused_engines(report: Report) -> tuple[UnmeasuredEngine, ...]:
+    """The engines of a verification that must not be measured: they differ (also from each other), or failed."""
+    found: dict[str, list[Diagnostic]] = {}
+    for result in report.differences:
+        for subject in result.subject.split(", "):
+            message = f"{result.case}: {result.detail}"
+            found.setdefault(subject.partition(" ")[0], []).append(
+                Diagnostic("LB431", message, hint="`lbgen verify` shows all differences")
+            )
+    failed = [UnmeasuredEngine(each.engine, Why.FAILED, each.reasons) for each in report.broken]
+    return (*(UnmeasuredEngine(name, Why.DIFFERS, tuple(reasons)) for name, reasons in found.items()), *failed)

@@ -1,0 +1,92 @@
+"""Types of the JSON that `lbgen bench` prints."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lbgen.json_types import FindingRecord, Record
+
+
+class SpreadRecord(Record):
+    """A figure over all rounds."""
+
+    median: float
+    low: float
+    """The first quartile."""
+    high: float
+    """The third quartile."""
+    rounds: list[float]
+    """The figure of each round, in order."""
+
+
+class BenchRowRecord(Record):
+    """One subject at one number of connections."""
+
+    subject: str
+    """An engine, or `direct`: the endpoint without an engine before it."""
+    connections: int
+    requests_per_second: SpreadRecord
+    cpu_us_per_request: SpreadRecord | None
+    """User and system time of the engine's processes, in microseconds. null: direct."""
+    p50_ms: SpreadRecord
+    p99_ms: SpreadRecord
+    peak_memory_mib: float | None
+    """The largest sum of PSS that was seen. null: direct."""
+    requests: int
+    """Of all rounds."""
+    errors: int
+    """Connections that failed, and requests without an answer in time."""
+    not_2xx_3xx: int
+    """Answers with another status."""
+
+
+class MeasuredEngineRecord(Record):
+    """An engine that was measured."""
+
+    engine: str
+    version: str
+    verified_cases: int
+    """How many cases it passed before it was measured."""
+
+
+class UnmeasuredEngineRecord(Record):
+    """An engine that was not measured."""
+
+    engine: str
+    why: Literal["left out", "differs", "failed"]
+    """left out: it cannot serve the topology here. differs, failed: the verification before the load."""
+    reasons: list[FindingRecord]
+
+
+class LoadRecord(Record):
+    """What was sent."""
+
+    generator: str
+    """wrk, with its version."""
+    loop: Literal["closed"]
+    """closed: a connection sends its next request after the answer, so that a slow engine gets fewer requests."""
+    listener: str
+    route: str
+    target: str
+    """Path and query."""
+    headers: list[tuple[str, str]]
+    body_bytes: int
+    """Of each answer."""
+    connections: list[int]
+    seconds: int
+    """Of each round."""
+    rounds: int
+
+
+class BenchRecord(Record):
+    """What a benchmark measured."""
+
+    name: str
+    system: str
+    cores: int
+    load: LoadRecord
+    engines: list[MeasuredEngineRecord]
+    not_measured: list[UnmeasuredEngineRecord]
+    rows: list[BenchRowRecord]
+    notes: list[str]
+    """What limits the figures, in sentences."""

@@ -1,0 +1,85 @@
+"""`lbgen bench` on real engines: figures for each, an interrupt that leaves nothing, an engine that differs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.bench import gate, report
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.runtime.common.executables import find
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.xdist_group("runtime"),
+    pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed"),
+]
+SHOP = Path(__file__).parents[2] / "examples" / "shop" / "topology.yaml"
+ENGINES = ("nginx", "haproxy")
+
+
+@pytest.fixture(autouse=True)
+def _here() -> None:
+    for name in ENGINES:
+        try:
+            find(engine(name))
+        except EngineError as error:
+            pytest.skip(str(error))
+
+
+def test_two_engines_and_the_endpoint_have_figures() -> None:
+    steps: list[str] = []
+    found = lbgen.bench(
+        lbgen.load(SHOP), ENGINES, connections=(5,), seconds=1, rounds=2, progress=lambda step: steps.append(step.what)
+    )
+    assert [row.subject for row in found.rows] == ["direct", *ENGINES]
+    assert (found.exit_code, found.not_measured) == (0, ())
+    for row in found.rows:
+        assert (row.errors, row.refused) == (0, 0)
+        assert row.per_second.median > 10
+        assert 0 < row.p50_ms.median <= row.p99_ms.median
+        if row.subject != "direct":
+            assert row.cpu_us is not None
+            assert 1 < row.cpu_us.median < 100_000
+            assert 1 < (row.peak_memory or 0) < 2_000
+    assert all(each.cases > 20 for each in found.engines)
+    order = [step.partition(": ")[2].partition(",")[0] for step in steps if step.startswith("round ")]
+    assert order == ["direct", *ENGINES] * 2
+
+
+def test_an_engine_that_differs_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = report.UnmeasuredEngine("nginx", report.Why.DIFFERS, ())
+    monkeypatch.setattr(gate, "refused_engines", lambda verification: (refused,))
+    found = lbgen.bench(lbgen.load(SHOP), ENGINES, connections=(5,), seconds=1, rounds=1)
+    assert [row.subject for row in found.rows] == ["direct", "haproxy"]
+    assert (found.not_measured, found.exit_code) == ((refused,), 4)
+
+
+def test_an_interrupt_ends_engines_and_exits_130(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lbgen", "bench", str(SHOP), "-e", "haproxy", "--seconds", "30", "--rounds", "1"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    tmp_path.chmod(0o755)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("round 1"):
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert not [each for each in Path("/proc").iterdir() if each.name.isdigit() and _runs_in(each, str(tmp_path))]
+    assert not list(tmp_path.iterdir())
+
+
+def _runs_in(process: Path, folder: str) -> bool:
+    try:
+        return str((process / "cwd").readlink()).startswith(folder)
+    except OSError:
+        return False

@@ -1,0 +1,109 @@
+"""Medians, quartiles, exit codes and notes of a benchmark."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbgen.bench.gate import refused_engines
+from lbgen.bench.report import (
+    DIRECT,
+    BenchReport,
+    LoadOptions,
+    MeasuredEngine,
+    Sample,
+    Spread,
+    UnmeasuredEngine,
+    Why,
+    rows_of,
+)
+from lbgen.bench.target import LoadTarget
+from lbgen.bench.wrk import Load
+from lbgen.conformance.runner import CaseState, Result
+from lbgen.conformance.verify.report import Report, UnverifiedEngine
+from lbgen.conformance.verify.time_scaling import Scale
+from lbgen.diagnostics import Diagnostic
+
+TARGET = LoadTarget("web", "app", "/", (("Host", "a.example"),), "pools.app.endpoints[0]")
+REASON = Diagnostic("LB431", "differs")
+
+
+def sample(per_second: float, cpu: float | None = None, memory: float | None = None, errors: int = 0) -> Sample:
+    return Sample(Load(1000, per_second, 1.0, 5.0, errors, 2), cpu, memory)
+
+
+def report(rows=(), not_measured=()) -> BenchReport:
+    options = LoadOptions("wrk 4", TARGET, (50,), 1, 3, 5120)
+    return BenchReport("shop", 2, options, (MeasuredEngine("nginx", "1.31.3", 9),), tuple(not_measured), tuple(rows))
+
+
+def test_median_and_quartiles() -> None:
+    assert Spread((1.0, 2.0, 3.0, 4.0, 100.0)).median == pytest.approx(3.0)
+    assert Spread((1.0, 2.0, 3.0, 4.0, 100.0)).quartiles == pytest.approx((2.0, 4.0))
+    assert Spread((7.0,)).quartiles == pytest.approx((7.0, 7.0))
+
+
+def test_rounds_become_rows_by_connections_in_the_order_of_subjects() -> None:
+    rounds = [(s, c, sample(100.0)) for _ in range(2) for c in (50, 250) for s in (DIRECT, "nginx")]
+    rows = rows_of(rounds)
+    assert [(row.subject, row.connections) for row in rows] == [
+        (DIRECT, 50),
+        ("nginx", 50),
+        (DIRECT, 250),
+        ("nginx", 250),
+    ]
+    assert all(len(row.samples) == 2 for row in rows)
+
+
+def test_cpu_is_per_request_and_memory_the_peak() -> None:
+    (row,) = rows_of([("nginx", 50, sample(9.0, 0.05, 10.0, 1)), ("nginx", 50, sample(9.0, 0.07, 12.0, 2))])
+    assert row.cpu_us is not None
+    assert row.cpu_us.rounds == pytest.approx((50.0, 70.0))
+    assert (row.peak_memory, row.errors, row.refused) == (12.0, 3, 4)
+
+
+def test_the_endpoint_has_no_cost() -> None:
+    (row,) = rows_of([(DIRECT, 50, sample(9.0))])
+    assert (row.cpu_us, row.peak_memory) == (None, None)
+    assert report([row]).as_dict()["rows"][0]["cpu_us_per_request"] is None
+
+
+@pytest.mark.parametrize(
+    ("whys", "code"),
+    [((), 0), ((Why.LEFT_OUT,), 0), ((Why.LEFT_OUT, Why.FAILED), 3), ((Why.FAILED, Why.DIFFERS), 4)],
+)
+def test_exit_codes(whys: tuple[Why, ...], code: int) -> None:
+    assert report(not_measured=[UnmeasuredEngine("x", why, (REASON,)) for why in whys]).exit_code == code
+
+
+@pytest.mark.parametrize(("rate", "noted"), [(100.0, False), (900.0, True)])
+def test_a_rate_near_the_direct_one_is_noted(rate: float, noted: bool) -> None:
+    rows = rows_of([(DIRECT, 50, sample(1000.0)), ("nginx", 50, sample(rate, 1.0, 1.0))])
+    notes = report(rows).notes
+    assert any("90%" in note for note in notes) is noted
+    assert "closed loop" in notes[0]
+
+
+def verification(results: tuple[Result, ...], left: tuple[UnverifiedEngine, ...] = ()) -> Report:
+    return Report("shop", results, left, (), Scale(1.0, ()), "", 1.0)
+
+
+def result(subject: str, state: CaseState) -> Result:
+    return Result(subject, "topology", "2.rule/1", "2.rule", state, "status 200, expected 404")
+
+
+def test_an_engine_that_differs_is_refused_with_the_difference() -> None:
+    (refused,) = refused_engines(
+        verification((result("nginx 1.31.3", CaseState.PASS), result("haproxy 2.8.25", CaseState.FAIL)))
+    )
+    assert (refused.engine, refused.why) == ("haproxy", Why.DIFFERS)
+    assert "expected 404" in refused.reasons[0].message
+
+
+def test_engines_that_differ_from_each_other_are_both_refused() -> None:
+    refused = refused_engines(verification((result("nginx, envoy", CaseState.FAIL),)))
+    assert [each.engine for each in refused] == ["nginx", "envoy"]
+
+
+def test_an_engine_that_did_not_run_is_refused_and_one_that_is_left_out_is_not() -> None:
+    left = (UnverifiedEngine("traefik", (REASON,), broken=True), UnverifiedEngine("nftables", (REASON,)))
+    assert [(each.engine, each.why) for each in refused_engines(verification((), left))] == [("traefik", Why.FAILED)]

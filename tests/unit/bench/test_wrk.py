@@ -1,0 +1,92 @@
+"""What wrk prints, and where it is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from lbgen.bench.wrk import find_wrk, read_wrk, run_wrk, wrk_command
+from lbgen.diagnostics import EngineError
+
+PRINTED = """\
+Running 2s test @ http://127.0.0.1:20001/api
+  1 threads and 50 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     8.11ms   10.02ms 142.01ms   92.51%
+    Req/Sec     3.96k     1.12k    5.64k    70.00%
+  Latency Distribution
+     50%  950.00us
+     75%    8.50ms
+     90%   14.73ms
+     99%    1.25s
+  7881 requests in 2.01s, 40.02MB read
+{more}Requests/sec:   3925.55
+Transfer/sec:     19.93MB
+"""
+ERRORS = "  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 17\n"
+
+
+def test_figures_in_milliseconds() -> None:
+    found = read_wrk(PRINTED.format(more=""))
+    assert (found.requests, found.errors, found.refused) == (7881, 0, 0)
+    assert (found.per_second, found.p50_ms, found.p99_ms) == pytest.approx((3925.55, 0.95, 1250.0))
+
+
+def test_errors_are_counted() -> None:
+    found = read_wrk(PRINTED.format(more=ERRORS))
+    assert (found.errors, found.refused) == (10, 17)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("unable to connect to 127.0.0.1:1 Connection refused\n", "got no answers"),
+        (PRINTED.format(more="").replace("7881 requests", "0 requests"), "got no answers"),
+        (PRINTED.format(more="").replace("     99%    1.25s\n", ""), "no 99% percentile"),
+    ],
+)
+def test_output_without_a_figure_is_an_error(output: str, message: str) -> None:
+    with pytest.raises(EngineError, match=message) as caught:
+        read_wrk(output)
+    assert caught.value.diagnostics[0].code == "LB430"
+
+
+def test_a_missing_wrk_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError) as caught:
+        find_wrk()
+    assert caught.value.diagnostics[0].code == "LB430"
+    assert "install" in caught.value.diagnostics[0].hint
+
+
+def test_headers_are_words_of_their_own() -> None:
+    words = wrk_command("wrk", "http://127.0.0.1:1/", (("Host", "a b; c"),), 50, 2)
+    assert words[-3:] == ["-H", "Host: a b; c", "http://127.0.0.1:1/"]
+
+
+def test_a_failing_generator_is_an_error_with_its_output() -> None:
+    with pytest.raises(EngineError, match="no such thing"):
+        run_wrk([sys.executable, "-c", "import sys; sys.exit('no such thing')"], 1, lambda: None)
+
+
+def test_the_engine_is_looked_at_while_it_runs() -> None:
+    looks: list[int] = []
+    run_wrk(
+        [sys.executable, "-c", f"import time; time.sleep(0.6); print({PRINTED.format(more='')!r})"],
+        1,
+        lambda: looks.append(1),
+    )
+    assert len(looks) >= 2
+
+
+def test_an_interrupt_ends_the_generator(tmp_path) -> None:
+    written = tmp_path / "ended"
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    code = f"import time; time.sleep(2); open({str(written)!r}, 'w')"
+    with pytest.raises(KeyboardInterrupt):
+        run_wrk([sys.executable, "-c", code], 1, interrupt)
+    assert not written.exists()
