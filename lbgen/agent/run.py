@@ -1,4 +1,4 @@
-"""The agent: checks all endpoints concurrently, writes their shares to the engine's files and signals a reload; and
+"""The agent: checks all endpoints concurrently, writes their shares to the engine's files and has it load them; and
 counts requests (`lbgen.agent.metrics`).
 
 It reads the engine's pid file for each signal, so that the engine may restart.
@@ -7,7 +7,6 @@ It reads the engine's pid file for each signal, so that the engine may restart.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from lbgen.agent import probe, state_file
+from lbgen.agent.engine_reload import load_files
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
@@ -100,13 +100,14 @@ class Agent:
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _unsignalled: bool = False  # files were written and no reload was signalled yet
+    _unloaded: bool = False  # files were written that the engine has not loaded
+    _failure: str = ""  # why, as far as it was logged
     _steered: Steered = field(init=False)
 
     def __post_init__(self) -> None:
         self._steered = steered_engine(self.spec.engine)
         before = state_file.last_states(self.folder)
-        self._unsignalled = bool(before)  # the last agent may have ended before its signal
+        self._unloaded = bool(before)  # the last agent may have ended before the engine loaded its files
         now = time.time()
         for pool in self.spec.pools:
             for each in pool.targets:
@@ -156,10 +157,11 @@ class Agent:
             steps = (
                 next_growth(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
             )
-            soonest = min((step for step in steps if step is not None), default=now if self._unsignalled else None)
+            soonest = min((step for step in steps if step is not None), default=now if self._unloaded else None)
             try:
                 async with asyncio.timeout(None if soonest is None else max(_APART_SECONDS, soonest - now)):
-                    await asyncio.sleep(_APART_SECONDS)
+                    if not self.spec.command:
+                        await asyncio.sleep(_APART_SECONDS)
                     await self._changed.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
             except TimeoutError:
@@ -170,22 +172,13 @@ class Agent:
             path = self.folder / name
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 state_file.replace_file(path, text)
-                self._unsignalled = True
-        if self._unsignalled and self._signal():
-            self._unsignalled = False
-
-    def _signal(self) -> bool:
-        """Send the reload signal, where the engine needs one; False when no such process has the pid."""
-        if not self.spec.reload:
-            return True
-        try:
-            pid = int((self.folder / self.spec.pid_file).read_text(encoding="utf-8"))
-            if pid > 0 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == self.spec.program:
-                os.kill(pid, signal.Signals[self.spec.reload])
-                return True
-        except (OSError, ValueError):
-            return False
-        return False
+                self._unloaded = True
+        if self._unloaded:
+            failure = load_files(self.spec, self.folder)
+            self._unloaded = bool(failure)
+            if failure != self._failure:
+                log(f"the engine has not loaded its files: {failure}" if failure else "the engine has loaded its files")
+                self._failure = failure
 
     async def _beat(self) -> None:
         while True:

@@ -21,8 +21,8 @@ Example for an nginx that systemd runs (`lbgen up` starts the agent itself):
   ExecStart=lbgen agent /etc/lbgen/nginx
 
 \b
-Run it as the user of nginx's master process: it writes the lists in upstreams/
-and agent.state.json, and sends SIGHUP to the master. nginx may be restarted
+Run it as the user of nginx's master process, for nftables as root: it writes the lists in upstreams/
+and agent.state.json, and sends SIGHUP to the master (nftables: runs `nft -f steering.nft`). nginx may be restarted
 meanwhile. The agent applies a new agent.json (another `lbgen render`) within a second.
 """
 
@@ -34,7 +34,8 @@ def command(folder: Path) -> None:
     requests as FOLDER/metrics.json specifies, and serve the counts as Prometheus text.
 
     FOLDER is the engine's folder that `lbgen render` wrote. Each change is a line on standard error. Files are
-    replaced atomically, simultaneous changes cause one reload, and there are at most two reloads a second.
+    replaced atomically, simultaneous changes cause one reload, and there are at most two reloads a second (of rules in
+    the kernel, any number).
     """
     from lbgen.agent.run import serve
 

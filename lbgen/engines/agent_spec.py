@@ -56,8 +56,8 @@ class CheckedPool:
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
-    folder) and whose name is `program`; "" for an engine that looks at its files itself. `steering` is the engine's
-    own: what `Steered.set_weights` needs."""
+    folder) and whose name is `program`; "" for an engine that looks at its files itself. `command`, if any, is run in
+    the folder instead, with the agent's rights. `steering` is the engine's own: what `Steered.set_weights` needs."""
 
     engine: str
     program: str
@@ -65,6 +65,7 @@ class AgentSpec:
     reload: str
     pools: tuple[CheckedPool, ...]
     steering: dict[str, Any]
+    command: tuple[str, ...] = ()
     format: int = FORMAT
 
     def file(self) -> RenderedFile:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import objections as plan_objections
@@ -32,7 +32,7 @@ def _environment() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Nftables:
-    """See `lbgen.engines.api.Engine`."""
+    """See `lbgen.engines.api.Engine` and, for `set_weights`, `lbgen.engines.agent_spec.Steered`."""
 
     name: str = "nftables"
     title: str = "nftables"
@@ -53,11 +53,17 @@ class Nftables:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
+        from lbgen.engines.nftables import health_checks
         from lbgen.engines.nftables.build import build
         from lbgen.engines.verbatim import texts
 
         rules = text.render(_environment(), "lbgen.nft.j2", build(plan), texts(plan, self.name))
-        return (RenderedFile(run.FILE, *rules),)
+        return (RenderedFile(run.FILE, *rules), *health_checks.files(plan))
+
+    def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+        from lbgen.engines.nftables.health_checks import set_weights
+
+        return set_weights(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

@@ -6,9 +6,21 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nftables.names import family, table_name
+from lbgen.engines.nftables import health_checks
+from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
-from lbgen.engines.nftables.view import Access, Element, IdleTime, Map, Rule, Service, Table, Target, View
+from lbgen.engines.nftables.view import (
+    Access,
+    Element,
+    IdleTime,
+    Map,
+    Rule,
+    Selection,
+    Service,
+    Table,
+    Target,
+    View,
+)
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance, Listener, Plan, Protocol, Route
 from lbgen.version import VERSION
@@ -35,6 +47,7 @@ def build(plan: Plan) -> View:
         name,
         _word(table_name(plan)),
         tuple(table for table in tables if table.by_address or table.by_port),
+        Atom(health_checks.FILE) if health_checks.uses_agent(plan) else None,
     )
 
 
@@ -45,7 +58,9 @@ def _word(text: str) -> Atom:
 def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
     used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
     routes = {route.name: route for route in used.values()}
-    maps = {name: made for name, route in routes.items() if (made := _map(plan, route)) is not None}
+    steered = {name for name, route in routes.items() if health_checks.is_steered(plan, route)}
+    fixed = (route for name, route in routes.items() if name not in steered)
+    maps = {route.name: made for route in fixed if (made := _map(plan, route)) is not None}
     targets = {
         (target.address.text, target.protocol.text, target.port): target
         for (_, protocol), route in used.items()
@@ -59,6 +74,11 @@ def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
         by_port=tuple(x for x in services if x.address is None),
         idle_times=tuple(_idle(route, protocol) for (_, protocol), route in used.items()),
         maps=tuple(maps.values()),
+        selections=tuple(
+            Selection(_word(select_name(name, protocol, word)), Atom(route.field), Atom(protocol.value))
+            for (name, protocol), route in used.items()
+            if name in steered
+        ),
         targets=tuple(targets.values()),
         counted=tuple(x for x in targets.values() if x.limit is not None),
     )
@@ -92,6 +112,9 @@ def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, maps: dict[st
         access=_access(route.access, f"{route.field}.access", word),
         idle=_idle(route, listener.protocol).name,
         map=maps.get(route.name),
+        select=_word(select_name(route.name, listener.protocol, word))
+        if health_checks.is_steered(plan, route)
+        else None,
     )
 
 

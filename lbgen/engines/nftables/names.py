@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
+    from lbgen.plan.model import Plan, Protocol
 
 
 def table_name(plan: Plan) -> str:
@@ -16,3 +16,8 @@ def table_name(plan: Plan) -> str:
 def family(address: str) -> str:
     """The family of `address` in nft's words."""
     return "ip6" if ":" in address else "ip"
+
+
+def select_name(route: str, protocol: Protocol, word: str) -> str:
+    """The name of a route's chain and map that `lbgen agent` changes, in the table of the family `word`."""
+    return f"lb_{route}/{protocol.value}/{word}"

@@ -8,11 +8,13 @@ from ipaddress import ip_address
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, balance, forward_of, shares
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode, Plan, Route
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
-    """Mixed address families, loopback endpoints, weights beyond the limit of slots, two limits of one endpoint."""
+    """Mixed address families, loopback endpoints, weights beyond the limit of slots, two limits of one endpoint,
+    backups and slow start without checks."""
     routes = {}
     for listener in plan.listeners:
         if listener.mode is not Mode.L4:
@@ -21,6 +23,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
             routes[name] = plan.route(name)
             yield from _families(plan, routes[name], listener.address)
     yield from _limits(plan, routes.values())
+    yield from _without_checks(plan, routes.values())
     for route in routes.values():
         if balance(plan, route) is None:
             yield Objection(refused("the pools of its targets must have the same `balance`"), route.field)
@@ -44,6 +47,20 @@ def _limits(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
             if found.setdefault(endpoint.authority, pool.max_per_endpoint) != pool.max_per_endpoint:
                 why = "another pool gives this endpoint a different `max_per_endpoint`, and it counts by endpoint"
                 yield Objection(refused(why), endpoint.field)
+
+
+def _without_checks(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
+    """Only active checks can tell that an endpoint is down."""
+    for name in dict.fromkeys(target.pool for route in routes for target in forward_of(route).targets):
+        pool = plan.pool(name)
+        if pool.active is not None:
+            continue
+        why = "the kernel does not notice an endpoint that is down; add health.active"
+        for endpoint in pool.endpoints:
+            if endpoint.backup:
+                yield Objection(refused(why), f"{endpoint.field}.backup", Feature.BACKUP)
+        if pool.slow_start:
+            yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 
 def _families(plan: Plan, route: Route, address: str) -> Iterator[Objection]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
+from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.names import family, table_name
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         setup=((nft, "-f", FILE),),
         teardown=tuple((nft, "delete", "table", word, table_name(plan)) for word in families),
         kernel=True,
+        agent=uses_agent(plan),
     )
 
 

@@ -10,6 +10,8 @@ _TLS = refused("it works at L4 and does not parse TLS")
 _RESET = emulated("a connection that is not admitted is reset before it opens; a datagram is dropped")
 _BYTES = refused("it forwards packets and cannot add bytes to a connection")
 
+_AGENT = "`lbgen agent` checks the endpoints and loads the weights of those that are up in one transaction"
+
 SUPPORT: dict[Feature, Verdict] = {
     Feature.L7: _HTTP,
     Feature.L4_TCP: NATIVE,
@@ -103,16 +105,16 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.HASH: _HTTP,
     Feature.WEIGHTS: NATIVE,
     Feature.DRAIN: NATIVE,
-    Feature.BACKUP: NOT_YET,
+    Feature.BACKUP: emulated("`lbgen agent` loads the backups when the last other endpoint is down"),
     Feature.ENDPOINT_NAMES: refused("rules contain addresses, and the kernel does not resolve names"),
     Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: NOT_YET,
-    Feature.HEALTH_PASSIVE: NOT_YET,
+    Feature.HEALTH_ACTIVE: emulated(_AGENT),
+    Feature.HEALTH_PASSIVE: refused("the kernel does not count the failed connections of an endpoint in a row"),
     Feature.KEEPALIVE: _HTTP,
     Feature.KEEPALIVE_IDLE: _HTTP,
     Feature.MAX_PER_ENDPOINT: emulated("a connection above the limit is reset at once"),
     Feature.QUEUE: refused("the kernel forwards or rejects a connection at once and cannot queue it"),
-    Feature.SLOW_START: NOT_YET,
+    Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
     Feature.STICKY: _HTTP,
     Feature.POOL_TLS: _TLS,
     Feature.POOL_HTTP2: _HTTP,

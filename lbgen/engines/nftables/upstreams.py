@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import gcd, lcm
 
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Route
 from lbgen.records import record
 
 MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
+FULL = 100  # percent
+_HASH_SLOTS = 1_000  # at least; so those of an endpoint that is down can be given to many others
+
+
+@record
+class Part:
+    """A target of a route: its weight, its endpoints, and percentages of their weights by address, by default FULL."""
+
+    weight: int
+    endpoints: tuple[Endpoint, ...]
+    percents: Mapping[str, int]
 
 
 @record
 class Share:
-    """An endpoint and its number of slots."""
+    """An endpoint and its number of slots; None = connections are closed."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | None
     slots: int
 
 
@@ -42,34 +54,93 @@ def balance(plan: Plan, route: Route) -> Balance | None:
 
 def shares(plan: Plan, route: Route) -> tuple[Share, ...]:
     """The endpoints of all targets with their shares in the smallest whole numbers, without those of weight 0."""
+    targets = forward_of(route).targets
+    return allocate(Part(target.weight, plan.pool(target.pool).endpoints, {}) for target in targets)
+
+
+def usable(part: Part) -> tuple[tuple[Endpoint, int], ...]:
+    """The endpoints for new connections, with their weights in hundredths; backups only where no other is up."""
+    weighted = [(x, x.weight * part.percents.get(x.authority, FULL)) for x in part.endpoints]
+    alive = [(x, weight) for x, weight in weighted if weight]
+    return tuple(pair for pair in alive if not pair[0].backup) or tuple(alive)
+
+
+def allocate(parts: Iterable[Part]) -> tuple[Share, ...]:
+    """The shares of endpoints in the smallest whole numbers. A target whose endpoints are all down keeps its share, and
+    those connections are closed; one without any endpoint of a weight has none."""
     pools = []
-    for target in forward_of(route).targets:
-        endpoints = [x for x in plan.pool(target.pool).endpoints if x.weight]
-        if target.weight and endpoints:
-            pools.append((target.weight, endpoints, sum(x.weight for x in endpoints)))
+    for part in parts:
+        if part.weight and any(x.weight for x in part.endpoints):
+            every = usable(part) or ((None, 1),)
+            pools.append((part.weight, every, sum(weight for _, weight in every)))
     scale = lcm(*(total for _, _, total in pools))
-    weighted = [(x, weight * x.weight * (scale // total)) for weight, endpoints, total in pools for x in endpoints]
+    weighted = [(x, weight * own * (scale // total)) for weight, every, total in pools for x, own in every]
     common = gcd(*(slots for _, slots in weighted))
     return tuple(Share(endpoint, slots // common) for endpoint, slots in weighted)
+
+
+def bounded(every: tuple[Share, ...]) -> tuple[Share, ...]:
+    """The same shares in at most about MAX_SLOTS slots, rounded where there are more."""
+    total = sum(share.slots for share in every)
+    if total <= MAX_SLOTS:
+        return every
+    return tuple(Share(x.endpoint, max(1, x.slots * MAX_SLOTS // total)) for x in every)
+
+
+def hash_shares(parts: tuple[Part, ...]) -> tuple[Share, ...]:
+    """Shares whose places and total do not depend on the percentages, so that only the clients of an endpoint that has
+    less than its weight move: what it lacks goes to the others of its target, in the order of the slots."""
+    whole = tuple(Part(part.weight, part.endpoints, {}) for part in parts)
+    total = sum(share.slots for share in allocate(whole))
+    scale = -(-_HASH_SLOTS // total) if total else 1
+    owners = {id(x): part for part in parts for x in part.endpoints}
+    found: list[Share] = []
+    for owned in allocate(whole):
+        owner, slots = owned.endpoint, owned.slots * scale
+        assert owner is not None  # noqa: S101 - with all their weight, all are up
+        part = owners[id(owner)]
+        kept = -(-slots * part.percents.get(owner.authority, FULL) // FULL)
+        others = [pair for pair in usable(part) if pair[0] is not owner]
+        if kept and not others:
+            kept = slots
+        if kept:
+            found.append(Share(owner, kept))
+        found += _divide(slots - kept, others)
+    return tuple(found)
+
+
+def _divide(slots: int, others: list[tuple[Endpoint, int]]) -> Iterable[Share]:
+    """These slots by weight, in whole numbers."""
+    total = sum(weight for _, weight in others)
+    if slots and not total:
+        yield Share(None, slots)
+    done = seen = 0
+    for endpoint, weight in others:
+        seen += weight
+        upto = slots * seen // total
+        if upto > done:
+            yield Share(endpoint, upto - done)
+        done = upto
 
 
 def spans(every: tuple[Share, ...], *, interleaved: bool) -> tuple[Span, ...]:
     """The slots by endpoint. `interleaved` spreads them evenly for a counter, which would otherwise send bursts to one
     endpoint; a hash or a random number needs one range per endpoint only."""
-    if not interleaved:
-        ranges, at = [], 0
-        for share in every:
-            ranges.append(Span(at, at + share.slots - 1, share.endpoint))
-            at += share.slots
-        return tuple(ranges)
+    runs = (
+        [(share.slots, share.endpoint) for share in every] if not interleaved else [(1, x) for x in _interleave(every)]
+    )
+    merged: list[tuple[int, int, Endpoint | None]] = []
+    at = 0
+    for length, endpoint in runs:
+        first = merged.pop()[0] if merged and merged[-1][2] == endpoint else at
+        at += length
+        merged.append((first, at - 1, endpoint))
+    return tuple(Span(first, last, endpoint) for first, last, endpoint in merged if endpoint is not None)
+
+
+def _interleave(every: tuple[Share, ...]) -> list[Endpoint | None]:
+    """The endpoint of each slot."""
     order = sorted(
         ((2 * k + 1) / (2 * share.slots), index) for index, share in enumerate(every) for k in range(share.slots)
     )
-    merged: list[Span] = []
-    for slot, (_, index) in enumerate(order):
-        endpoint = every[index].endpoint
-        if merged and merged[-1].endpoint == endpoint:
-            merged[-1] = Span(merged[-1].first, slot, endpoint)
-        else:
-            merged.append(Span(slot, slot, endpoint))
-    return tuple(merged)
+    return [every[index].endpoint for _, index in order]

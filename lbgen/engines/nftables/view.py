@@ -52,7 +52,7 @@ class Access:
 @record
 class Rule:
     """The clients of `sources` (None = all) use this route. `chain` admits them where the listener has several rules;
-    `map` None = the route has no endpoint with a weight."""
+    `map` and `select` None = the route has no endpoint with a weight."""
 
     field: Atom
     sources: tuple[Atom, ...] | None
@@ -60,6 +60,16 @@ class Rule:
     access: Access
     idle: Atom
     map: Map | None
+    select: Atom | None  # the chain that the agent changes, instead of a map
+
+
+@record
+class Selection:
+    """The endpoints of a route by protocol, which `lbgen agent` changes: a chain and a map of that name."""
+
+    name: Atom
+    field: Atom
+    protocol: Atom
 
 
 @record
@@ -100,6 +110,7 @@ class Table:
     by_port: tuple[Service, ...]  # at every address of this host
     idle_times: tuple[IdleTime, ...]
     maps: tuple[Map, ...]
+    selections: tuple[Selection, ...]
     targets: tuple[Target, ...]
     counted: tuple[Target, ...]  # those with a limit
 
@@ -110,3 +121,4 @@ class View:
     topology: Atom
     name: Atom
     tables: tuple[Table, ...]
+    include: Atom | None  # the file of the selections

@@ -262,6 +262,7 @@ def engine_unit(
             env=helper_image.ENVIRONMENT,
             inside=name,
             joins=ports[0].name,
+            capabilities=("NET_ADMIN",) if spec.kernel else (),  # to load rules
             limits=plan.containers,
         )
         agent = (agent_spec, Record(plan.name, Role.AGENT, agent_spec.digest(), engine=engine.name))

@@ -1,4 +1,5 @@
-"""`lbgen agent` as a child process beside a local engine, with the privileges of the engine's user."""
+"""`lbgen agent` as a child process beside a local engine, with the privileges of the engine's user, or, for rules in
+the kernel, with those of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.local.run_as import User, engine_user
 from lbgen.runtime.local.spawn import spawn_own
 
 if TYPE_CHECKING:
@@ -22,11 +23,17 @@ ENTRY = "lbgen.runtime.local.agent:main"
 
 
 def start(
-    engine: str, directory: Path, netns: int | None = None, death: signal.Signals | None = signal.SIGTERM
+    engine: str,
+    directory: Path,
+    netns: int | None = None,
+    death: signal.Signals | None = signal.SIGTERM,
+    *,
+    kernel: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start the agent of `engine`, whose files lie in `directory`; it gets the signal `death` (None = none) when this
-    process ends. `netns` is a process whose network namespace it joins, as the engine did."""
-    user = engine_user()
+    process ends. `netns` is a process whose network namespace it joins, as the engine did. `kernel`: it loads rules, so
+    that it keeps the caller's user."""
+    user = User() if kernel else engine_user()
     rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": None if death is None else int(death)}
     with (directory / AGENT_LOG).open("ab") as output:
         return spawn_own(ENTRY, [engine, netns, rights], directory=directory, output=output)

@@ -157,7 +157,7 @@ class EngineProcess:
     def restart_agent(self) -> None:
         """Restart the agent, which continues from its saved results."""
         netns = None if self.network is None else self.network.holder.pid
-        self.agent = agent.start(self.engine, self.directory, netns, self.death)
+        self.agent = agent.start(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
 
 
 def spawn_engine(

@@ -27,7 +27,14 @@ from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
-from lbgen.runtime.local.run_as import accessible_copy, chown_tree, engine_user, is_reachable, make_engine_directory
+from lbgen.runtime.local.run_as import (
+    User,
+    accessible_copy,
+    chown_tree,
+    engine_user,
+    is_reachable,
+    make_engine_directory,
+)
 from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
@@ -76,12 +83,15 @@ def start(
     log = directory / LOG
     log.touch()
     if network is not None and spec.kernel:
+        chown_tree(directory, User(os.geteuid(), os.getegid()))  # what root loads, nobody may change
         for command in spec.setup:
             network.run_command(command, directory)
-        holder = network.holder
-        return EngineProcess(
-            target.name, target.title, version, binary, plan, directory, holder, spec, network, death=death
+        handle = EngineProcess(
+            target.name, target.title, version, binary, plan, directory, network.holder, spec, network, death=death
         )
+        if spec.agent and ORDER in rendered:
+            handle.restart_agent()
+        return handle
     binary = accessible_copy(binary, directory, user)
     spec = replace(target.process(plan, binary, directory), ready=spec.ready)
     chown_tree(directory, user)

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -87,10 +87,24 @@ def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.Engine
         net,
         death=None,
     )
-    if spec.kernel:
-        return handle
     found = session_leaders(entry.directory)
     agents = [each for each in found if _is_agent(each)]
+    if not spec.kernel:
+        _adopt_processes(handle, entry.directory, found, agents)
+    for each in agents[:-1]:
+        stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
+    if agents:
+        handle.agent = AdoptedProcess.of(agents[-1].identity)
+    elif spec.agent and any((directory / name).is_file() for name in (ORDER, METRICS)):
+        handle.restart_agent()
+    return handle
+
+
+def _adopt_processes(
+    handle: EngineProcess, directory: str, found: Sequence[SessionLeader], agents: Sequence[SessionLeader]
+) -> None:
+    """Adopt the engine's processes among those `found` in its folder, or start it again."""
+    spec = handle.spec
     mains = sorted(
         ((_epoch(spec.hot_restart_argv, each), each.identity) for each in found if each not in agents),
         key=lambda each: (each[0], each[1].started),
@@ -101,17 +115,10 @@ def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.Engine
         handle.draining = [AdoptedProcess.of(identity) for _, identity in mains[:-1]]
     else:
         sessions = {each.identity.pid for each in agents}
-        for left in processes_in(entry.directory):  # workers may outlive their master and hold the ports
+        for left in processes_in(directory):  # workers may outlive their master and hold the ports
             if session_of(left.pid) not in sessions:
                 left.send(signal.SIGKILL)
         handle.start_process()
-    for each in agents[:-1]:
-        stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
-    if agents:
-        handle.agent = AdoptedProcess.of(agents[-1].identity)
-    elif spec.agent and any((directory / name).is_file() for name in (ORDER, METRICS)):
-        handle.restart_agent()
-    return handle
 
 
 def _is_agent(leader: SessionLeader) -> bool:

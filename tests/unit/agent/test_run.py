@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbgen.agent import probe, run, state_file
+from lbgen.agent.engine_reload import load_files
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
 from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
@@ -286,13 +287,25 @@ def test_states_are_taken_over_only_while_they_are_fresh(tmp_path):
 
 
 def test_signals_go_to_the_named_program_alone(tmp_path):
-    agent = run.Agent(spec(80), tmp_path)
-    assert not agent._signal()
+    order = spec(80)
+    assert load_files(order, tmp_path).startswith("no process of ")
     (tmp_path / "pid").write_text("1\n")
-    assert not agent._signal()
+    assert load_files(order, tmp_path).startswith("no process of ")
     (tmp_path / "pid").write_text("nonsense")
-    assert not agent._signal()
-    assert signal.Signals[agent.spec.reload] is signal.SIGHUP
+    assert load_files(order, tmp_path).startswith("no process of ")
+    assert signal.Signals[order.reload] is signal.SIGHUP
+
+
+def test_a_command_runs_in_the_folder_and_its_failure_is_told(tmp_path):
+    order = replace(
+        spec(80), reload="", command=("sh", "-c", "test -f ready || { echo none >&2; exit 3; }; pwd > seen")
+    )
+    assert load_files(order, tmp_path) == f"`{' '.join(order.command)}` failed: none"
+    (tmp_path / "ready").touch()
+    assert load_files(order, tmp_path) == ""
+    assert (tmp_path / "seen").read_text() == f"{tmp_path}\n"
+    absent = replace(order, command=("no-such-program",))
+    assert load_files(absent, tmp_path) == "no executable of no-such-program was found"
 
 
 @pytest.mark.parametrize("http2", [False, True])

@@ -1,0 +1,118 @@
+"""Active checks: `lbgen agent` loads a file that selects among the endpoints which are up, in one transaction."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.agent_spec import AgentSpec, checked_pools
+from lbgen.engines.api import RenderedFile
+from lbgen.engines.nftables.names import family, select_name, table_name
+from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, spans
+from lbgen.plan.model import Balance, Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbgen.plan.model import Plan, Protocol, Route
+
+FILE = "steering.nft"
+_NUMBERS = {Balance.ROUND_ROBIN: "inc", Balance.RANDOM: "random"}
+
+
+def uses_agent(plan: Plan) -> bool:
+    """Whether `lbgen agent` runs beside the rules."""
+    return any(is_steered(plan, plan.route(rule.route)) for x in plan.listeners for rule in x.l4_rules)
+
+
+def is_steered(plan: Plan, route: Route) -> bool:
+    """Whether the agent decides which endpoints the route uses."""
+    return any(plan.pool(target.pool).active for target in forward_of(route).targets)
+
+
+def files(plan: Plan) -> tuple[RenderedFile, ...]:
+    """The included file with every endpoint up, and the spec of `lbgen agent`; none without active checks."""
+    if not uses_agent(plan):
+        return ()
+    steering = {
+        select_name(name, protocol, word): _order(plan, plan.route(name), protocol, word)
+        for name, protocol, word in _steered(plan)
+    }
+    names = {part["pool"] for order in steering.values() for part in order["parts"]}
+    pools = checked_pools(pool for pool in plan.pools if pool.name in names)
+    text = set_weights(steering, {})[FILE]
+    spec = AgentSpec("nftables", "nft", "", "", pools, steering, command=("nft", "-f", FILE))
+    return (RenderedFile(FILE, text), spec.file())
+
+
+def _steered(plan: Plan) -> Iterator[tuple[str, Protocol, str]]:
+    """Route, protocol and address family of everything that the agent steers, each once."""
+    found = {
+        (rule.route, x.protocol, family(x.address)): None
+        for x in plan.listeners
+        for rule in x.l4_rules
+        if is_steered(plan, plan.route(rule.route))
+    }
+    yield from found
+
+
+def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str, Any]:
+    """JSON data of one selection."""
+    method = balance(plan, route)
+    assert method is not None  # noqa: S101 - an objection otherwise
+    parts = [
+        {
+            "pool": target.pool,
+            "weight": target.weight,
+            "endpoints": [[x.host, x.port, x.weight, x.backup] for x in plan.pool(target.pool).endpoints],
+        }
+        for target in forward_of(route).targets
+    ]
+    return {
+        "family": word,
+        "table": table_name(plan),
+        "protocol": protocol.value,
+        "balance": method.value,
+        "parts": parts,
+    }
+
+
+def set_weights(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+    """The file for these shares, percentages of the weight by pool and address. It changes the maps and chains that
+    `steering` names, and nothing else."""
+    if not steering:
+        return {}
+    lines = ["# The endpoints that are up; `lbgen agent` writes this file anew, and `nft -f` loads it at once.\n"]
+    for name, order in steering.items():
+        parts = tuple(
+            Part(
+                each["weight"],
+                tuple(
+                    Endpoint(host, port, weight, "", True, backup) for host, port, weight, backup in each["endpoints"]
+                ),
+                shares.get(each["pool"], {}),
+            )
+            for each in order["parts"]
+        )
+        lines += _selection(name, order, parts)
+    return {FILE: "".join(lines)}
+
+
+def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> Iterator[str]:
+    word, protocol, method = order["family"], order["protocol"], Balance(order["balance"])
+    hashed = method is Balance.SOURCE_HASH
+    every = bounded(hash_shares(parts) if hashed else allocate(parts))
+    slots = sum(share.slots for share in every)
+    found = spans(every, interleaved=method is Balance.ROUND_ROBIN)
+    place = f"{word} {order['table']} {name}"
+    yield f"\nflush chain {place}\nflush map {place}\n"
+    if found:
+        yield f"add element {place} {{\n"
+        for x in found:
+            upto = f"-{x.last}" if x.last > x.first else ""
+            yield f"\t{x.first}{upto} : {ip_address(x.endpoint.host)} . {x.endpoint.port},\n"
+        yield "}\n"
+        number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
+        yield f"add rule {place} meta l4proto {protocol} dnat {word} addr . port to {number} map @{name}\n"
+    close = "reject with tcp reset" if protocol == "tcp" else "drop"  # where every endpoint is down
+    yield f"add rule {place} meta l4proto {protocol} {close}\n"
