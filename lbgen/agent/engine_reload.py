@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lbgen.engines.agent_spec import AgentSpec
 
 _COMMAND_SECONDS = 10
-_PATH = f"{os.defpath}:/usr/sbin:/sbin"  # after the caller's own
+_PATH = f"{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin"  # after the caller's own
 
 
 def load_files(spec: AgentSpec, folder: Path) -> str:

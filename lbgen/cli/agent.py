@@ -21,9 +21,11 @@ Example for an nginx that systemd runs (`lbgen up` starts the agent itself):
   ExecStart=lbgen agent /etc/lbgen/nginx
 
 \b
-Run it as the user of nginx's master process, for nftables as root: it writes the lists in upstreams/
-and agent.state.json, and sends SIGHUP to the master (nftables: runs `nft -f steering.nft`). nginx may be restarted
-meanwhile. The agent applies a new agent.json (another `lbgen render`) within a second.
+Run it as the user of nginx's master process: it writes the lists in upstreams/
+and agent.state.json, and sends SIGHUP to the master. nginx may be restarted
+meanwhile. For nftables run it as root in the network of the rules: it writes
+steering.nft, and loads it with `nft -f`.
+The agent applies a new agent.json (another `lbgen render`) within a second.
 """
 
 

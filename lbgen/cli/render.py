@@ -144,7 +144,7 @@ def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
             click.echo(f"`lbgen agent {where}` serves the metrics of {name}: {how}", err=True)
         if AGENT_FILE in rendered:
             what = f"it does active health checks and slow starts, which {name} cannot"
-            how = "start it as the user of the engine's master process (lbgen agent --help has unit files)"
+            how = "start it as the user that may reload the engine (lbgen agent --help has unit files)"
             say(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}")
         keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
         if keys and folder is not None:

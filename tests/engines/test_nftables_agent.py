@@ -43,7 +43,7 @@ def served(**pool):
             stand_in_servers(stand_ins) as group,
             run_engine("nftables", with_endpoints(plan, places), accept=("all",), network=net) as handle,
         ):
-            becomes(handle, ["up"] * 3)
+            becomes(handle, ["up" if each.weight else "draining" for each in handle.plan.pools[0].endpoints], 40)
             yield group, handle
 
 
@@ -91,7 +91,6 @@ def test_all_down_is_refused_and_a_drained_backup_serves_alone():
         {"address": "10.9.0.3:80", "backup": True},
     ]
     with served(endpoints=ends) as (group, handle):
-        becomes(handle, ["up", "draining", "up"])
         assert many(handle, 10, "db") == {(200, "db-0"): 10}
         group.listen("db-0", "refuse")
         becomes(handle, ["down", "draining", "up"])
