@@ -124,5 +124,5 @@ def test_traffic_goes_on_when_the_agent_is_killed_and_the_next_one_remembers():
         handle.restart_agent()
         assert {name for _, name in answers(handle, 1)} == {"db-1", "db-2"}
         group.listen("db-0", "yes")
-        becomes(handle, ["up", "up", "up"])
+        becomes(handle, ["up", "up", "up"], 40)
         assert many(handle, 30, "db") == {(200, f"db-{n}"): 10 for n in range(3)}

@@ -101,7 +101,7 @@ def test_the_kernels_rules_are_taken_over() -> None:
 
 def test_the_agent_of_the_kernels_rules_is_taken_over() -> None:
     need("nftables")
-    checked = {**DATABASE["pools"]["pg"], "health": {"active": {"interval": "200ms"}}}
+    checked = {**DATABASE["pools"]["pg"], "health": {"active": {"interval": "200ms", "timeout": "200ms"}}}
     database = {**DATABASE, "pools": {"pg": checked}}
     stack = lbgen.up(lbgen.load(database), engine="nftables", accept=("all",), runtime="local")
     (before,) = stack.engines
