@@ -59,7 +59,7 @@ def test_a_formatted_topology_is_the_same(
 ) -> None:
     data.pop("engines", None)  # its text holds a `# ` that is no comment
     written = yaml.safe_dump(data, indent=indent, default_flow_style=flow, width=width, sort_keys=False)
-    text, comments = with_comments(written, drawn)
+    text, comments = with_comments(written.replace("$", "$$"), drawn)  # in a file, $ begins a variable
     try:
         before = load_bytes(text.encode(), "x.yaml", Path())
     except LbgenError:
