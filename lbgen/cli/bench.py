@@ -187,9 +187,9 @@ def _table(report: BenchReport, connections: int) -> Table:
             table.add_row(
                 f"{row.subject}\n{versions.get(row.subject, '')}",
                 _spread(row.per_second, 0),
-                "-" if row.cpu_us is None else _spread(row.cpu_us, 1),
-                _spread(row.p50_ms, 2),
-                _spread(row.p99_ms, 2),
+                "-" if row.cpu_us is None else _spread(row.cpu_us, 0),
+                _spread(row.p50_ms, 1),
+                _spread(row.p99_ms, 1),
                 "-" if row.peak_memory is None else f"{row.peak_memory:.0f}",
                 str(row.errors),
                 str(row.refused),
