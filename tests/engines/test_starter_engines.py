@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import lbgen
-from lbgen.cli.init import command
+from lbgen.cli.main import group
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import find
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(template: str) -> lbgen.Topology:
     """What `lbgen init --template` writes, loaded."""
-    done = CliRunner().invoke(command, ["--template", template])
+    done = CliRunner().invoke(group, ["init", "--template", template])
     assert done.exit_code == 0, done.output
     return lbgen.load("topology.yaml")
 

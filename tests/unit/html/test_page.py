@@ -12,8 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 import lbgen
-from lbgen.cli.explain import command as explain
-from lbgen.cli.verify import command as verify
+from lbgen.cli.main import group
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
@@ -83,7 +82,7 @@ def test_rendered_lines_lead_to_the_lines_of_the_topology_that_explain_names(fil
     assert len(links) > 50
     assert {str(href).removeprefix("#") for href, _ in links} <= ids
     assert ("#s0l6", "routes[0]") in links
-    done = CliRunner().invoke(explain, [str(file), "-e", "nginx", "--field", "pools.app"])
+    done = CliRunner().invoke(group, ["explain", str(file), "-e", "nginx", "--field", "pools.app"])
     places = [line.split(": ", 1)[1] for line in done.output.splitlines()]
     assert places
     assert all(any(text in shown for shown in read.texts) for text in places)
@@ -171,14 +170,14 @@ def test_what_was_no_file_has_no_links() -> None:
 
 def test_explain_writes_it(file: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
-    done = CliRunner().invoke(explain, [str(file), "--html", str(target)])
+    done = CliRunner().invoke(group, ["explain", str(file), "--html", str(target)])
     assert done.exit_code == 0, done.output
     assert "verdicts" in done.output
     assert f"wrote {target}" in done.output
     Reader(target.read_text(encoding="utf-8"))
-    printed = CliRunner().invoke(explain, [str(file), "--html", "-"])
+    printed = CliRunner().invoke(group, ["explain", str(file), "--html", "-"])
     assert printed.output == target.read_text(encoding="utf-8")
-    missing = CliRunner().invoke(explain, [str(file), "--html", str(tmp_path / "no/page.html")])
+    missing = CliRunner().invoke(group, ["explain", str(file), "--html", str(tmp_path / "no/page.html")])
     assert missing.exit_code == 2
     assert "there is no folder" in missing.output
 
@@ -191,12 +190,12 @@ def test_verify_writes_it_beside_its_table_and_keeps_its_exit_code(
     )
     monkeypatch.setattr(lbgen, "verify", lambda *_args, **_options: report(failed))
     target = tmp_path / "page.html"
-    done = CliRunner().invoke(verify, [str(file), "-e", "nginx", "--html", str(target)])
+    done = CliRunner().invoke(group, ["verify", str(file), "-e", "nginx", "--html", str(target)])
     assert done.exit_code == 4
     assert "1 difference" in done.output
     read = Reader(target.read_text(encoding="utf-8"))
     assert "curl -sS http://127.0.0.1:1/" in read.texts
     assert not any(text.startswith("envoy.yaml") for text in read.texts)
-    printed = CliRunner().invoke(verify, [str(file), "-e", "nginx", "--html", "-"])
+    printed = CliRunner().invoke(group, ["verify", str(file), "-e", "nginx", "--html", "-"])
     assert printed.exit_code == 4
     assert printed.stdout == target.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import lbgen
-from lbgen.cli.init import command
+from lbgen.cli.main import group
 from lbgen.spec.starter import starter, starters
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def test_a_starter_has_no_finding_and_every_engine_renders_it(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(command, ["--template", template]).exit_code == 0
+    assert CliRunner().invoke(group, ["init", "--template", template]).exit_code == 0
     topology = lbgen.load("topology.yaml")
     assert lbgen.check(topology) == ()
     for name in CAN:
