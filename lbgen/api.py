@@ -14,10 +14,10 @@ from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
-from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step
+from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step, no_progress
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.error_locations import add_locations
-from lbgen.runtime.registry import docker_unreachable, no_progress
+from lbgen.runtime.registry import docker_unreachable
 from lbgen.runtime.results import Stack
 from lbgen.runtime.stack_request import (
     check_runtime,

@@ -10,14 +10,13 @@ from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
-from lbgen.engines.api import Engine
-from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.api import engines as installed
 from lbgen.runtime.local.apply import choose
+from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.messages import JobProgress
     from lbgen.conformance.verify.report import Report
+    from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.messages import EngineChoice
 
@@ -32,12 +31,7 @@ def verified_engines(
     """The engines that may be measured, and the others. At most `requests` requests are verified, and no faults.
 
     Raises what `verify` raises."""
-    targets = (
-        list(installed().values())
-        if engines is None
-        else [engine_by_name(x) if isinstance(x, str) else x for x in dict.fromkeys(engines)]
-    )
-    chosen, skipped = choose(plan, targets, insist=engines is not None, accept=accept)
+    chosen, skipped = choose(plan, chosen_engines(engines), insist=engines is not None, accept=accept)
     left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
     kernel = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
     left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (kernel,)) for each in chosen if each.kernel]

@@ -29,6 +29,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Metrics, Plan
 from lbgen.runtime.common.ports import accepts
+from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop
@@ -60,10 +61,6 @@ class BenchProgress:
     left: float = 0.0
 
 
-def _ignore(progress: BenchProgress) -> None:
-    """Nobody watches."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Subject:
     """What is loaded: an engine, or the endpoint itself (`process` None)."""
@@ -89,7 +86,7 @@ def bench(
     rounds: int = ROUNDS,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
-    progress: Callable[[BenchProgress], None] = _ignore,
+    progress: Callable[[BenchProgress], None] = no_progress,
 ) -> BenchReport:
     """Verify `engines` (default: all that can) on at most `requests` requests, and measure those that passed.
 

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 RUNTIMES = ("local", "docker")
 
 
-def no_progress(progress: Progress) -> None:
-    """Nobody watches."""
-
-
 def driver(runtime: str) -> Driver:
     """The runtime of that name; docker's is loaded when it is first asked for."""
     if runtime == "local":

@@ -11,6 +11,7 @@ from lbgen.engines.versions import unknown_version
 from lbgen.records import as_json
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
+from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Stack(Result):
 
     def down(self) -> None:
         """Stop everything of this stack; nothing happens when it is already down."""
-        registry.remove_stack(self.state, registry.no_progress)
+        registry.remove_stack(self.state, no_progress)
 
     def as_dict(self) -> StackRecord:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""

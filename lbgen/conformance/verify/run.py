@@ -33,8 +33,10 @@ from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
+from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.apply import choose
+from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
     import os
@@ -44,10 +46,6 @@ if TYPE_CHECKING:
 
 REQUESTS = 1_000
 CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737); in a network of our own it may be any
-
-
-def _ignore(progress: JobProgress) -> None:
-    """Nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def verify(
     seed: int = 1,
     rendered: str | os.PathLike[str] | None = None,
     versions: Mapping[str, Sequence[str]] | None = None,
-    progress: Callable[[JobProgress], None] = _ignore,
+    progress: Callable[[JobProgress], None] = no_progress,
 ) -> Report:
     """Run the requests and faults of `topology` on `engines` (default: all that can) and compare with the oracle.
 
@@ -172,10 +170,9 @@ def _chosen(
     plan: Plan, engines: Sequence[str | Engine] | None, options: _Options, folder: Path | None
 ) -> tuple[tuple[EngineChoice, ...], tuple[tuple[str, tuple[Diagnostic, ...]], ...]]:
     """The engines to verify, and those left out with the reasons."""
-    if engines is None:
-        targets = [x for x in installed().values() if folder is None or (folder / x.name).is_dir()]
-    else:
-        targets = [engine_by_name(x) if isinstance(x, str) else x for x in dict.fromkeys(engines)]
+    targets = chosen_engines(engines)
+    if engines is None and folder is not None:
+        targets = [x for x in targets if (folder / x.name).is_dir()]
     missing = [x.name for x in targets if folder is not None and not (folder / x.name).is_dir()]
     if missing or not targets:
         where = folder / missing[0] if folder is not None and missing else folder

@@ -49,7 +49,8 @@ class EngineState:
     """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started. `restarts`:
     how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
     `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without. `admin`: the loopback port where it
-    tells how `members`, its endpoints, are; 0 without. `metrics`: the URL where its agent serves them, "" without."""
+    reports the health of `members`, its endpoints; 0 without. `metrics`: the URL at which its agent serves them, "" =
+    none."""
 
     name: str
     title: str

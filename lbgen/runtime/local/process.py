@@ -83,7 +83,7 @@ def start(
     log = directory / LOG
     log.touch()
     if network is not None and spec.kernel:
-        chown_tree(directory, User(os.geteuid(), os.getegid()))  # what root loads, nobody may change
+        chown_tree(directory, User(os.geteuid(), os.getegid()))  # root loads them: no other user may own them
         for command in spec.setup:
             network.run_command(command, directory)
         handle = EngineProcess(

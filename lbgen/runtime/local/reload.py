@@ -19,7 +19,7 @@ from lbgen.runtime.common.reload import Change
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.local.run_as import User, engine_user
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine, ProcessSpec
@@ -67,7 +67,7 @@ class LocalEngine:
         return steering_files(order, self.handle.directory)
 
     def replace_files(self, rendered: Rendered) -> None:
-        user = engine_user()
+        user = User() if self.spec.kernel else engine_user()  # what root loads, no other user may own
         self._goes_on = reads_by_itself(self.spec, changed_files(self.handle.directory, rendered))
         _save_previous(self.handle.directory)
         rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
