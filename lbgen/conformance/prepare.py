@@ -10,14 +10,13 @@ from typing import Any
 
 from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.engines.api import ROUTES, Level, Objection, Verdict, engine
+from lbgen.engines.api import ROUTES, Level, Verdict, engine
 from lbgen.engines.verdicts import objections_on, verdict_on
 from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.certificates import temporary_certificates
-from lbgen.runtime.docker import refusals
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.server import StandIn
 from lbgen.spec.load import load
@@ -63,13 +62,10 @@ def plan_of(data: dict[str, Any]) -> Plan:
     return resolve(replace(load(data), base=temporary_certificates()))
 
 
-def prepare(
-    file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1", *, containers: bool = False
-) -> Prepared:
-    """Plans and stand-ins (on `host`) of `file` for one engine, on ports of their own. `containers`: it runs in one."""
+def prepare(file: CaseFile, engine_name: str, version: str, host: str = "127.0.0.1") -> Prepared:
+    """Plans and stand-ins (on `host`) of `file` for one engine, on ports of their own."""
     whole = plan_of(file.topology)
-    more = refusals.objections(whole, engine(engine_name)) if containers else ()
-    verdicts = verdicts_on(whole, engine_name, version, more)
+    verdicts = verdicts_on(whole, engine_name, version)
     if not verdicts.routes and not verdicts.listeners:
         served: Plan | None = whole
     else:
@@ -78,8 +74,8 @@ def prepare(
     return on_free_ports(file, whole, served, verdicts, host)
 
 
-def verdicts_on(plan: Plan, engine_name: str, version: str, more: tuple[Objection, ...] = ()) -> Verdicts:
-    """The verdicts of an engine on every use of the plan and those of `more`, by route and listener."""
+def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
+    """The verdicts of an engine on every use of the plan, by route and listener."""
     target = engine(engine_name)
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
@@ -106,7 +102,7 @@ def verdicts_on(plan: Plan, engine_name: str, version: str, more: tuple[Objectio
         elif by_route := tuple(each for each in verdict.differs if each not in _besides_routes(verdict)):
             for name in dict.fromkeys(name for use in uses for name in _routes_of(plan, use.field) or [""]):
                 near.append(DeclaredDifference(str(feature), verdict.note, name, differs=by_route))
-    for objection in (*objections_on(plan, target, version), *more):
+    for objection in objections_on(plan, target, version):
         if objection.verdict.level is Level.APPROXIMATE:
             verdict, feature_name = objection.verdict, str(objection.feature or "")
             for name in _routes_of(plan, objection.field) or [""]:

@@ -185,7 +185,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
             link = stack.enter_context(network())
             link.admit_loopback_clients()
             host = link.host
-        ready = prepare(file, subject.engine, subject.version, host, containers=image is not None)
+        ready = prepare(file, subject.engine, subject.version, host)
         group = stack.enter_context(stand_in_servers(ready.stand_ins))
         handle: ServingEngine | None = None
         if ready.served is not None:

@@ -99,6 +99,23 @@ def test_the_kernels_rules_are_taken_over() -> None:
     assert ProcessId.of(stack.engines[0].pid) is None
 
 
+def test_the_agent_of_the_kernels_rules_is_taken_over() -> None:
+    need("nftables")
+    checked = {**DATABASE["pools"]["pg"], "health": {"active": {"interval": "200ms", "timeout": "200ms"}}}
+    database = {**DATABASE, "pools": {"pg": checked}}
+    stack = lbgen.up(lbgen.load(database), engine="nftables", accept=("all",), runtime="local")
+    (before,) = stack.engines
+    assert before.agent
+    kill_supervisor()
+    again = lbgen.reload(lbgen.load({**database, "routes": [{**database["routes"][0], "name": "other"}]}))
+    assert again.alive
+    (after,) = again.engines
+    assert len([each for each in session_leaders(after.directory) if each.identity.pid == after.agent]) == 1
+    assert before.agent == after.agent or ProcessId.of(before.agent) is None, "two agents would steer the same rules"
+    again.down()
+    assert ProcessId.of(after.agent) is None
+
+
 def test_what_died_meanwhile_is_started_again() -> None:
     need("nginx")
     stack = up("nginx", "one")

@@ -23,7 +23,7 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.docker import external_networks, images, network, oom, refusals, saved_plan, traffic_switch
+from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
@@ -222,7 +222,6 @@ def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Ch
     version = target_version(target, plan.options(target.name).version)
     named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (RESOLVER,))
     _, problems = judge(named, target, version, accept)
-    problems = (*problems, *refusals.diagnostics(plan, target))
     if problems:
         raise LbgenError(problems)
     return EngineChoice(target, version, choose(target, version))

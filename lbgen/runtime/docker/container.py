@@ -66,9 +66,10 @@ class ContainerSpec:
 
     `files` go to WORK, the only writable folder beside /tmp. `address` is its address in the stack's network; `joins`
     names a container whose network namespace it shares instead, `inside` one whose process namespace and volumes it
-    shares (and whose network, without `joins`). `networks` are connected in addition to the stack's. `published` are
-    (host address, port, protocol); the port is the same inside. `capabilities` are the only ones kept, and need root
-    inside. With `once` it is not restarted, and has no network unless one is given.
+    shares (and whose network, without `joins`); with `own_processes` it continues when that one ends. `networks` are
+    connected in addition to the stack's. `published` are (host address, port, protocol); the port is the same inside.
+    `capabilities` are the only ones kept, and need root inside. With `once` it is not restarted, and has no network
+    unless one is given.
     """
 
     name: str
@@ -87,6 +88,7 @@ class ContainerSpec:
     once: bool = False
     joins: str = ""
     networks: tuple[str, ...] = ()
+    own_processes: bool = False
 
     def shape(self) -> str:
         """A digest of all but its files: another one needs another container."""
@@ -144,9 +146,10 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
     if spec.inside:
         options |= {
             "network_mode": f"container:{spec.joins or spec.inside}",
-            "pid_mode": f"container:{spec.inside}",
             "volumes_from": [spec.inside],
         }
+        if not spec.own_processes:
+            options["pid_mode"] = f"container:{spec.inside}"
     elif spec.once:
         options |= {
             "network_mode": f"container:{spec.joins}" if spec.joins else network or "none",

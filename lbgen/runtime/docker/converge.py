@@ -214,11 +214,20 @@ def exchanges(
 
 
 def _shares_orphaned(there: Mapping[str, StackContainer], spec: ContainerSpec) -> bool:
-    """Whether the running container of `spec` is orphaned of one whose namespace it shares."""
+    """Whether the running container of `spec` is orphaned of one whose namespace or volume it shares."""
     for shared, mode in ((spec.joins, "NetworkMode"), (spec.inside, "PidMode")):
-        if shared in there and spec.name in there and is_orphaned(there[spec.name], there[shared], mode):
+        if shared not in there or spec.name not in there:
+            continue
+        if mode == "PidMode" and spec.own_processes:
+            if _volumes(there[spec.name]) != _volumes(there[shared]):
+                return True
+        elif is_orphaned(there[spec.name], there[shared], mode):
             return True
     return False
+
+
+def _volumes(each: StackContainer) -> set[str]:
+    return {str(mount.get("Name")) for mount in each.handle.attrs["Mounts"]}
 
 
 def is_orphaned(each: StackContainer, shared: StackContainer, mode: str = "NetworkMode") -> bool:

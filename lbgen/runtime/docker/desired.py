@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
@@ -16,7 +15,7 @@ from lbgen.plan.model import ContainerLimits, Listener, Plan
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_version
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
-from lbgen.runtime.docker import helper_image, hot_restart, network, refusals
+from lbgen.runtime.docker import helper_image, hot_restart, network
 from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
@@ -208,8 +207,6 @@ def engine_unit(
     Raises LbgenError (verdicts), OSError (a file of the topology cannot be read).
     """
     engine, image = chosen.engine, chosen.image
-    if problems := refusals.diagnostics(inside, engine):
-        raise LbgenError(problems)
     binary = Binary(Path(image.program), image.version or chosen.version, tuple(Path(x) for x in image.modules))
     spec = engine.process(inside, binary, FOLDER)
     rendered = render_with(engine, inside, chosen.version, accept)
@@ -265,6 +262,9 @@ def engine_unit(
             env=helper_image.ENVIRONMENT,
             inside=name,
             joins=ports[0].name,
+            # To load rules, and to write into the folder, which is not root's.
+            capabilities=("NET_ADMIN", "DAC_OVERRIDE") if spec.kernel else (),
+            own_processes=spec.kernel,
             limits=plan.containers,
         )
         agent = (agent_spec, Record(plan.name, Role.AGENT, agent_spec.digest(), engine=engine.name))

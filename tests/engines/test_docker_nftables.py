@@ -1,0 +1,162 @@
+"""nftables in containers with `lbgen agent` beside it: how fast an endpoint is out and back, and what a kill costs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lbgen
+from lbgen import api
+from lbgen.agent import state_file
+from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.docker import container
+from lbgen.runtime.docker.converge import list_containers
+from lbgen.runtime.docker.labels import Role
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from docker import DockerClient
+
+    from lbgen.engines.health import Condition
+    from lbgen.runtime.docker.converge import StackContainer
+
+pytestmark = [*IN_CONTAINERS, AS_ROOT, pytest.mark.usefixtures("nothing_left")]
+NAME = name_of("kernel")
+PORTS = first_port(1_400)
+INTERVAL, FALL, RISE, GRACE = 0.2, 2, 3, 0.3
+
+
+def topology(port: int, **pool: object) -> lbgen.Topology:
+    checks = {"active": {"interval": "200ms", "timeout": "200ms", "fall": FALL, "rise": RISE}}
+    ends = [{"address": f"10.0.0.{n}:80"} for n in (1, 2, 3)]
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": NAME,
+            "listeners": {"db": {"port": port, "mode": "l4"}},
+            "pools": {"db": {"endpoints": ends, "health": checks, **pool}},
+            "routes": [{"name": "db", "listeners": ["db"], "forward": "db"}],
+        }
+    )
+
+
+def up(topology: lbgen.Topology) -> api.Stack:
+    return lbgen.up(topology, engine="nftables", runtime="docker", accept=("all",))
+
+
+def part(daemon: DockerClient, role: Role) -> StackContainer:
+    [found] = [each for each in list_containers(daemon, NAME) if each.record.role is role]
+    return found
+
+
+def pid(daemon: DockerClient, role: Role) -> int:
+    return int(part(daemon, role).handle.attrs["State"]["Pid"])
+
+
+def health(daemon: DockerClient) -> list[Condition]:
+    found = container.read(part(daemon, Role.ENGINE).handle, state_file.FILE)
+    return list(state_file.parse(found or b"").values())
+
+
+def answer(port: int) -> str:
+    """Who answers a new connection; "" for nobody."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/")
+        return over(connection)
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+
+
+def over(connection: http.client.HTTPConnection) -> str:
+    answer = connection.getresponse()
+    answer.read()
+    return str(answer.headers["x-stand-in-name"])
+
+
+def answers(port: int, seconds: float) -> list[tuple[float, str]]:
+    """Who answered when, in seconds from now."""
+    begun, found = time.monotonic(), []
+    while (now := time.monotonic() - begun) < seconds:
+        found.append((now, answer(port)))
+    return found
+
+
+@contextmanager
+def refusing(daemon: DockerClient, name: str) -> Iterator[None]:
+    """The stand-in of that name refuses new connections meanwhile."""
+    there = part(daemon, Role.ENDPOINTS)
+    [port] = [each["port"] for each in json.loads(there.record.detail) if each["name"] == name]
+    inside = ("nsenter", "-n", "-t", str(pid(daemon, Role.ENDPOINTS)), "nft")
+    rule = f"tcp dport {port} ct state new reject with tcp reset"
+    chain = f"chain in {{ type filter hook input priority 0; policy accept; {rule}; }}"
+    subprocess.run((*inside, f"table ip dead {{ {chain}; }}"), check=True)
+    try:
+        yield
+    finally:
+        subprocess.run((*inside, "delete table ip dead"), check=True)
+
+
+def test_an_endpoint_is_out_and_back_in_time_and_others_notice_nothing(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS)
+    up(topology(port))
+    names = {name for _, name in answers(port, 1)}
+    assert len(names) == 3
+    assert all(names)
+    kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    kept.auto_open = 0
+    kept.connect()
+    kept.request("GET", "/")
+    mine = over(kept)
+    dead = min(names - {mine})
+    with refusing(daemon, dead):
+        found = answers(port, INTERVAL * FALL + GRACE + 1)
+        assert not [x for x in found if x[0] > INTERVAL * FALL + GRACE and x[1] not in names - {dead}], found
+        assert [str(x.state) for x in health(daemon)].count("down") == 1
+        os.kill(pid(daemon, Role.AGENT), signal.SIGKILL)
+        assert Counter(answer(port) for _ in range(20)).keys() == names - {dead}
+        # The rules are loaded again from the agent's last file, and docker starts the agent again.
+        os.kill(pid(daemon, Role.ENGINE), signal.SIGKILL)
+        assert {name for _, name in answers(port, 3)} - {""} == names - {dead}
+        assert pid(daemon, Role.AGENT)
+        kept.request("GET", "/")
+        assert over(kept) == mine
+    found = answers(port, INTERVAL * RISE + GRACE + 1)
+    assert min(now for now, name in found if name == dead) <= INTERVAL * RISE + GRACE
+    assert not [x for x in found if not x[1]], found
+    kept.request("GET", "/")
+    assert over(kept) == mine
+    kept.close()
+
+
+def test_a_reload_begins_ends_and_keeps_what_the_agent_has_found(daemon: DockerClient) -> None:
+    port = free_port("127.0.0.1", PORTS + 50)
+    up(topology(port, health={}))
+    assert not [x for x in list_containers(daemon, NAME) if x.record.role is Role.AGENT]
+    lbgen.reload(topology(port))
+    names = {name for _, name in answers(port, 1)}
+    dead = min(names)
+    assert up(topology(port)).unchanged
+    with refusing(daemon, dead):
+        time.sleep(INTERVAL * FALL + 1)
+        lbgen.reload(topology(port, balance="random"))
+        assert {name for _, name in answers(port, 1)} == names - {dead}
+    host = part(daemon, Role.AGENT).handle.attrs["HostConfig"]
+    assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN", "DAC_OVERRIDE"])
+    lbgen.reload(topology(port, health={}))
+    assert not [x for x in list_containers(daemon, NAME) if x.record.role is Role.AGENT]
+    assert {name for _, name in answers(port, 1)} == names
+    assert container.read(part(daemon, Role.ENGINE).handle, "lbgen.nft")
