@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from lbgen.agent import probe, state_file
+from lbgen.agent import conntrack, least_connections, probe, state_file
 from lbgen.agent.engine_reload import load_files
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -97,6 +98,8 @@ class Agent:
     spec: AgentSpec
     folder: Path
     states: state_file.States = field(default_factory=dict)
+    _averages: dict[tuple[str, int], float] = field(default_factory=dict)  # connections by endpoint
+    _loads: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # percent by pool and endpoint
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,6 +123,8 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._steer())
             group.create_task(self._beat())
+            if self.spec.balanced:
+                group.create_task(self._count())
             number = 0
             for pool in self.spec.pools:
                 for target in pool.targets:
@@ -143,6 +148,27 @@ class Agent:
                 self._changed.set()
             took = asyncio.get_running_loop().time() - begun
             await asyncio.sleep(max(0.0, pool.interval / 1000 - took))
+
+    async def _count(self) -> None:
+        """Count connections, and have the shares loaded that follow from them; less often where a count takes long."""
+        failure = ""
+        while True:
+            begun = asyncio.get_running_loop().time()
+            try:
+                counts = await asyncio.to_thread(conntrack.count_connections)
+            except OSError as error:
+                if str(error) != failure:
+                    log(f"connections cannot be counted: {error}")
+                failure = str(error)
+            else:
+                failure = ""
+                self._averages = least_connections.average(self._averages, counts)
+                found = {pool.name: least_connections.shares(pool, self._averages) for pool in self.spec.balanced}
+                if least_connections.differ(self._loads, found):
+                    self._loads = found
+                    self._changed.set()
+            took = asyncio.get_running_loop().time() - begun
+            await asyncio.sleep(max(least_connections.COUNT_SECONDS, 5 * took))
 
     async def _steer(self) -> None:
         """Write shares and reload the engine: at the start, after a change, and at each step of a slow start."""
@@ -168,7 +194,7 @@ class Agent:
                 continue
 
     def _apply(self) -> None:
-        for name, text in _steering(self.spec, self.states, self._steered).items():
+        for name, text in _steering(self.spec, self.states, self._steered, self._loads).items():
             path = self.folder / name
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 state_file.replace_file(path, text)
@@ -186,14 +212,24 @@ class Agent:
             state_file.touch(self.folder)
 
 
-def _steering(spec: AgentSpec, states: state_file.States, steered: Steered) -> Mapping[str, str]:
-    """The engine's files for those states; an endpoint without a state is up."""
+def _steering(
+    spec: AgentSpec,
+    states: state_file.States,
+    steered: Steered,
+    loads: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> Mapping[str, str]:
+    """The engine's files for those states and loads; an endpoint without a state is up."""
     now = time.time()
     up = Health(now)
     shares = {
         pool.name: {t.name: share(states.get((pool.name, t.name), up), now, pool.slow_start) for t in pool.targets}
         for pool in spec.pools
     }
+    for pool, percents in loads.items():
+        healthy = shares.setdefault(pool, {})
+        for name, percent in percents.items():
+            own = healthy.get(name, least_connections.FULL)
+            healthy[name] = max(1, own * percent // least_connections.FULL) if own else 0
     return steered.set_weights(spec.steering, shares)
 
 
@@ -273,6 +309,8 @@ def _parts(folder: Path) -> list[Coroutine[None, None, None]]:
         agent = Agent(load(folder), folder)
         parts.append(agent.run())
         log(f"checks {len(agent.states)} endpoints of {len(agent.spec.pools)} pools for {agent.spec.engine}")
+        if agent.spec.balanced:
+            log(f"counts connections of {len(agent.spec.balanced)} pools")
     return parts
 
 

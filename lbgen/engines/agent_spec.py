@@ -54,6 +54,24 @@ class CheckedPool:
 
 
 @dataclass(frozen=True, slots=True)
+class BalancedEndpoint:
+    """`name` is `host:port` as in the topology; `host` an address in its shortest form."""
+
+    name: str
+    host: str
+    port: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class BalancedPool:
+    """A pool with least connections, which the agent counts in the kernel's table."""
+
+    name: str
+    endpoints: tuple[BalancedEndpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
     folder) and whose name is `program`; "" for an engine that looks at its files itself. `command`, if any, is run in
@@ -66,6 +84,7 @@ class AgentSpec:
     pools: tuple[CheckedPool, ...]
     steering: dict[str, Any]
     command: tuple[str, ...] = ()
+    balanced: tuple[BalancedPool, ...] = ()
     format: int = FORMAT
 
     def file(self) -> RenderedFile:

@@ -154,6 +154,11 @@ def test_a_reload_begins_ends_and_keeps_what_the_agent_has_found(daemon: DockerC
         time.sleep(INTERVAL * FALL + 1)
         lbgen.reload(topology(port, balance="random"))
         assert {name for _, name in answers(port, 1)} == names - {dead}
+    lbgen.reload(topology(port, balance="least_connections"))
+    assert {name for _, name in answers(port, 1)} == names
+    said = part(daemon, Role.AGENT).handle.logs()
+    assert b"counts connections of 1 pools" in said
+    assert b"cannot be counted" not in said
     host = part(daemon, Role.AGENT).handle.attrs["HostConfig"]
     assert (host["CapDrop"], host["CapAdd"]) == (["ALL"], ["NET_ADMIN", "DAC_OVERRIDE"])
     lbgen.reload(topology(port, health={}))

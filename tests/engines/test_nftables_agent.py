@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +17,7 @@ from lbgen.agent import state_file
 from lbgen.plan.overlay import with_endpoints
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
+from lbgen.runtime.standins.http1 import Behaviour
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.engines.test_nftables import needs_kernel
 from tests.engines.test_nginx_agent import ask, many, over
@@ -126,3 +129,58 @@ def test_traffic_goes_on_when_the_agent_is_killed_and_the_next_one_remembers():
         group.listen("db-0", "yes")
         becomes(handle, ["up", "up", "up"], 40)
         assert many(handle, 30, "db") == {(200, f"db-{n}"): 10 for n in range(3)}
+
+
+CLIENTS, FAST, SLOW = 24, 100, 1000
+
+
+def busy(handle, seconds: float) -> Counter[str]:
+    """Who answered connections of CLIENTS clients that began within that time, each with one request."""
+    found: list[str] = []
+    end = time.monotonic() + seconds
+
+    def client():
+        while time.monotonic() < end:
+            found.append(ask(handle, "db")[1])
+
+    threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return Counter(found)
+
+
+def test_least_connections_avoid_a_slow_endpoint():
+    with served() as (plain, even), served(balance="least_connections") as (group, handle):
+        for each in (plain, group):
+            for name, wait in (("db-0", SLOW), ("db-1", FAST), ("db-2", FAST)):
+                each.behave(name, Behaviour("hang", wait_ms=wait))
+        busy(handle, 2)  # until the agent has seen it
+        least, robin = Counter(), Counter()
+        for _ in range(2):
+            least += busy(handle, 6)
+            robin += busy(even, 6)
+        print(f"least connections {dict(least)}, round robin {dict(robin)}")  # noqa: T201
+        assert not (least + robin)[""]
+        assert least["db-0"] < least.total() / 6, "half of an equal share"
+        assert least.total() >= 1.6 * robin.total()
+
+
+def test_least_connections_follow_weights_and_open_connections():
+    ends = [{"address": f"10.9.0.{n}:80", "weight": weight} for n, weight in ((1, 3), (2, 1), (3, 0))]
+    with served(balance="least_connections", endpoints=ends) as (_, handle):
+        first = many(handle, 80, "db")
+        assert first.keys() == {(200, "db-0"), (200, "db-1")}
+        assert 45 <= first[200, "db-0"] <= 75  # 60 expected, 3.9 the deviation
+        held: Counter[str] = Counter()
+        connections = []
+        try:
+            for _ in range(40):
+                connections.append(http.client.HTTPConnection(*handle.address("db"), timeout=5))
+                held[over(connections[-1])] += 1
+                time.sleep(0.05)
+            assert 25 <= held["db-0"] <= 35, held
+        finally:
+            for each in connections:
+                each.close()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from lbgen.conformance.http1_client import ClientConnection, fetch
-from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, get, wait_until
+from lbgen.runtime.standins.http1 import Behaviour
 
 
 def l4_asked(ctx: ScriptContext) -> Iterator[str]:
@@ -31,6 +34,47 @@ def l4_share(ctx: ScriptContext) -> Iterator[str]:
     found = {account_field(fetch(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
     if found != set(ctx.params["names"]):
         yield f"30 clients were answered by {sorted(found)}, expected {ctx.params['names']}"
+
+
+def l4_open_evenly(ctx: ScriptContext) -> Iterator[str]:
+    """Of connections that stay open each endpoint has as many as the others."""
+    address, names = ctx.at[ctx.params["listener"]], ctx.params["names"]
+    held = []
+    found: Counter[str] = Counter()
+    try:
+        for _ in range(4 * len(names)):
+            held.append(ClientConnection(address))
+            found[account_field(held[-1].ask(get("/")), "name")] += 1
+    finally:
+        for stream in held:
+            stream.sock.close()
+    if found != Counter(dict.fromkeys(names, 4)):
+        yield f"{len(held)} open connections: {dict(found)}, expected 4 for each of {names}"
+
+
+def l4_avoids_slow(ctx: ScriptContext) -> Iterator[str]:
+    """An endpoint that needs 400 ms more for each request gets less than half of an equal share of new connections,
+    at the latest once an agent has begun to count them."""
+    address, names = ctx.at[ctx.params["listener"]], ctx.params["names"]
+
+    def ask_until(end: float) -> Counter[str]:
+        found: Counter[str] = Counter()
+        while time.monotonic() < end:
+            found[account_field(fetch(address, get("/"), timeout=3), "name")] += 1
+            time.sleep(0.05)
+        return found
+
+    counts: Counter[str] = Counter()
+
+    def is_avoided() -> bool:
+        counts.clear()
+        for found in pool.map(ask_until, [time.monotonic() + 3] * 6):
+            counts.update(found)
+        return counts.keys() == set(names) and counts[names[0]] * 2 * len(names) < counts.total()
+
+    with behaving(ctx, names[0], Behaviour("hang", wait_ms=400)), ThreadPoolExecutor(6) as pool:
+        if not wait_until(is_avoided):
+            yield f"of 6 clients' connections in 3 s: {dict(counts)}, {names[0]} is slow"
 
 
 def connections_are_limited(ctx: ScriptContext) -> Iterator[str]:

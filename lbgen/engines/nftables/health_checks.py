@@ -1,11 +1,12 @@
-"""Active checks: `lbgen agent` loads a file that selects among the endpoints which are up, in one transaction."""
+"""What `lbgen agent` does: it loads a file that selects among the endpoints which are up, by their connections where
+that is the balance, in one transaction."""
 
 from __future__ import annotations
 
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.agent_spec import AgentSpec, checked_pools
+from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, spans
@@ -14,10 +15,10 @@ from lbgen.plan.model import Balance, Endpoint
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.plan.model import Plan, Protocol, Route
+    from lbgen.plan.model import Plan, Pool, Protocol, Route
 
 FILE = "steering.nft"
-_NUMBERS = {Balance.ROUND_ROBIN: "inc", Balance.RANDOM: "random"}
+_NUMBERS = {Balance.ROUND_ROBIN: "inc", Balance.RANDOM: "random", Balance.LEAST_CONNECTIONS: "random"}
 
 
 def uses_agent(plan: Plan) -> bool:
@@ -27,11 +28,12 @@ def uses_agent(plan: Plan) -> bool:
 
 def is_steered(plan: Plan, route: Route) -> bool:
     """Whether the agent decides which endpoints the route uses."""
-    return any(plan.pool(target.pool).active for target in forward_of(route).targets)
+    pools = [plan.pool(target.pool) for target in forward_of(route).targets]
+    return any(pool.active or pool.balance is Balance.LEAST_CONNECTIONS for pool in pools)
 
 
 def files(plan: Plan) -> tuple[RenderedFile, ...]:
-    """The included file with every endpoint up, and the spec of `lbgen agent`; none without active checks."""
+    """The included file with every endpoint up, and the spec of `lbgen agent`; none where no route needs an agent."""
     if not uses_agent(plan):
         return ()
     steering = {
@@ -39,10 +41,26 @@ def files(plan: Plan) -> tuple[RenderedFile, ...]:
         for name, protocol, word in _steered(plan)
     }
     names = {part["pool"] for order in steering.values() for part in order["parts"]}
-    pools = checked_pools(pool for pool in plan.pools if pool.name in names)
+    pools = [pool for pool in plan.pools if pool.name in names]
     text = set_weights(steering, {})[FILE]
-    spec = AgentSpec("nftables", "nft", "", "", pools, steering, command=("nft", "-f", FILE))
+    spec = AgentSpec(
+        "nftables",
+        "nft",
+        "",
+        "",
+        checked_pools(pools),
+        steering,
+        command=("nft", "-f", FILE),
+        balanced=tuple(_balanced(pool) for pool in pools if pool.balance is Balance.LEAST_CONNECTIONS),
+    )
     return (RenderedFile(FILE, text), spec.file())
+
+
+def _balanced(pool: Pool) -> BalancedPool:
+    endpoints = {
+        x.authority: BalancedEndpoint(x.authority, str(ip_address(x.host)), x.port, x.weight) for x in pool.endpoints
+    }
+    return BalancedPool(pool.name, tuple(endpoints.values()))
 
 
 def _steered(plan: Plan) -> Iterator[tuple[str, Protocol, str]]:

@@ -12,6 +12,11 @@ _BYTES = refused("it forwards packets and cannot add bytes to a connection")
 
 _AGENT = "`lbgen agent` checks the endpoints and loads the weights of those that are up in one transaction"
 
+_LEAST = approximate(
+    "`lbgen agent` counts open connections five times a second and shares new ones by these counts: several at once "
+    "may go to the same endpoint"
+)
+
 SUPPORT: dict[Feature, Verdict] = {
     Feature.L7: _HTTP,
     Feature.L4_TCP: NATIVE,
@@ -97,8 +102,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.RETRIES: _HTTP,
     Feature.RETRY_BUDGET: _HTTP,
     Feature.ROUND_ROBIN: NATIVE,
-    Feature.LEAST_CONNECTIONS: NOT_YET,
-    Feature.LEAST_CONNECTIONS_WEIGHTED: NOT_YET,
+    Feature.LEAST_CONNECTIONS: _LEAST,
+    Feature.LEAST_CONNECTIONS_WEIGHTED: _LEAST,
     Feature.RANDOM: NATIVE,
     Feature.SOURCE_HASH: NATIVE,
     Feature.SOURCE_HASH_WEIGHTED: NATIVE,
