@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from errno import EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint, Engine, target_version
+from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
-_ASK_SECONDS = 10.0
+_ASK_SECONDS = 30.0
+_NO_PROGRAM = (EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM)
 
 
 def environment_variable(engine: str) -> str:
@@ -32,7 +36,9 @@ def candidates(engine: Engine) -> tuple[Binary, ...]:
     """Every executable of `engine` found here, in the order of its hints, packages before PATH; scripts that only wrap
     another program come last. With the environment override only that one.
 
-    Raises EngineError LB402 when the override does not name an executable that tells its version.
+    Raises EngineError LB402 when the override does not name an executable that tells its version. What cannot be asked
+    is not taken for absent, as another version would serve then: LB403 when one takes more than 30 s to tell its
+    version, LB425 when no process can be started.
     """
     variable = environment_variable(engine.name)
     asked = os.environ.get(variable)
@@ -130,7 +136,13 @@ def _binary(hint: BinaryHint, path: Path) -> Binary | None:
     # access() first: is_file() raises for a folder of PATH that this user may not enter.
     if not os.access(path, os.X_OK) or not path.is_file():
         return None
-    output = _ask(str(path), hint.version_argv, path.stat().st_mtime_ns)
+    try:
+        output = _ask(str(path), hint.version_argv, path.stat().st_mtime_ns)
+    except subprocess.TimeoutExpired:
+        message = f"`{shlex.join((str(path), *hint.version_argv))}` does not end within {_ASK_SECONDS:.0f} s"
+        raise EngineError(Diagnostic("LB403", message, hint="repeat it with less load, or remove that file")) from None
+    except OSError as error:
+        raise EngineError(to_diagnostic(error, str(path))) from None
     version = re.search(hint.version_pattern, output)
     if version is None:
         return None
@@ -141,7 +153,10 @@ def _binary(hint: BinaryHint, path: Path) -> Binary | None:
 
 @lru_cache(maxsize=256)
 def _ask(path: str, argv: tuple[str, ...], _changed: int) -> str:
-    """What the executable says about its version; empty when it cannot be run."""
+    """What the executable says about its version; empty when it is not a program of this machine.
+
+    Raises OSError (a process cannot be started now) and subprocess.TimeoutExpired.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - the path was found by a hint or named by the user
             [path, *argv],
@@ -151,8 +166,10 @@ def _ask(path: str, argv: tuple[str, ...], _changed: int) -> str:
             timeout=_ASK_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    except OSError as error:
+        if error.errno in _NO_PROGRAM:
+            return ""
+        raise
     return done.stdout.decode("utf-8", "replace")
 
 

@@ -7,17 +7,24 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.overlay import with_ports
+from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Metrics, Plan
     from lbgen.runtime.common.state import StackState
 
+_HINTS = {
+    errno.EADDRNOTAVAIL: "take an address of this host (`ip address` lists them), or 0.0.0.0",
+    errno.EACCES: "let this user bind it, or choose another port",
+    errno.EPERM: "let this user bind it, or choose another port",
+}
 _ESTABLISHED = "01"
 _LISTEN = "0A"
 _UNCONNECTED = "07"  # a datagram socket that waits for anybody
@@ -44,7 +51,8 @@ def family(address: str) -> socket.AddressFamily:
 
 
 def claim(address: str, port: int, field: str = "", *, privileged: bool = False) -> None:
-    """Raise EngineError LB404 unless a process could listen there (`privileged`: it may bind ports below 1024)."""
+    """Raise EngineError unless a process could listen there (`privileged`: it may bind ports below 1024): LB404, or
+    LB425 when there is no socket to try it with."""
     if not privileged and port < first_unprivileged():
         hint = "take a port above it, or run as root"
         message = f"port {port} is below {first_unprivileged()}, which an unprivileged process cannot bind"
@@ -70,7 +78,11 @@ def _refusal(error: OSError, address: str, port: int, field: str) -> Diagnostic:
         who = owner(port)
         by = f" by {who}" if who else ""
         return Diagnostic("LB404", f"port {port} is taken{by}", field=field, hint="stop it, or choose another port")
-    return Diagnostic("LB404", f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}", field=field)
+    hint = _HINTS.get(error.errno or 0)
+    if hint is None:
+        return replace(to_diagnostic(error, f"{address} port {port}"), field=field)
+    message = f"cannot listen on {address} port {port}: {os.strerror(error.errno or 0)}"
+    return Diagnostic("LB404", message, field=field, hint=hint)
 
 
 def owner(port: int) -> str:

@@ -277,5 +277,10 @@ def main(descriptor: int) -> None:
         return
     if isinstance(asked, TakeoverRequest):
         take_over_stack(asked, pipe)
-    else:
-        Supervisor(asked, pipe).run()
+        return
+    try:
+        made = Supervisor(asked, pipe)
+    except OSError as error:  # there is nothing to stop yet
+        pipe.send(Failure((_diagnostic(error),), EngineError.exit_code))
+        return
+    made.run()

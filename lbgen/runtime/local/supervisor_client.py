@@ -67,6 +67,7 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
         except BaseException:
             process.terminate()  # after the commit it does not end by itself
             _wait(process, _STOP_SECONDS)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
     _CHILDREN[process.pid] = process
     return done

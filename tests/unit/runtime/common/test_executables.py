@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +65,23 @@ def test_too_old_or_absent_is_said(tmp_path):
         executables.find(Target())
     program(tmp_path / "a", "1.9.0")
     with pytest.raises(EngineError, match=r"there is 1\.9\.0"):
+        executables.find(Target())
+
+
+def test_one_that_does_not_tell_its_version_in_time_is_not_taken_for_absent(tmp_path, monkeypatch):
+    program(tmp_path / "a", "2.4.1").write_text("#!/bin/sh\nexec sleep 20\n")
+    monkeypatch.setattr(executables, "_ASK_SECONDS", 0.2)
+    with pytest.raises(EngineError, match=r"LB403.*fakelb -v` does not end within"):
+        executables.find(Target())
+
+
+def test_one_for_which_no_process_can_be_started_is_not_taken_for_absent(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    program(tmp_path / "a", "2.4.1")
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(EngineError, match=r"LB425: .*fakelb: Resource temporarily unavailable; this user may start no"):
         executables.find(Target())
 
 

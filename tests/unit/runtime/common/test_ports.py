@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
+import pytest
+
+from lbgen.diagnostics import EngineError
 from lbgen.plan.model import Respond
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.state import Address, EngineState, StackState
@@ -26,3 +30,24 @@ def test_open_connections_of_a_stack_are_counted() -> None:
         assert ports.connections(stack) == 0
         with socket.create_connection((host, port)):
             assert ports.connections(stack) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "finding"),
+    [
+        (
+            errno.EADDRNOTAVAIL,
+            "LB404 listeners.web: cannot listen on .* port 9: .*; take an address of this host",
+        ),
+        (errno.EACCES, "LB404 listeners.web: cannot listen on 192.0.2.9 port 9: .*; let this user bind it"),
+        (errno.EMFILE, "LB425 listeners.web: 192.0.2.9 port 9: .*; raise the limit of open files"),
+        (errno.EADDRINUSE, "LB404 listeners.web: port 9 is taken; stop it, or choose another port"),
+    ],
+)
+def test_a_port_that_cannot_be_had_comes_with_its_remedy(monkeypatch, number, finding):
+    def refuse(address: str, port: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(ports, "_listen", refuse)
+    with pytest.raises(EngineError, match=finding):
+        ports.claim("192.0.2.9", 9, "listeners.web", privileged=True)
