@@ -20,16 +20,32 @@ class SpreadRecord(Record):
 
 
 class BenchRowRecord(Record):
-    """One subject at one number of connections."""
+    """One subject under one shape of load."""
 
     subject: str
     """An engine, or `direct`: the endpoint without an engine before it."""
     connections: int
+    """Open at a time; at most, at a constant rate."""
+    keep_alive: bool
+    """false: each connection has one request."""
+    loop: Literal["closed", "constant rate"]
+    """closed: a connection sends its next request after the answer, so that a slow engine gets fewer requests. constant
+    rate: requests are due by a clock, and latency counts from then."""
+    rate: int | None
+    """Requests per second that were due. null: closed loop."""
+    generator: str
+    """With its version."""
     requests_per_second: SpreadRecord
     cpu_us_per_request: SpreadRecord | None
     """User and system time of the engine's processes, in microseconds. null: direct."""
     p50_ms: SpreadRecord
+    p95_ms: SpreadRecord | None
+    """null: the generator of the closed loop does not say."""
     p99_ms: SpreadRecord
+    p999_ms: SpreadRecord | None
+    """The 99.9th percentile. null: the generator of the closed loop does not say."""
+    p50_over_direct_ms: SpreadRecord | None
+    """p50 above that of direct in the same round. null: direct."""
     peak_memory_mib: float | None
     """The largest sum of PSS that was seen. null: direct."""
     requests: int
@@ -61,10 +77,6 @@ class UnmeasuredEngineRecord(Record):
 class LoadRecord(Record):
     """What was sent."""
 
-    generator: str
-    """wrk, with its version."""
-    loop: Literal["closed"]
-    """closed: a connection sends its next request after the answer, so that a slow engine gets fewer requests."""
     listener: str
     route: str
     target: str
@@ -72,7 +84,6 @@ class LoadRecord(Record):
     headers: list[tuple[str, str]]
     body_bytes: int
     """Of each answer."""
-    connections: list[int]
     seconds: int
     """Of each round."""
     rounds: int

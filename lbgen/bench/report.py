@@ -1,10 +1,10 @@
-"""The report of a benchmark: medians with quartiles for each engine and number of connections."""
+"""The report of a benchmark: medians with quartiles for each engine and shape of the load."""
 
 from __future__ import annotations
 
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,12 +13,14 @@ from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.bench.json_types import BenchRecord, SpreadRecord
+    from lbgen.bench.load import Load, LoadShape
     from lbgen.bench.target import LoadTarget
-    from lbgen.bench.wrk import Load
     from lbgen.diagnostics import Diagnostic
 
 DIRECT = "direct"
 NEAR_DIRECT = 0.8  # of the direct rate, from which on the endpoint or wrk may be what limits an engine
+BEHIND = 0.98  # of a constant rate, below which an engine did not keep up
+GENERATOR_BUSY = 0.8  # of a core, from which on the generator may be what delays requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All rounds of one subject (an engine, or `direct`) at one number of connections; at least one."""
+    """All rounds of one subject (an engine, or `direct`) under one shape of load; at least one."""
 
     subject: str
-    connections: int
+    shape: LoadShape
     samples: tuple[Sample, ...]
 
     @property
@@ -71,8 +73,7 @@ class Row:
     @property
     def cpu_us(self) -> Spread | None:
         """CPU microseconds per request, None for direct."""
-        figures = [each.cpu * 1e6 / each.load.requests for each in self.samples if each.cpu is not None]
-        return Spread(tuple(figures)) if figures else None
+        return _spread_of(None if each.cpu is None else each.cpu * 1e6 / each.load.requests for each in self.samples)
 
     @property
     def p50_ms(self) -> Spread:
@@ -83,6 +84,26 @@ class Row:
     def p99_ms(self) -> Spread:
         """Milliseconds within which 99 % of the requests are answered."""
         return Spread(tuple(each.load.p99_ms for each in self.samples))
+
+    @property
+    def p95_ms(self) -> Spread | None:
+        """Milliseconds within which 95 % of the requests are answered; None where the generator does not say."""
+        return _spread_of(each.load.p95_ms for each in self.samples)
+
+    @property
+    def p999_ms(self) -> Spread | None:
+        """Milliseconds within which 99.9 % of the requests are answered; None where the generator does not say."""
+        return _spread_of(each.load.p999_ms for each in self.samples)
+
+    @property
+    def generator_busy(self) -> float | None:
+        """The largest share of a core that the generator used; None where it does not say."""
+        return max((each.load.busy for each in self.samples if each.load.busy is not None), default=None)
+
+    @property
+    def behind(self) -> bool:
+        """Whether it answered fewer requests per second than were due."""
+        return self.shape.rate is not None and self.per_second.median < BEHIND * self.shape.rate
 
     @property
     def peak_memory(self) -> float | None:
@@ -128,11 +149,10 @@ class UnmeasuredEngine:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What was sent: `seconds` per round, `connections` at a time, answers of `body_bytes`."""
+    """What was sent: `seconds` per round, answers of `body_bytes`; `generators` by shape, as the tables."""
 
-    generator: str
+    generators: dict[LoadShape, str]
     target: LoadTarget
-    connections: tuple[int, ...]
     seconds: int
     rounds: int
     body_bytes: int
@@ -164,19 +184,39 @@ class BenchReport:
         found = [
             "closed loop: each connection sends its next request after the answer, so that percentiles leave out the "
             "requests that a slow engine delays",
-            f"wrk, the endpoint and the engine share {self.cores} cores; CPU per request depends least on that",
+            f"generator, endpoint and engine share {self.cores} cores; CPU per request depends least on that",
         ]
-        direct = {row.connections: row.per_second.median for row in self.rows if row.subject == DIRECT}
-        near = [
-            x for x in self.rows if x.subject != DIRECT and x.per_second.median > NEAR_DIRECT * direct[x.connections]
-        ]
-        for row in near:
-            share = row.per_second.median / direct[row.connections]
+        if any(shape.rate is not None for shape in self.load.generators):
             found.append(
-                f"{row.subject} at {row.connections} connections reaches {share:.0%} of the direct rate: "
-                "the endpoint or wrk may be what limits it"
+                "constant rate: latency counts from the time at which a request was due, also if none was sent"
             )
+        direct = {row.shape: row.per_second.median for row in self.rows if row.subject == DIRECT}
+        for row in self.rows:
+            share = row.per_second.median / direct[row.shape]
+            if row.shape.rate is None and row.subject != DIRECT and share > NEAR_DIRECT:
+                found.append(
+                    f"{row.subject} at {row.shape.connections} connections reaches {share:.0%} of the direct rate: "
+                    "the endpoint or wrk may be what limits it"
+                )
+            if row.behind:
+                found.append(
+                    f"{row.subject} answers {row.per_second.median:.0f} of {row.shape.rate} requests/s: "
+                    "it does not keep up, and its latency grows as long as the load lasts"
+                )
+            if row.generator_busy is not None and row.generator_busy > GENERATOR_BUSY:
+                found.append(
+                    f"{row.subject} at {row.shape.rate} requests/s: the generator uses {row.generator_busy:.0%} "
+                    "of a core, so that it may delay requests itself"
+                )
         return tuple(found)
+
+    def over_direct(self, row: Row) -> Spread | None:
+        """Milliseconds of p50 above that of `direct` in the same round; None for direct itself."""
+        base = next((x for x in self.rows if x.subject == DIRECT and x.shape == row.shape), None)
+        if base is None or row.subject == DIRECT:
+            return None
+        pairs = zip(row.samples, base.samples, strict=True)
+        return Spread(tuple(ours.load.p50_ms - direct.load.p50_ms for ours, direct in pairs))
 
     def as_dict(self) -> BenchRecord:
         """The JSON record."""
@@ -185,14 +225,11 @@ class BenchReport:
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
             "cores": self.cores,
             "load": {
-                "generator": self.load.generator,
-                "loop": "closed",
                 "listener": self.load.target.listener,
                 "route": self.load.target.route,
                 "target": self.load.target.target,
                 "headers": list(self.load.target.headers),
                 "body_bytes": self.load.body_bytes,
-                "connections": list(self.load.connections),
                 "seconds": self.load.seconds,
                 "rounds": self.load.rounds,
             },
@@ -206,11 +243,18 @@ class BenchReport:
             "rows": [
                 {
                     "subject": row.subject,
-                    "connections": row.connections,
+                    "connections": row.shape.connections,
+                    "keep_alive": row.shape.keep_alive,
+                    "loop": "closed" if row.shape.rate is None else "constant rate",
+                    "rate": row.shape.rate,
+                    "generator": self.load.generators[row.shape],
                     "requests_per_second": row.per_second.as_dict(),
-                    "cpu_us_per_request": None if row.cpu_us is None else row.cpu_us.as_dict(),
+                    "cpu_us_per_request": _record(row.cpu_us),
                     "p50_ms": row.p50_ms.as_dict(),
+                    "p95_ms": _record(row.p95_ms),
                     "p99_ms": row.p99_ms.as_dict(),
+                    "p999_ms": _record(row.p999_ms),
+                    "p50_over_direct_ms": _record(self.over_direct(row)),
                     "peak_memory_mib": row.peak_memory,
                     "requests": sum(each.load.requests for each in row.samples),
                     "errors": row.errors,
@@ -222,10 +266,18 @@ class BenchReport:
         }
 
 
-def rows_of(samples: Sequence[tuple[str, int, Sample]]) -> tuple[Row, ...]:
-    """The rows of samples (subject, connections, figures), by connections and in the order of the subjects."""
-    groups: dict[tuple[int, str], list[Sample]] = {}
-    for subject, connections, sample in samples:
-        groups.setdefault((connections, subject), []).append(sample)
-    ordered = sorted(groups, key=lambda each: each[0])
-    return tuple(Row(subject, connections, tuple(groups[connections, subject])) for connections, subject in ordered)
+def rows_of(samples: Sequence[tuple[str, LoadShape, Sample]]) -> tuple[Row, ...]:
+    """The rows of samples (subject, shape, figures), by shape and in the order in which those come."""
+    groups: dict[LoadShape, dict[str, list[Sample]]] = {}
+    for subject, shape, sample in samples:
+        groups.setdefault(shape, {}).setdefault(subject, []).append(sample)
+    return tuple(Row(name, shape, tuple(each)) for shape, found in groups.items() for name, each in found.items())
+
+
+def _spread_of(figures: Iterable[float | None]) -> Spread | None:
+    known = tuple(each for each in figures if each is not None)
+    return Spread(known) if known else None
+
+
+def _record(spread: Spread | None) -> SpreadRecord | None:
+    return None if spread is None else spread.as_dict()

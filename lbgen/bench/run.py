@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.bench import endpoint as endpoint_program
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.report import DIRECT, BenchReport, LoadOptions, MeasuredEngine, Sample, UnmeasuredEngine, Why, rows_of
+from lbgen.bench.generators import Generators
+from lbgen.bench.load import LoadShape
+from lbgen.bench.report import DIRECT, BenchReport, LoadOptions, MeasuredEngine, UnmeasuredEngine, Why, rows_of
+from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples, Subject
 from lbgen.bench.target import LoadTarget, choose_target
-from lbgen.bench.usage import group_cpu, group_memory
-from lbgen.bench.wrk import find_wrk, run_wrk, wrk_command
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify.loopback import move_to_loopback
 from lbgen.conformance.verify.messages import Job, JobProgress
@@ -37,7 +37,6 @@ from lbgen.runtime.local.spawn import spawn, stop
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
-    from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.local.messages import EngineChoice
     from lbgen.spec.load import Topology
 
@@ -45,35 +44,8 @@ CONNECTIONS = (50, 250)
 SECONDS, ROUNDS = 4, 5
 REQUESTS = 100  # per engine, of the verification before the load
 BODY_BYTES = 5120
-WARM_UP_SECONDS = 1
 _START_SECONDS = 60.0
 _OK = 200
-
-
-@dataclass(frozen=True, slots=True)
-class BenchProgress:
-    """`done` of `total` rounds of load are over, and about `left` seconds of load are to come; while the engines are
-    verified `total` is 0."""
-
-    what: str
-    done: int = 0
-    total: int = 0
-    left: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """What is loaded: an engine, or the endpoint itself (`process` None)."""
-
-    name: str
-    port: int
-    process: EngineProcess | None = None
-
-    def leaders(self) -> list[int]:
-        """The processes that lead its groups: the engine, and its agent."""
-        if self.process is None:
-            return []
-        return [self.process.pid, *([self.process.agent.pid] if self.process.agent is not None else [])]
 
 
 def bench(
@@ -84,23 +56,28 @@ def bench(
     connections: Sequence[int] = CONNECTIONS,
     seconds: int = SECONDS,
     rounds: int = ROUNDS,
+    new_connections: bool = False,
+    rates: Sequence[int] | None = None,
+    ladder: Sequence[float] = LADDER,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
     progress: Callable[[BenchProgress], None] = no_progress,
 ) -> BenchReport:
     """Verify `engines` (default: all that can) on at most `requests` requests, and measure those that passed.
 
-    They run as local processes on free ports of 127.0.0.1, all in front of one endpoint that answers from memory. wrk
-    loads them and the endpoint itself in turn, `rounds` times `seconds` at each number of `connections`, after a second
-    of warm-up each. `request`: the GET to send, of a listener of the plan (default: the first that is forwarded).
-    An engine that differs or fails is in the report, and is not measured.
+    They run as local processes on free ports of 127.0.0.1, all in front of one endpoint that answers from memory. They
+    and the endpoint itself are loaded in turn, `rounds` times `seconds`, after a second of warm-up each: by wrk in a
+    closed loop at each number of `connections` (with `new_connections` also one for each request), then at constant
+    `rates` of requests per second (None: at the shares `ladder` of what the fastest engine answered, without the
+    engines that answered less themselves; (): none). `request`: the GET to send, of a listener of the plan (default:
+    the first that is forwarded). An engine that differs or fails is in the report, and is not measured.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB431 (tiers, nothing to measure), EngineError LB402
     and LB430 (wrk is missing or failed), LB403 (the endpoint or an engine ended meanwhile).
     """
-    if seconds < 1 or rounds < 1 or not connections or min(connections) < 1:
-        raise UsageError(Diagnostic("LB431", "seconds, rounds and connections of a benchmark are at least 1"))
-    wrk = find_wrk()
+    if seconds < 1 or rounds < 1 or not connections or min((*connections, *(rates or ()), 1)) < 1:
+        raise UsageError(Diagnostic("LB431", "seconds, rounds, connections and rates of a benchmark are at least 1"))
+    generators = Generators.find()
     plan = _plan_of(topology)
     target = choose_target(plan, request)
     progress(BenchProgress("verifying"))
@@ -109,16 +86,28 @@ def bench(
         progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
 
     good, left = verified_engines(plan, engines, accept, requests, verifying)
-    options = LoadOptions(_version(wrk), target, tuple(sorted(set(connections))), seconds, rounds, BODY_BYTES)
-    samples: list[tuple[str, int, Sample]] = []
+    samples: Samples = []
+    keep_alive = (True, False) if new_connections else (True,)
     failed: list[UnmeasuredEngine] = []
     if good:
         with _running(plan, good, target, accept) as (subjects, failed):
             if len(subjects) > 1:
-                samples = _measure(subjects, wrk, options, progress)
+                samples = Measurement(
+                    subjects,
+                    generators,
+                    target,
+                    [LoadShape(each, keep_alive=keep) for keep in keep_alive for each in sorted(set(connections))],
+                    seconds,
+                    rounds,
+                    None if rates is None else tuple(sorted(set(rates))),
+                    tuple(ladder),
+                    progress,
+                ).run()
+    rows = rows_of(samples)
+    options = LoadOptions({row.shape: generators.name(row.shape) for row in rows}, target, seconds, rounds, BODY_BYTES)
     gone = {each.engine for each in failed}
     measured = tuple(engine for _, engine in good if engine.engine not in gone)
-    return BenchReport(plan.name, os.cpu_count() or 1, options, measured, (*left, *failed), rows_of(samples))
+    return BenchReport(plan.name, os.cpu_count() or 1, options, measured, (*left, *failed), rows)
 
 
 def _plan_of(topology: Topology | Plan) -> Plan:
@@ -131,15 +120,10 @@ def _plan_of(topology: Topology | Plan) -> Plan:
     return resolve(topology)
 
 
-def _version(wrk: str) -> str:
-    done = subprocess.run([wrk, "-v"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    return " ".join(done.stdout.split()[:2]) or "wrk"
-
-
 @contextmanager
 def _running(
     plan: Plan, good: Sequence[tuple[EngineChoice, MeasuredEngine]], target: LoadTarget, accept: tuple[str, ...]
-) -> Iterator[tuple[list[_Subject], list[UnmeasuredEngine]]]:
+) -> Iterator[tuple[list[Subject], list[UnmeasuredEngine]]]:
     """The endpoint and every engine before it, for as long as the block lasts; and the engines that did not start."""
     jobs = move_to_loopback(
         [Job(x.name, x.version, x.binary, replace(plan, resolvers=x.resolvers), (), isolated=False) for x, _ in good]
@@ -152,11 +136,11 @@ def _running(
     failed: list[UnmeasuredEngine] = []
     with ExitStack() as stack:
         stack.enter_context(_endpoint([each.port for each in endpoints]))
-        subjects = [_Subject(DIRECT, direct)]
+        subjects = [Subject(DIRECT, direct)]
         for (choice, _), moved in zip(good, plans, strict=True):
             try:
                 engine = run_engine(choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS)
-                subject = _Subject(choice.name, moved.listener(target.listener).port, stack.enter_context(engine))
+                subject = Subject(choice.name, moved.listener(target.listener).port, stack.enter_context(engine))
                 _wait_serving(subject, target)
                 subjects.append(subject)
             except LbgenError as error:
@@ -195,7 +179,7 @@ def _endpoint(ports: list[int]) -> Iterator[None]:
             stop(process, SIGTERM, 2.0)
 
 
-def _wait_serving(subject: _Subject, target: LoadTarget) -> None:
+def _wait_serving(subject: Subject, target: LoadTarget) -> None:
     """Return once the target is answered with 200. EngineError LB403 with the last status."""
     end = time.monotonic() + _START_SECONDS
     while (status := _get(subject.port, target)) != _OK:
@@ -220,48 +204,3 @@ def _get(port: int, target: LoadTarget) -> int:
         return 0
     finally:
         connection.close()
-
-
-def _measure(
-    subjects: Sequence[_Subject], wrk: str, options: LoadOptions, progress: Callable[[BenchProgress], None]
-) -> list[tuple[str, int, Sample]]:
-    """All rounds, in turn: A B C, A B C; (subject, connections, figures) each."""
-    warm_up = len(subjects) * WARM_UP_SECONDS
-    total = options.rounds * len(options.connections) * len(subjects)
-    samples: list[tuple[str, int, Sample]] = []
-    for number, subject in enumerate(subjects):
-        left = warm_up - number * WARM_UP_SECONDS + total * options.seconds
-        progress(BenchProgress(f"warming up {subject.name}", 0, total, left))
-        _round(subject, wrk, options, max(options.connections), WARM_UP_SECONDS)
-    for number in range(1, options.rounds + 1):
-        for connections in options.connections:
-            for subject in subjects:
-                done = len(samples)
-                what = f"round {number} of {options.rounds}: {subject.name}, {connections} connections"
-                progress(BenchProgress(what, done, total, (total - done) * options.seconds))
-                sample = _round(subject, wrk, options, connections, options.seconds)
-                samples.append((subject.name, connections, sample))
-    progress(BenchProgress("done", total, total))
-    return samples
-
-
-def _round(subject: _Subject, wrk: str, options: LoadOptions, connections: int, seconds: int) -> Sample:
-    leaders, peak = subject.leaders(), 0.0
-
-    def look() -> None:
-        nonlocal peak
-        peak = max(peak, group_memory(leaders))
-
-    target = options.target
-    url = f"http://{LOOPBACK}:{subject.port}{target.target}"
-    before = group_cpu(leaders)
-    load = run_wrk(wrk_command(wrk, url, target.headers, connections, seconds), seconds, look if leaders else _nothing)
-    used = group_cpu(leaders) - before
-    if subject.process is None:
-        return Sample(load, None, None)
-    subject.process.ensure_alive()
-    return Sample(load, used, peak)
-
-
-def _nothing() -> None:
-    """The endpoint is not looked at."""

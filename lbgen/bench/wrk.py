@@ -1,32 +1,15 @@
-"""wrk, the load generator: a closed loop, in which each connection sends its next request after the answer."""
+"""wrk, the generator of the closed loop: each connection sends its next request after the answer."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
+from lbgen.bench.load import Load, LoadShape
 from lbgen.diagnostics import Diagnostic, EngineError
 
-_GRACE_SECONDS = 20.0
-_LOOK_SECONDS = 0.25
 _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What wrk counted: times in milliseconds. `errors`: connections that failed and requests without an answer in
-    time; `refused`: answers that are neither 2xx nor 3xx."""
-
-    requests: int
-    per_second: float
-    p50_ms: float
-    p99_ms: float
-    errors: int
-    refused: int
 
 
 def find_wrk() -> str:
@@ -38,32 +21,18 @@ def find_wrk() -> str:
     return found
 
 
-def wrk_command(wrk: str, url: str, headers: tuple[tuple[str, str], ...], connections: int, seconds: int) -> list[str]:
+def wrk_version(wrk: str) -> str:
+    """`wrk 4.1.0`, as the executable says it."""
+    done = subprocess.run([wrk, "-v"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    return " ".join(done.stdout.split()[:2]) or "wrk"
+
+
+def wrk_command(wrk: str, url: str, headers: tuple[tuple[str, str], ...], shape: LoadShape, seconds: int) -> list[str]:
     """The command line of one round: one thread."""
+    if not shape.keep_alive:
+        headers = (*headers, ("Connection", "close"))
     lines = [word for name, value in headers for word in ("-H", f"{name}: {value}")]
-    return [wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *lines, url]
-
-
-def run_wrk(command: list[str], seconds: int, look: Callable[[], None]) -> Load:
-    """Run one round; `look` is called several times a second meanwhile. wrk ends with this call, whatever happens.
-
-    Raises EngineError LB430 when it fails, takes 20 s too long, or gets no answer to count."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:  # noqa: S603
-        try:
-            end = time.monotonic() + seconds + _GRACE_SECONDS
-            while process.poll() is None:
-                if time.monotonic() > end:
-                    raise EngineError(Diagnostic("LB430", f"wrk did not end {_GRACE_SECONDS:g} s after its time"))
-                look()
-                time.sleep(_LOOK_SECONDS)  # its output fits the pipe
-            output = process.stdout.read() if process.stdout is not None else ""
-        finally:
-            process.kill()  # no effect once it has ended
-    if process.returncode:
-        raise EngineError(
-            Diagnostic("LB430", f"wrk failed (exit status {process.returncode}): {output.strip()[-300:]}")
-        )
-    return read_wrk(output)
+    return [wrk, "-t1", f"-c{shape.connections}", f"-d{seconds}s", "--latency", *lines, url]
 
 
 def read_wrk(output: str) -> Load:

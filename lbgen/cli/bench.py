@@ -17,19 +17,25 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from lbgen.bench.report import BenchReport, Spread
-    from lbgen.bench.run import BenchProgress
+    from lbgen.bench.load import LoadShape
+    from lbgen.bench.report import BenchReport, Row, Spread
+    from lbgen.bench.rounds import BenchProgress
     from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
 
 MOST_CONNECTIONS = 10_000
-QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS = 2, 3, (50,)
+MOST_RATE = 100_000
+QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS, QUICK_LADDER = 2, 3, (50,), (0.25, 0.5)
 
 
-class Connections(click.ParamType[tuple[int, ...]]):
-    """Numbers of connections, separated by commas."""
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Numbers, separated by commas; where `none` is allowed, that is no number."""
 
     name = "numbers"
+
+    def __init__(self, most: int, *, none: bool = False) -> None:
+        self.most = most
+        self.none = none
 
     def convert(
         self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
@@ -37,9 +43,11 @@ class Connections(click.ParamType[tuple[int, ...]]):
         """Return them, or fail with a usage error."""
         if isinstance(value, tuple):
             return value
+        if self.none and value == "none":
+            return ()
         words = value.split(",")
-        if not all(word.isascii() and word.isdigit() and 1 <= int(word) <= MOST_CONNECTIONS for word in words):
-            self.fail(f"{value!r} is not a list such as 50,250 of numbers from 1 to {MOST_CONNECTIONS}", param, ctx)
+        if not all(word.isascii() and word.isdigit() and 1 <= int(word) <= self.most for word in words):
+            self.fail(f"{value!r} is not a list such as 50,250 of numbers from 1 to {self.most}", param, ctx)
         return tuple(int(word) for word in words)
 
 
@@ -53,9 +61,17 @@ class Connections(click.ParamType[tuple[int, ...]]):
 @click.option("--url", metavar="URL", help="Request this URL.  [default: the first that a route forwards]")
 @click.option(
     "--connections",
-    type=Connections(),
+    type=Numbers(MOST_CONNECTIONS),
     metavar="N,N",
     help="The numbers of connections, separated by commas.  [default: 50,250; 50 with --quick]",
+)
+@click.option("--new-connections", is_flag=True, help="Measure also with a new connection for each request.")
+@click.option(
+    "--rates",
+    type=Numbers(MOST_RATE, none=True),
+    metavar="N,N",
+    help="Constant rates, requests per second; none: the closed loop only.  [default: 25, 50 and 75 % of what the "
+    "fastest engine answers; 25 and 50 % with --quick]",
 )
 @click.option("--seconds", type=click.IntRange(1, 3600), help="Of each round.  [default: 4; 2 with --quick]")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="For each engine.  [default: 5; 3 with --quick]")
@@ -67,6 +83,8 @@ def command(
     chosen: tuple[str, ...],
     url: str | None,
     connections: tuple[int, ...] | None,
+    new_connections: bool,
+    rates: tuple[int, ...] | None,
     seconds: int | None,
     rounds: int | None,
     quick: bool,
@@ -75,10 +93,12 @@ def command(
 ) -> None:
     """Measure engines on TOPOLOGY: requests per second, CPU time, latency and memory, beside the endpoint alone.
 
-    Engines run on this host before one endpoint, on free ports of 127.0.0.1, and are loaded in turn by wrk in a closed
-    loop. One that does not pass a short `verify` is named and not measured: exit 4 if it differs, 3 if it failed.
+    Engines run on this host before one endpoint, on free ports of 127.0.0.1, and are loaded in turn: by wrk in a closed
+    loop, then at constant rates, where latency counts from the time at which a request was due. One that does not pass
+    a short `verify` is named and not measured: exit 4 if it differs, 3 if it failed.
     """
     import lbgen
+    from lbgen.bench.rounds import LADDER
     from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
 
     loaded = topology.load()
@@ -90,6 +110,9 @@ def command(
             connections=connections or (QUICK_CONNECTIONS if quick else CONNECTIONS),
             seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
             rounds=rounds or (QUICK_ROUNDS if quick else ROUNDS),
+            new_connections=new_connections,
+            rates=rates,
+            ladder=QUICK_LADDER if quick else LADDER,
             accept=accept,
             progress=show,
         )
@@ -161,8 +184,8 @@ def _print(out: Console, report: BenchReport) -> None:
             markup=False,
         )
         out.print(f"{load.rounds} rounds of {load.seconds} s: median, and below it the quartiles", markup=False)
-    for connections in load.connections if report.rows else ():
-        out.print(_table(report, connections))
+    for shape in load.generators:
+        out.print(_table(report, shape))
     for each in report.not_measured:
         more = f" (and {len(each.reasons) - 1} more)" if len(each.reasons) > 1 else ""
         out.print(f"not measured, {each.why}: {each.engine}: {each.reasons[0].message}{more}", markup=False)
@@ -172,31 +195,57 @@ def _print(out: Console, report: BenchReport) -> None:
         out.print(note, markup=False, style="dim")
 
 
-def _table(report: BenchReport, connections: int) -> Table:
+_CLOSED = ("requests/s", "CPU us/\nrequest", "p50 ms", "p99 ms", "peak\nMiB", "errors", "not 2xx\nor 3xx")
+_CONSTANT = (
+    "p50 ms", "over\ndirect", "p95 ms", "p99 ms", "p99.9\nms", "CPU us/\nrequest", "errors", "not 2xx\nor 3xx"
+)  # fmt: skip
+
+
+def _table(report: BenchReport, shape: LoadShape) -> Table:
     from rich import box
     from rich.table import Table
 
-    title = f"{connections} connections, closed loop"
+    title = f"{shape.title}, by {report.load.generators[shape].partition(' (')[0]}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("engine", no_wrap=True)
-    for name in ("requests/s", "CPU us/\nrequest", "p50 ms", "p99 ms", "peak\nMiB", "errors", "not 2xx\nor 3xx"):
+    for name in _CLOSED if shape.rate is None else _CONSTANT:
         table.add_column(name, justify="right", no_wrap=True)
     versions = {each.engine: each.version for each in report.engines}
     for row in report.rows:
-        if row.connections == connections:
-            table.add_row(
-                f"{row.subject}\n{versions.get(row.subject, '')}",
-                _spread(row.per_second, 0),
-                "-" if row.cpu_us is None else _spread(row.cpu_us, 0),
-                _spread(row.p50_ms, 1),
-                _spread(row.p99_ms, 1),
-                "-" if row.peak_memory is None else f"{row.peak_memory:.0f}",
-                str(row.errors),
-                str(row.refused),
-            )
+        if row.shape == shape:
+            figures = _closed(row) if shape.rate is None else _constant(row, report.over_direct(row))
+            behind = "\nbehind" if row.behind else ""
+            table.add_row(f"{row.subject}\n{versions.get(row.subject, '')}{behind}", *figures)
     return table
 
 
-def _spread(figure: Spread, digits: int) -> str:
+def _closed(row: Row) -> tuple[str, ...]:
+    return (
+        _spread(row.per_second, 0),
+        _spread(row.cpu_us, 0),
+        _spread(row.p50_ms, 1),
+        _spread(row.p99_ms, 1),
+        "-" if row.peak_memory is None else f"{row.peak_memory:.0f}",
+        str(row.errors),
+        str(row.refused),
+    )
+
+
+def _constant(row: Row, over_direct: Spread | None) -> tuple[str, ...]:
+    return (
+        _spread(row.p50_ms, 2),
+        _spread(over_direct, 2),
+        _spread(row.p95_ms, 1),
+        _spread(row.p99_ms, 1),
+        _spread(row.p999_ms, 1),
+        _spread(row.cpu_us, 0),
+        str(row.errors),
+        str(row.refused),
+    )
+
+
+def _spread(figure: Spread | None, digits: int) -> str:
+    if figure is None:
+        return "-"
     low, high = figure.quartiles
     return f"{figure.median:.{digits}f}\n{low:.{digits}f}-{high:.{digits}f}"

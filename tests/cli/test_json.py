@@ -153,6 +153,8 @@ def test_json_of_a_verification_fits_its_schema(tmp_path: Path, engine_here: Cal
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callable[[str], None]) -> None:
     engine_here("haproxy")
-    few = ("--rounds", "1", "--seconds", "1", "--connections", "5")
+    few = ("--rounds", "1", "--seconds", "1", "--connections", "5", "--new-connections", "--rates", "50")
     done = run_lbgen("bench", SHOP, "-e", "haproxy", *few, "--json", state=tmp_path)
-    assert [row["subject"] for row in hold("bench", done, 0)["rows"]] == ["direct", "haproxy"]
+    rows = hold("bench", done, 0)["rows"]
+    assert [row["subject"] for row in rows] == ["direct", "haproxy"] * 3
+    assert [(row["keep_alive"], row["rate"]) for row in rows[::2]] == [(True, None), (False, None), (True, 50)]

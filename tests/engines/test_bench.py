@@ -38,9 +38,16 @@ def _here() -> None:
 def test_two_engines_and_the_endpoint_have_figures() -> None:
     steps: list[str] = []
     found = lbgen.bench(
-        lbgen.load(SHOP), ENGINES, connections=(5,), seconds=1, rounds=2, progress=lambda step: steps.append(step.what)
+        lbgen.load(SHOP),
+        ENGINES,
+        connections=(5,),
+        seconds=1,
+        rounds=2,
+        rates=(50,),
+        progress=lambda step: steps.append(step.what),
     )
-    assert [row.subject for row in found.rows] == ["direct", *ENGINES]
+    assert [row.subject for row in found.rows] == ["direct", *ENGINES] * 2
+    assert [row.shape.rate for row in found.rows] == [None] * 3 + [50] * 3
     assert (found.exit_code, found.not_measured) == (0, ())
     for row in found.rows:
         assert (row.errors, row.refused) == (0, 0)
@@ -50,15 +57,20 @@ def test_two_engines_and_the_endpoint_have_figures() -> None:
             assert row.cpu_us is not None
             assert 1 < row.cpu_us.median < 100_000
             assert 1 < (row.peak_memory or 0) < 2_000
+        if row.shape.rate is not None:
+            assert row.p95_ms is not None
+            assert row.p999_ms is not None
+            assert row.p95_ms.median <= row.p99_ms.median <= row.p999_ms.median
+            assert sum(each.load.requests for each in row.samples) == 100
     assert all(each.cases > 20 for each in found.engines)
     order = [step.partition(": ")[2].partition(",")[0] for step in steps if step.startswith("round ")]
-    assert order == ["direct", *ENGINES] * 2
+    assert order == ["direct", *ENGINES] * 4
 
 
 def test_an_engine_that_differs_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = report.UnmeasuredEngine("nginx", report.Why.DIFFERS, ())
     monkeypatch.setattr(gate, "refused_engines", lambda verification: (refused,))
-    found = lbgen.bench(lbgen.load(SHOP), ENGINES, connections=(5,), seconds=1, rounds=1)
+    found = lbgen.bench(lbgen.load(SHOP), ENGINES, connections=(5,), seconds=1, rounds=1, rates=())
     assert [row.subject for row in found.rows] == ["direct", "haproxy"]
     assert (found.not_measured, found.exit_code) == ((refused,), 4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lbgen.bench.gate import refused_engines
+from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import (
     DIRECT,
     BenchReport,
@@ -17,13 +18,13 @@ from lbgen.bench.report import (
     rows_of,
 )
 from lbgen.bench.target import LoadTarget
-from lbgen.bench.wrk import Load
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.diagnostics import Diagnostic
 
 TARGET = LoadTarget("web", "app", "/", (("Host", "a.example"),), "pools.app.endpoints[0]")
+FIFTY, MANY = LoadShape(50), LoadShape(250)
 REASON = Diagnostic("LB431", "differs")
 
 
@@ -32,7 +33,7 @@ def sample(per_second: float, cpu: float | None = None, memory: float | None = N
 
 
 def report(rows=(), not_measured=()) -> BenchReport:
-    options = LoadOptions("wrk 4", TARGET, (50,), 1, 3, 5120)
+    options = LoadOptions({row.shape: "wrk 4" for row in rows}, TARGET, 1, 3, 5120)
     return BenchReport("shop", 2, options, (MeasuredEngine("nginx", "1.31.3", 9),), tuple(not_measured), tuple(rows))
 
 
@@ -42,27 +43,27 @@ def test_median_and_quartiles() -> None:
     assert Spread((7.0,)).quartiles == pytest.approx((7.0, 7.0))
 
 
-def test_rounds_become_rows_by_connections_in_the_order_of_subjects() -> None:
-    rounds = [(s, c, sample(100.0)) for _ in range(2) for c in (50, 250) for s in (DIRECT, "nginx")]
+def test_rounds_become_rows_by_shape_in_the_order_of_subjects() -> None:
+    rounds = [(s, c, sample(100.0)) for _ in range(2) for c in (FIFTY, MANY) for s in (DIRECT, "nginx")]
     rows = rows_of(rounds)
-    assert [(row.subject, row.connections) for row in rows] == [
-        (DIRECT, 50),
-        ("nginx", 50),
-        (DIRECT, 250),
-        ("nginx", 250),
+    assert [(row.subject, row.shape) for row in rows] == [
+        (DIRECT, FIFTY),
+        ("nginx", FIFTY),
+        (DIRECT, MANY),
+        ("nginx", MANY),
     ]
     assert all(len(row.samples) == 2 for row in rows)
 
 
 def test_cpu_is_per_request_and_memory_the_peak() -> None:
-    (row,) = rows_of([("nginx", 50, sample(9.0, 0.05, 10.0, 1)), ("nginx", 50, sample(9.0, 0.07, 12.0, 2))])
+    (row,) = rows_of([("nginx", FIFTY, sample(9.0, 0.05, 10.0, 1)), ("nginx", FIFTY, sample(9.0, 0.07, 12.0, 2))])
     assert row.cpu_us is not None
     assert row.cpu_us.rounds == pytest.approx((50.0, 70.0))
     assert (row.peak_memory, row.errors, row.refused) == (12.0, 3, 4)
 
 
 def test_the_endpoint_has_no_cost() -> None:
-    (row,) = rows_of([(DIRECT, 50, sample(9.0))])
+    (row,) = rows_of([(DIRECT, FIFTY, sample(9.0))])
     assert (row.cpu_us, row.peak_memory) == (None, None)
     assert report([row]).as_dict()["rows"][0]["cpu_us_per_request"] is None
 
@@ -77,10 +78,36 @@ def test_exit_codes(whys: tuple[Why, ...], code: int) -> None:
 
 @pytest.mark.parametrize(("rate", "noted"), [(100.0, False), (900.0, True)])
 def test_a_rate_near_the_direct_one_is_noted(rate: float, noted: bool) -> None:
-    rows = rows_of([(DIRECT, 50, sample(1000.0)), ("nginx", 50, sample(rate, 1.0, 1.0))])
+    rows = rows_of([(DIRECT, FIFTY, sample(1000.0)), ("nginx", FIFTY, sample(rate, 1.0, 1.0))])
     notes = report(rows).notes
     assert any("90%" in note for note in notes) is noted
     assert "closed loop" in notes[0]
+
+
+def at_rate(answered: float, p50: float, busy: float = 0.1) -> Sample:
+    return Sample(Load(1000, answered, p50, 5.0, 0, 0, 3.0, 9.0, busy), 0.1, 1.0)
+
+
+def test_latency_over_direct_is_that_of_the_same_round() -> None:
+    shape = LoadShape(50, 100)
+    rounds = [(DIRECT, 1.0), ("nginx", 1.5), (DIRECT, 11.0), ("nginx", 11.5)]
+    rows = rows_of([(subject, shape, at_rate(100.0, p50)) for subject, p50 in rounds])
+    found = report(rows)
+    assert found.over_direct(rows[0]) is None
+    assert found.over_direct(rows[1]) == Spread((0.5, 0.5))
+    record = found.as_dict()["rows"][1]
+    assert (record["loop"], record["rate"], record["p999_ms"]["median"]) == ("constant rate", 100, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("sample", "noted"),
+    [(at_rate(99.0, 1.0), ""), (at_rate(90.0, 1.0), "does not keep up"), (at_rate(99.0, 1.0, 0.9), "uses 90%")],
+)
+def test_what_limits_a_constant_rate_is_noted(sample: Sample, noted: str) -> None:
+    shape = LoadShape(50, 100)
+    rows = rows_of([(DIRECT, shape, at_rate(100.0, 1.0)), ("nginx", shape, sample)])
+    assert any("nginx" in note and noted in note for note in report(rows).notes) is bool(noted)
+    assert rows[1].behind is (noted == "does not keep up")
 
 
 def verification(results: tuple[Result, ...], left: tuple[UnverifiedEngine, ...] = ()) -> Report:

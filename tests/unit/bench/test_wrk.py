@@ -1,12 +1,11 @@
-"""What wrk prints, and where it is missing."""
+"""What wrk prints and is given, and where it is missing."""
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from lbgen.bench.wrk import find_wrk, read_wrk, run_wrk, wrk_command
+from lbgen.bench.load import LoadShape
+from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command
 from lbgen.diagnostics import EngineError
 
 PRINTED = """\
@@ -61,32 +60,10 @@ def test_a_missing_wrk_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_headers_are_words_of_their_own() -> None:
-    words = wrk_command("wrk", "http://127.0.0.1:1/", (("Host", "a b; c"),), 50, 2)
+    words = wrk_command("wrk", "http://127.0.0.1:1/", (("Host", "a b; c"),), LoadShape(50), 2)
     assert words[-3:] == ["-H", "Host: a b; c", "http://127.0.0.1:1/"]
 
 
-def test_a_failing_generator_is_an_error_with_its_output() -> None:
-    with pytest.raises(EngineError, match="no such thing"):
-        run_wrk([sys.executable, "-c", "import sys; sys.exit('no such thing')"], 1, lambda: None)
-
-
-def test_the_engine_is_looked_at_while_it_runs() -> None:
-    looks: list[int] = []
-    run_wrk(
-        [sys.executable, "-c", f"import time; time.sleep(0.6); print({PRINTED.format(more='')!r})"],
-        1,
-        lambda: looks.append(1),
-    )
-    assert len(looks) >= 2
-
-
-def test_an_interrupt_ends_the_generator(tmp_path) -> None:
-    written = tmp_path / "ended"
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    code = f"import time; time.sleep(2); open({str(written)!r}, 'w')"
-    with pytest.raises(KeyboardInterrupt):
-        run_wrk([sys.executable, "-c", code], 1, interrupt)
-    assert not written.exists()
+def test_a_new_connection_for_each_request_is_asked_for() -> None:
+    words = wrk_command("wrk", "http://127.0.0.1:1/", (), LoadShape(50, keep_alive=False), 2)
+    assert words[-3:] == ["-H", "Connection: close", "http://127.0.0.1:1/"]

@@ -1,0 +1,92 @@
+"""Choose and run the generator for the shape of a load: wrk for the closed loop, lbgen's own at a constant rate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.bench import constant_rate
+from lbgen.bench.load import Load, LoadShape, run_generator
+from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command, wrk_version
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.version import VERSION
+
+if TYPE_CHECKING:
+    from lbgen.bench.target import LoadTarget
+
+CONSTANT_RATE = f"lbgen {VERSION} (lbgen/bench/constant_rate.py)"
+
+
+@dataclass(frozen=True, slots=True)
+class Generators:
+    """The executables. `find` raises EngineError LB430 where one is missing."""
+
+    wrk: str
+    wrk_version: str
+
+    @staticmethod
+    def find() -> Generators:
+        """Those in PATH."""
+        wrk = find_wrk()
+        return Generators(wrk, wrk_version(wrk))
+
+    def name(self, shape: LoadShape) -> str:
+        """The generator of a shape, with its version."""
+        return self.wrk_version if shape.rate is None else CONSTANT_RATE
+
+    def run(
+        self, shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int, look: Callable[[], None]
+    ) -> Load:
+        """One round at `place`, an address and a port; `look` is called several times a second meanwhile.
+
+        Raises EngineError LB430."""
+        address, port = place
+        if shape.rate is None:
+            url = f"http://{address}:{port}{target.target}"
+            command = wrk_command(self.wrk, url, target.headers, shape, seconds)
+            return read_wrk(run_generator(command, seconds, look))
+        command = constant_rate_command(shape, target, place, seconds)
+        return read_constant_rate(run_generator(command, seconds + constant_rate.DRAIN_SECONDS, look))
+
+
+def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int) -> list[str]:
+    """The command line of one round at `shape.rate`."""
+    lines = [f"GET {target.target} HTTP/1.1", *(f"{name}: {value}" for name, value in target.headers)]
+    if not shape.keep_alive:
+        lines.append("Connection: close")
+    order = {
+        "address": place[0],
+        "port": place[1],
+        "request": "\r\n".join([*lines, "", ""]),
+        "connections": shape.connections,
+        "rate": shape.rate,
+        "seconds": seconds,
+        "keep_alive": shape.keep_alive,
+        "server_name": None,
+    }
+    return [sys.executable, "-I", "-S", constant_rate.__file__, json.dumps(order)]
+
+
+def read_constant_rate(output: str) -> Load:
+    """Read what the program prints. Raises EngineError LB430 where there was no answer."""
+    try:
+        found = constant_rate.Figures(**json.loads(output))
+    except (ValueError, TypeError):
+        raise EngineError(Diagnostic("LB430", f"the generator printed no figures: {output.strip()[-300:]}")) from None
+    if not found.answered:
+        raise EngineError(Diagnostic("LB430", f"the generator got no answers: {output.strip()[-300:]}"))
+    ms = {name: seconds * 1000 for name, seconds in found.percentiles.items()}
+    return Load(
+        found.answered,
+        found.answered / found.elapsed,
+        ms["50"],
+        ms["99"],
+        found.failed + found.late,
+        found.refused,
+        ms["95"],
+        ms["99.9"],
+        found.busy,
+    )

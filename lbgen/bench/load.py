@@ -1,0 +1,71 @@
+"""One round of load: its shape, what a generator counted, and how a generator runs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lbgen.diagnostics import Diagnostic, EngineError
+
+_GRACE_SECONDS = 20.0
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShape:
+    """How requests are sent. `rate`: requests per second that are due by a clock; None: a closed loop, in which each
+    connection sends its next request after the answer. `connections`: open at a time, at most where there is a rate.
+    `keep_alive`: connections stay open; else each has one request."""
+
+    connections: int
+    rate: int | None = None
+    keep_alive: bool = True
+
+    @property
+    def title(self) -> str:
+        """`50 connections, closed loop`."""
+        loop = "closed loop" if self.rate is None else f"{self.rate} requests/s at a constant rate"
+        new = "" if self.keep_alive else ", a new connection for each request"
+        return f"{self.connections} connections, {loop}{new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a generator counted: times in milliseconds. `errors`: connections that failed and requests without an
+    answer in time; `refused`: answers that are neither 2xx nor 3xx; `busy`: share of a core that the generator used,
+    where it measures that."""
+
+    requests: int
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+    refused: int
+    p95_ms: float | None = None
+    p999_ms: float | None = None
+    busy: float | None = None
+
+
+def run_generator(command: list[str], seconds: float, look: Callable[[], None]) -> str:
+    """Run one round and return its output; `look` is called several times a second meanwhile. The generator ends with
+    this call, whatever happens.
+
+    Raises EngineError LB430 when it fails, or takes 20 s longer than `seconds`."""
+    name = command[0].rpartition("/")[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as process:  # noqa: S603
+        try:
+            end = time.monotonic() + seconds + _GRACE_SECONDS
+            while process.poll() is None:
+                if time.monotonic() > end:
+                    raise EngineError(Diagnostic("LB430", f"{name} did not end {_GRACE_SECONDS:g} s after its time"))
+                look()
+                time.sleep(_LOOK_SECONDS)  # its output fits the pipe
+            output = process.stdout.read() if process.stdout is not None else ""
+        finally:
+            process.kill()  # no effect once it has ended
+    if process.returncode:
+        said = output.strip()[-300:]
+        raise EngineError(Diagnostic("LB430", f"{name} failed (exit status {process.returncode}): {said}"))
+    return output

@@ -1,0 +1,132 @@
+"""Rounds of load in turn, A B C, A B C: closed loops first, then constant rates below what those reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.bench.load import LoadShape
+from lbgen.bench.report import DIRECT, Sample, rows_of
+from lbgen.bench.usage import group_cpu, group_memory
+from lbgen.conformance.verify.own_addresses import LOOPBACK
+
+if TYPE_CHECKING:
+    from lbgen.bench.generators import Generators
+    from lbgen.bench.target import LoadTarget
+    from lbgen.runtime.local.engine_process import EngineProcess
+
+LADDER = (0.25, 0.5, 0.75)  # of what the fastest engine answers in the closed loop
+MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
+WARM_UP_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BenchProgress:
+    """`done` of `total` rounds of load are over, and about `left` seconds of load are to come; while the engines are
+    verified `total` is 0."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+    left: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is loaded: an engine, or the endpoint itself (`process` None)."""
+
+    name: str
+    port: int
+    process: EngineProcess | None = None
+
+    def leaders(self) -> list[int]:
+        """The processes that lead its groups: the engine, and its agent."""
+        if self.process is None:
+            return []
+        return [self.process.pid, *([self.process.agent.pid] if self.process.agent is not None else [])]
+
+
+Samples = list[tuple[str, LoadShape, Sample]]
+
+
+@dataclass(slots=True)
+class Measurement:
+    """How to measure: `rounds` of `seconds` each. `rates`: requests per second; None: `ladder`, shares of the rate of
+    the fastest engine in the closed loop with keep-alive."""
+
+    subjects: Sequence[Subject]
+    generators: Generators
+    target: LoadTarget
+    closed: Sequence[LoadShape]
+    seconds: int
+    rounds: int
+    rates: tuple[int, ...] | None
+    ladder: tuple[float, ...]
+    progress: Callable[[BenchProgress], None]
+    done: int = 0
+    total: int = 0
+
+    def run(self) -> Samples:
+        """All rounds, after a second of warm-up each. Raises EngineError LB430, LB403."""
+        rungs = len(self.ladder if self.rates is None else self.rates)
+        self.total = self.rounds * (len(self.closed) + rungs) * len(self.subjects)
+        for number, subject in enumerate(self.subjects):
+            left = (len(self.subjects) - number) * WARM_UP_SECONDS + self.total * self.seconds
+            self.progress(BenchProgress(f"warming up {subject.name}", 0, self.total, left))
+            self._round(subject, self.closed[-1], WARM_UP_SECONDS)
+        samples = self._rounds([(shape, self.subjects) for shape in self.closed], "closed loop")
+        ladder = self._ladder(samples)
+        self.total = self.done + self.rounds * sum(len(subjects) for _, subjects in ladder)
+        samples += self._rounds(ladder, "constant rate")
+        self.progress(BenchProgress("done", self.total, self.total))
+        return samples
+
+    def _ladder(self, closed: Samples) -> list[tuple[LoadShape, Sequence[Subject]]]:
+        """Each rate with those that can answer it; rates that were asked for with all."""
+        most = max(each.connections for each in self.closed)
+        if self.rates is not None:
+            return [(LoadShape(most, rate), self.subjects) for rate in self.rates]
+        reached: dict[str, float] = {}
+        for row in rows_of([each for each in closed if each[1].keep_alive]):
+            reached[row.subject] = max(row.per_second.median, reached.get(row.subject, 0.0))
+        fastest = max(rate for name, rate in reached.items() if name != DIRECT)
+        rates = sorted({max(1, round(share * fastest)) for share in self.ladder})
+        return [
+            (
+                LoadShape(most, rate),
+                [x for x in self.subjects if x.name == DIRECT or rate <= MOST_OF_OWN * reached[x.name]],
+            )
+            for rate in rates
+        ]
+
+    def _rounds(self, plan: Sequence[tuple[LoadShape, Sequence[Subject]]], what: str) -> Samples:
+        samples: Samples = []
+        for number in range(1, self.rounds + 1):
+            for shape, subjects in plan:
+                for subject in subjects:
+                    left = (self.total - self.done) * self.seconds
+                    step = f"round {number} of {self.rounds}, {what}: {subject.name}, {shape.title}"
+                    self.progress(BenchProgress(step, self.done, self.total, left))
+                    samples.append((subject.name, shape, self._round(subject, shape, self.seconds)))
+                    self.done += 1
+        return samples
+
+    def _round(self, subject: Subject, shape: LoadShape, seconds: int) -> Sample:
+        leaders, peak = subject.leaders(), 0.0
+
+        def look() -> None:
+            nonlocal peak
+            peak = max(peak, group_memory(leaders))
+
+        before = group_cpu(leaders)
+        load = self.generators.run(shape, self.target, (LOOPBACK, subject.port), seconds, look if leaders else _nothing)
+        used = group_cpu(leaders) - before
+        if subject.process is None:
+            return Sample(load, None, None)
+        subject.process.ensure_alive()
+        return Sample(load, used, peak)
+
+
+def _nothing() -> None:
+    """The endpoint is not looked at."""
