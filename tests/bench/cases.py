@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from tests.bench import goals, load
 from tests.bench.goals import Result
@@ -91,8 +92,8 @@ class Bench:
                 load.ask(one, WARM_UP_SECONDS, *first)
                 load.ask(other, WARM_UP_SECONDS, *second)
                 return measure_pair(
-                    lambda: load.ask(one, self.seconds, *first).micros,
-                    lambda: load.ask(other, self.seconds, *second).micros,
+                    lambda: load.ask(one, self.seconds, *first),
+                    lambda: load.ask(other, self.seconds, *second),
                     self.rounds,
                     tell,
                 )
@@ -103,11 +104,7 @@ _ANY = ("localhost", "/data.json")
 
 
 def _micros(paired: Paired) -> str:
-    return f"{_median(paired.base):.1f} -> {_median(paired.ours):.1f} us"
-
-
-def _median(figures: tuple[float, ...]) -> float:
-    return sorted(figures)[len(figures) // 2]
+    return f"{Spread(paired.base).median:.1f} -> {Spread(paired.ours).median:.1f} us"
 
 
 def _topology(case: str, build: Build, bench: Bench, port: int = LBGEN_PORT) -> Plan:
@@ -207,7 +204,7 @@ def idle_memory(build: Build, bench: Bench) -> list[Result]:
     paired = measure_pair(
         lambda: measure(base), lambda: measure(ours), rounds, lambda: bench.report(f"idle-memory, {build.label}")
     )
-    detail = f"{_median(paired.base):.0f} -> {_median(paired.ours):.0f} MiB, {count:,} connections"
+    detail = f"{Spread(paired.base).median:.0f} -> {Spread(paired.ours).median:.0f} MiB, {count:,} connections"
     return [Result("idle-memory", build.label, paired.ratio, goals.IDLE_MEMORY, spread=paired.spread, detail=detail)]
 
 

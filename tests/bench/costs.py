@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import lbgen
+from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.costs import FILE
 from lbgen.plan.features import Feature
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 AT_A_TIME = 7  # features beside one base, so that all of a round are of the same half minute
 _TARGET, _HOST = "/api/orders/42?beta=1", "shop.example"
 _HEADERS = (
-    "X-Canary: true",
-    "Cookie: theme=dark; plan=gold; seen=1",
-    "Origin: https://shop.example",
-    "Accept-Encoding: gzip",
+    ("X-Canary", "true"),
+    ("Cookie", "theme=dark; plan=gold; seen=1"),
+    ("Origin", "https://shop.example"),
+    ("Accept-Encoding", "gzip"),
 )
 BASE: dict[str, Any] = {
     "version": 1,
@@ -152,8 +153,9 @@ def measure_build(build: Build, bench: Bench, names: tuple[str, ...]) -> dict[st
         bases += forward
         for name, micros in figures.items():
             more = [ours - plain for ours, plain in zip(micros, forward, strict=True)]
-            low, _, high = statistics.quantiles(more, n=4, method="inclusive") if len(more) > 1 else more * 3
-            found[name] = {"us": round(statistics.median(more), 2), "low": round(low, 2), "high": round(high, 2)}
+            spread = Spread(tuple(more))
+            low, high = spread.quartiles
+            found[name] = {"us": round(spread.median, 2), "low": round(low, 2), "high": round(high, 2)}
             bench.report(f"{build.label}: {name} {found[name]['us']:+.1f} us ({low:.1f} to {high:.1f})")
     for name, why in refused.items():
         bench.report(f"{build.label}: {name}: {why}")
@@ -177,7 +179,7 @@ def _ask_in_turn(batch: list[tuple[str, Proxy]], bench: Bench, refused: dict[str
                 one = stack.enter_context(running(proxy))
                 load.wait_until_serving(one, _HOST, _TARGET)
                 load.ask(one, WARM_UP_SECONDS, _HOST, _TARGET, _HEADERS)
-            except BenchError as error:
+            except (BenchError, LbgenError) as error:
                 if not name:
                     raise
                 refused[name] = str(error)
@@ -186,7 +188,7 @@ def _ask_in_turn(batch: list[tuple[str, Proxy]], bench: Bench, refused: dict[str
         middle = (len(started) + 1) // 2
         for _ in range(bench.rounds):
             order = [*list(started)[:middle], "", *list(started)[middle:]]  # forwarding twice: all are held against it
-            micros = [(name, load.ask(started[name], bench.seconds, _HOST, _TARGET, _HEADERS).micros) for name in order]
+            micros = [(name, load.ask(started[name], bench.seconds, _HOST, _TARGET, _HEADERS)) for name in order]
             for name in started:
                 figures.setdefault(name, []).append(statistics.mean(x for each, x in micros if each == name))
     return figures

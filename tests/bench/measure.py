@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbgen.bench.report import Spread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One round: CPU seconds of the proxy's processes, and the requests that they answered meanwhile."""
-
-    requests: int
-    cpu: float
-
-    @property
-    def micros(self) -> float:
-        """CPU microseconds per request."""
-        return self.cpu * 1e6 / self.requests
 
 
 @dataclass(frozen=True)
@@ -33,16 +21,12 @@ class Paired:
     @property
     def ratio(self) -> float:
         """Median of ours over median of base."""
-        return statistics.median(self.ours) / statistics.median(self.base)
+        return Spread(self.ours).median / Spread(self.base).median
 
     @property
     def spread(self) -> tuple[float, float]:
         """The middle half of the ratios of single rounds."""
-        ratios = [ours / base for base, ours in zip(self.base, self.ours, strict=True)]
-        if len(ratios) == 1:
-            return ratios[0], ratios[0]
-        first, _, third = statistics.quantiles(ratios, n=4, method="inclusive")
-        return first, third
+        return Spread(tuple(ours / base for base, ours in zip(self.base, self.ours, strict=True))).quartiles
 
 
 def measure_pair(

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.goals import Result
-from tests.bench.load import read_wrk
-from tests.bench.measure import Paired, Sample, measure_pair
-from tests.bench.proxies import BenchError, count_lines
-
-
-def test_micros_per_request() -> None:
-    assert Sample(requests=50_000, cpu=1.0).micros == pytest.approx(20.0)
+from tests.bench.measure import Paired, measure_pair
+from tests.bench.proxies import count_lines
 
 
 def test_ratio_of_medians_and_its_spread() -> None:
@@ -34,24 +29,6 @@ def test_both_sides_alternate() -> None:
     paired = measure_pair(side("A"), side("B"), 2)
     assert order == ["A", "B", "A", "B"]
     assert paired == Paired((1.0, 3.0), (2.0, 4.0))
-
-
-GOOD = "  51200 requests in 1.00s, 260.00MB read\nRequests/sec:  51200.00\n"
-
-
-def test_requests_are_read_from_wrk() -> None:
-    assert read_wrk(GOOD, 0.5) == Sample(51_200, 0.5)
-
-
-@pytest.mark.parametrize("line", ["  Non-2xx or 3xx responses: 7", "  Socket errors: connect 0, read 3, write 0"])
-def test_failed_requests_give_no_figure(line: str) -> None:
-    with pytest.raises(BenchError, match="requests failed"):
-        read_wrk(f"{GOOD}{line}\n", 0.5)
-
-
-def test_no_answer_gives_no_figure() -> None:
-    with pytest.raises(BenchError, match="no answers"):
-        read_wrk("unable to connect\n", 0.0)
 
 
 def test_a_goal_is_judged_by_the_digits_shown() -> None:
