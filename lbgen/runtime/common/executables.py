@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from errno import EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM
+from errno import ENOENT, ENOEXEC
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not on the PATH of a user who is not root
 _ASK_SECONDS = 30.0
-_NO_PROGRAM = (EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM)
+_NO_PROGRAM = (ENOENT, ENOEXEC)  # also: its interpreter is missing
 
 
 def environment_variable(engine: str) -> str:
