@@ -65,7 +65,8 @@ async def check(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) -
 
 
 async def _ask(pool: CheckedPool, target: Target, tls: ssl.SSLContext | None) -> None:
-    reader, writer = await asyncio.open_connection(target.host, target.port, limit=_HEAD)
+    source = (pool.source, 0) if pool.source else None
+    reader, writer = await asyncio.open_connection(target.host, target.port, limit=_HEAD, local_addr=source)
     try:
         if pool.proxy_protocol is not None:
             writer.write(own_proxy_header(pool.proxy_protocol, writer.get_extra_info("socket")))

@@ -37,7 +37,8 @@ class CheckTls:
 
 @dataclass(frozen=True, slots=True)
 class CheckedPool:
-    """A pool and how its endpoints are checked. Times in milliseconds; `path` None = a connection is enough."""
+    """A pool and how its endpoints are checked. Times in milliseconds; `path` None = a connection is enough; `source`
+    is the address to check from, "" = the kernel's choice."""
 
     name: str
     path: str | None
@@ -51,6 +52,7 @@ class CheckedPool:
     proxy_protocol: str | None
     tls: CheckTls | None
     targets: tuple[Target, ...]
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

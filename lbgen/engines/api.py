@@ -161,6 +161,7 @@ class ProcessSpec:
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     watched: tuple[str, ...] = ()  # folders ("x/") of rendered files that it reads again when they are renamed there
     dies_with_parent: bool = False  # by itself: Envoy asks the kernel for SIGTERM when its parent ends
+    elsewhere: str = ""  # what has to be loaded on other hosts, so that no runtime starts it; "" = nothing
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 
     def watches(self, name: str) -> bool:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples()
 L7 = {"envoy", "haproxy", "nginx", "traefik"}
-CAN = dict.fromkeys(EXAMPLES, L7) | {"postgres": L7 | {"nftables"}, "hybrid-edge/edge": {"envoy", "haproxy"}}
+CAN = dict.fromkeys(EXAMPLES, L7) | {
+    "postgres": L7 | {"nftables"},
+    "direct-routing": L7 - {"haproxy"} | {"nftables"},
+    "hybrid-edge/edge": {"envoy", "haproxy"},
+}
 MEDIUM = {"MEDIUM", "HIGH"}
 # The contract preserves Host; HSTS comes with the edge profile, where there is TLS.
 EXPECTED = {"host_spoofing", "hsts_header"}

@@ -53,12 +53,20 @@ class Nftables:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
-        from lbgen.engines.nftables import health_checks
-        from lbgen.engines.nftables.build import build
+        from lbgen.engines.nftables import direct, health_checks
+        from lbgen.engines.nftables.build import build, build_direct, build_replies
         from lbgen.engines.verbatim import texts
 
-        rules = text.render(_environment(), "lbgen.nft.j2", build(plan), texts(plan, self.name))
-        return (RenderedFile(run.FILE, *rules), *health_checks.files(plan))
+        own = texts(plan, self.name)
+        if not direct.is_direct(plan):
+            rules = text.render(_environment(), "lbgen.nft.j2", build(plan), own)
+            return (RenderedFile(run.FILE, *rules), *health_checks.files(plan))
+        rules = text.render(_environment(), "direct.nft.j2", build_direct(plan), own)
+        replies = tuple(
+            RenderedFile(f"{direct.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
+            for x in build_replies(plan)
+        )
+        return (RenderedFile(run.FILE, *rules), *health_checks.files(plan), *replies)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         from lbgen.engines.nftables.health_checks import set_weights

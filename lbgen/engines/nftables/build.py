@@ -6,14 +6,19 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nftables import health_checks
+from lbgen.engines.nftables import direct, health_checks
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
 from lbgen.engines.nftables.view import (
     Access,
+    DirectTable,
     Element,
+    Flow,
+    FlowEndpoint,
     IdleTime,
     Map,
+    Reply,
+    ReplyView,
     Rule,
     Selection,
     Service,
@@ -48,6 +53,57 @@ def build(plan: Plan) -> View:
         _word(table_name(plan)),
         tuple(table for table in tables if table.by_address or table.by_port),
         Atom(health_checks.FILE) if health_checks.uses_agent(plan) else None,
+    )
+
+
+def build_direct(plan: Plan) -> View:
+    """The view of direct forwarding."""
+    found = []
+    for word in _LOOPBACK:
+        listeners = [x for x in plan.listeners if family(x.address) == word]
+        used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
+        services = tuple(_service(plan, x, word, {}) for x in listeners)
+        flows = tuple(_flow(plan, route, protocol, word) for (_, protocol), route in used.items())
+        if services:
+            found.append(DirectTable(Atom(word), services, flows))
+    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
+    return View(Atom(VERSION), name, _word(direct.tables(plan)), tuple(found), Atom(health_checks.FILE))
+
+
+def _flow(plan: Plan, route: Route, protocol: Protocol, word: str) -> Flow:
+    numbers = direct.numbers(plan, route)
+    ends = tuple(
+        FlowEndpoint(Atom(x.field), numbers[x.authority], _address(x.host), x.port)
+        for x in direct.endpoints(plan, route)
+    )
+    idle = _idle(route, protocol)
+    return Flow(
+        _word(select_name(route.name, protocol, word)), Atom(route.field), Atom(protocol.value), idle.seconds, ends
+    )
+
+
+def build_replies(plan: Plan) -> tuple[ReplyView, ...]:
+    """The views of the rules for the hosts of endpoints, with direct forwarding."""
+    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
+    return tuple(
+        ReplyView(
+            Atom(VERSION),
+            name,
+            _word(direct.tables(plan)),
+            Atom(family(host)),
+            _address(host),
+            tuple(
+                Reply(
+                    Atom(end.field),
+                    Atom(listener.protocol.value),
+                    end.port,
+                    _address(listener.address),
+                    listener.port,
+                )
+                for listener, end in pairs
+            ),
+        )
+        for host, pairs in direct.replies(plan).items()
     )
 
 

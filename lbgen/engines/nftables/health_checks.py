@@ -3,11 +3,14 @@ that is the balance, in one transaction."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, checked_pools
+from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.nftables.direct import is_direct, numbers
+from lbgen.engines.nftables.direct import tables as direct_tables
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, spans
 from lbgen.plan.model import Balance, Endpoint
@@ -23,23 +26,27 @@ _NUMBERS = {Balance.ROUND_ROBIN: "inc", Balance.RANDOM: "random", Balance.LEAST_
 
 def uses_agent(plan: Plan) -> bool:
     """Whether `lbgen agent` runs beside the rules."""
-    return any(is_steered(plan, plan.route(rule.route)) for x in plan.listeners for rule in x.l4_rules)
+    return any(_needs_agent(plan, plan.route(rule.route)) for x in plan.listeners for rule in x.l4_rules)
 
 
 def is_steered(plan: Plan, route: Route) -> bool:
-    """Whether the agent decides which endpoints the route uses."""
+    """Whether the included file selects the endpoints of the route."""
+    return is_direct(plan) or _needs_agent(plan, route)
+
+
+def _needs_agent(plan: Plan, route: Route) -> bool:
     pools = [plan.pool(target.pool) for target in forward_of(route).targets]
     return any(pool.active or pool.balance is Balance.LEAST_CONNECTIONS for pool in pools)
 
 
 def files(plan: Plan) -> tuple[RenderedFile, ...]:
-    """The included file with every endpoint up, and the spec of `lbgen agent`; none where no route needs an agent."""
-    if not uses_agent(plan):
-        return ()
+    """The included file with every endpoint up, and the spec of `lbgen agent`; none where no route needs them."""
     steering = {
         select_name(name, protocol, word): _order(plan, plan.route(name), protocol, word)
         for name, protocol, word in _steered(plan)
     }
+    if not steering:
+        return ()
     names = {part["pool"] for order in steering.values() for part in order["parts"]}
     pools = [pool for pool in plan.pools if pool.name in names]
     text = set_weights(steering, {})[FILE]
@@ -48,12 +55,26 @@ def files(plan: Plan) -> tuple[RenderedFile, ...]:
         "nft",
         "",
         "",
-        checked_pools(pools),
+        _checked(plan, pools),
         steering,
         command=("nft", "-f", FILE),
         balanced=tuple(_balanced(pool) for pool in pools if pool.balance is Balance.LEAST_CONNECTIONS),
     )
-    return (RenderedFile(FILE, text), spec.file())
+    return (RenderedFile(FILE, text), *((spec.file(),) if uses_agent(plan) else ()))
+
+
+def _checked(plan: Plan, pools: list[Pool]) -> tuple[CheckedPool, ...]:
+    """With direct forwarding checks come from the listener's address, as answers to others get another source."""
+    every = checked_pools(pools)
+    if not is_direct(plan):
+        return every
+    sources = {
+        target.pool: listener.address
+        for listener in plan.listeners
+        for rule in listener.l4_rules
+        for target in forward_of(plan.route(rule.route)).targets
+    }
+    return tuple(replace(pool, source=sources[pool.name]) for pool in every)
 
 
 def _balanced(pool: Pool) -> BalancedPool:
@@ -86,12 +107,14 @@ def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str,
         }
         for target in forward_of(route).targets
     ]
+    direct = is_direct(plan)
     return {
         "family": word,
-        "table": table_name(plan),
+        "table": direct_tables(plan) if direct else table_name(plan),
         "protocol": protocol.value,
         "balance": method.value,
         "parts": parts,
+        **({"numbers": numbers(plan, route)} if direct else {}),
     }
 
 
@@ -118,6 +141,7 @@ def set_weights(steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, i
 
 def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> Iterator[str]:
     word, protocol, method = order["family"], order["protocol"], Balance(order["balance"])
+    numbers = order.get("numbers")  # of direct forwarding
     hashed = method is Balance.SOURCE_HASH
     every = bounded(hash_shares(parts) if hashed else allocate(parts))
     slots = sum(share.slots for share in every)
@@ -128,9 +152,13 @@ def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> 
         yield f"add element {place} {{\n"
         for x in found:
             upto = f"-{x.last}" if x.last > x.first else ""
-            yield f"\t{x.first}{upto} : {ip_address(x.endpoint.host)} . {x.endpoint.port},\n"
+            value = numbers[x.endpoint.authority] if numbers else f"{ip_address(x.endpoint.host)} . {x.endpoint.port}"
+            yield f"\t{x.first}{upto} : {value},\n"
         yield "}\n"
         number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
-        yield f"add rule {place} meta l4proto {protocol} dnat {word} addr . port to {number} map @{name}\n"
+        if numbers:
+            yield f"add rule {place} {protocol} dport set {number} map @{name} goto {name}/ends\n"
+        else:
+            yield f"add rule {place} meta l4proto {protocol} dnat {word} addr . port to {number} map @{name}\n"
     close = "reject with tcp reset" if protocol == "tcp" else "drop"  # where every endpoint is down
     yield f"add rule {place} meta l4proto {protocol} {close}\n"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.nftables import direct
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, balance, forward_of, shares
 from lbgen.plan.features import Feature
@@ -22,6 +23,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
         for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
             routes[name] = plan.route(name)
             yield from _families(plan, routes[name], listener.address)
+    yield from direct.objections(plan)
     yield from _limits(plan, routes.values())
     yield from _without_checks(plan, routes.values())
     for route in routes.values():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
+from lbgen.engines.nftables.direct import is_direct, tables
 from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.names import family, table_name
 
@@ -19,13 +20,15 @@ FILE = "lbgen.nft"
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     """No process: `nft -f` loads the file in one transaction, deleting the tables removes it."""
     nft = str(binary.path)
+    table = tables(plan) if is_direct(plan) else table_name(plan)
     families = sorted({family(x.address) for x in plan.listeners})
     return ProcessSpec(
         argv=(),
         setup=((nft, "-f", FILE),),
-        teardown=tuple((nft, "delete", "table", word, table_name(plan)) for word in families),
+        teardown=tuple((nft, "delete", "table", word, table) for word in families),
         kernel=True,
         agent=uses_agent(plan),
+        elsewhere="rules of direct forwarding on the hosts of its endpoints" if is_direct(plan) else "",
     )
 
 

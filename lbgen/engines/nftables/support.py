@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, NOT_YET, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.plan.features import Feature
 
 _HTTP = refused("it works at L4 and does not parse HTTP")
@@ -14,7 +14,8 @@ _AGENT = "`lbgen agent` checks the endpoints and loads the weights of those that
 
 _LEAST = approximate(
     "`lbgen agent` counts open connections five times a second and shares new ones by these counts: several at once "
-    "may go to the same endpoint"
+    "may go to the same endpoint",
+    {"pool.balance.least_connections.open": "text: open connections"},
 )
 
 SUPPORT: dict[Feature, Verdict] = {
@@ -103,7 +104,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.RETRY_BUDGET: _HTTP,
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: _LEAST,
-    Feature.LEAST_CONNECTIONS_WEIGHTED: _LEAST,
+    Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("`lbgen agent` divides the counts by the weights"),
     Feature.RANDOM: NATIVE,
     Feature.SOURCE_HASH: NATIVE,
     Feature.SOURCE_HASH_WEIGHTED: NATIVE,
@@ -130,5 +131,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: NOT_YET,
+    Feature.NFT_DIRECT: emulated(
+        "the balancer rewrites the destination of each packet, and the rules in direct/, which each endpoint's host "
+        "loads, rewrite the source of the replies"
+    ),
 }

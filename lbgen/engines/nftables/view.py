@@ -116,9 +116,62 @@ class Table:
 
 
 @record
+class FlowEndpoint:
+    """An endpoint of a route. `number` stands for it in the map of flows."""
+
+    field: Atom
+    number: int
+    address: Atom
+    port: int
+
+
+@record
+class Flow:
+    """A route by protocol: its chains and maps begin with `name`; `seconds` of silence end a flow."""
+
+    name: Atom
+    field: Atom
+    protocol: Atom
+    seconds: int
+    ends: tuple[FlowEndpoint, ...]
+
+
+@record
+class Reply:
+    """What an endpoint at `port` of the host answers comes from the listener's address and port."""
+
+    field: Atom
+    protocol: Atom
+    port: int
+    service_address: Atom
+    service_port: int
+
+
+@record
+class DirectTable:
+    """The services of one family and the flows of their routes."""
+
+    family: Atom
+    by_address: tuple[Service, ...]
+    flows: tuple[Flow, ...]
+
+
+@record
+class ReplyView:
+    """The rules of one host of endpoints."""
+
+    lbgen: Atom
+    topology: Atom
+    name: Atom
+    family: Atom
+    host: Atom
+    replies: tuple[Reply, ...]
+
+
+@record
 class View:
     lbgen: Atom  # our own version
     topology: Atom
     name: Atom
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...] | tuple[DirectTable, ...]
     include: Atom | None  # the file of the selections

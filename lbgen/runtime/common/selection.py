@@ -9,7 +9,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine
+    from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.plan.model import Listener, Plan
 
 C = TypeVar("C")
@@ -35,6 +35,14 @@ def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: 
         kind = EngineError if all(each.code.startswith("LB4") for each in found) else LbgenError
         raise kind(found or Diagnostic("LB402", "no engine was named, and none is installed"))
     return tuple(chosen), tuple(skipped)
+
+
+def ensure_startable(target: Engine, spec: ProcessSpec) -> None:
+    """EngineError LB403 for an engine that needs something on other hosts."""
+    if spec.elsewhere:
+        message = f"{target.title} needs {spec.elsewhere}, where lbgen loads nothing"
+        hint = "`lbgen render` writes the files for all hosts; or leave this engine out"
+        raise EngineError(Diagnostic("LB403", message, hint=hint))
 
 
 def offsets(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
-from lbgen.engines.api import Engine
+from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode, Plan
@@ -28,7 +28,14 @@ from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
 from lbgen.runtime.docker.converge import Converger, StackContainer, forget_stack, list_containers
-from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
+from lbgen.runtime.docker.desired import (
+    FOLDER,
+    RESOLVER,
+    DesiredStack,
+    EngineChoice,
+    desired_stack,
+    published_address,
+)
 from lbgen.runtime.docker.inspect import stack_state
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
@@ -224,6 +231,7 @@ def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Ch
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)
+    selection.ensure_startable(target, target.process(named, Binary(Path(target.images.program), version), FOLDER))
     return EngineChoice(target, version, choose(target, version))
 
 

@@ -162,7 +162,9 @@ def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineCho
     plan, problems = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
     if problems:
         raise LbgenError(problems)
-    kernel = target.process(plan, binary, Path("/")).kernel
+    spec = target.process(plan, binary, Path("/"))
+    selection.ensure_startable(target, spec)
+    kernel = spec.kernel
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
         raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))

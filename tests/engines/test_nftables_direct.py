@@ -1,0 +1,77 @@
+"""Direct forwarding: the laboratory of the example, what is refused, and numbers that stay."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.diagnostics import EngineError, LbgenError
+from lbgen.engines.nftables import direct
+from tests.engines.test_nftables import needs_kernel
+
+EXAMPLE = Path(__file__).parents[2] / "examples/direct-routing"
+
+
+def topology(**edits: object) -> lbgen.Topology:
+    data = lbgen.load(EXAMPLE / "topology.yaml").model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
+    return lbgen.load({**data, **edits})
+
+
+@needs_kernel
+@pytest.mark.engines
+@pytest.mark.root
+@pytest.mark.xdist_group("runtime")
+def test_replies_bypass_the_balancer_and_open_connections_stay() -> None:
+    done = subprocess.run([sys.executable, EXAMPLE / "lab.py"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["packets"]["replies"] == 0
+    assert found["packets"]["requests"] > 500
+    assert found["open that stayed"] == 40
+
+
+WEB = {"port": 80, "mode": "l4", "address": "10.77.2.100"}
+END = {"address": "10.77.2.11:8000"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "why"),
+    [
+        ({"listeners": {"web": {"port": 80, "mode": "l4"}}}, "needs a listener that names one"),
+        ({"listeners": {"web": {**WEB, "max_connections": 5}}}, "does not track connections"),
+        ({"listeners": {"web": WEB, "other": {**WEB, "port": 81}}}, "listener web uses it as well"),
+        ({"pools": {"web": {"endpoints": [END], "balance": "least_connections"}}}, "does not track connections"),
+        ({"pools": {"web": {"endpoints": [END], "connections": {"max_per_endpoint": 2}}}}, "does not track"),
+    ],
+)
+def test_what_direct_forwarding_cannot_do_is_refused_with_the_reason(edits: dict[str, object], why: str) -> None:
+    base = {
+        "listeners": {"web": WEB},
+        "pools": {"web": {"endpoints": [END]}},
+        "routes": [{"name": "web", "listeners": list(edits.get("listeners", {"web": 1})), "forward": "web"}],  # type: ignore[call-overload]
+    }
+    with pytest.raises(LbgenError, match=why):
+        lbgen.render(topology(**{**base, **edits}), engine="nftables", accept=("all",))
+
+
+@pytest.mark.parametrize("runtime", ["local", "docker"])
+def test_no_runtime_starts_it(runtime: str) -> None:
+    with pytest.raises(EngineError, match=r"LB403.*rules of direct forwarding on the hosts of its endpoints"):
+        lbgen.up(topology(), engine="nftables", accept=("all",), runtime=runtime)
+
+
+def test_the_number_of_an_endpoint_does_not_depend_on_the_others() -> None:
+    plan = lbgen.plan(topology())
+    every = direct.numbers(plan, plan.route("web"))
+    assert len(set(every.values())) == 3
+    fewer = lbgen.plan(
+        topology(
+            pools={**topology().model.model_dump(exclude_unset=True, mode="json")["pools"], "web": {"endpoints": [END]}}
+        )
+    )
+    assert direct.numbers(fewer, fewer.route("web")).items() <= every.items()
