@@ -1,4 +1,5 @@
-"""Choose and run the generator for the shape of a load: wrk for the closed loop, lbgen's own at a constant rate."""
+"""Choose and run the generator for the shape of a load: wrk for the closed loop, h2load for that over HTTP/2, lbgen's
+own at a constant rate."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from lbgen.bench import constant_rate
+from lbgen.bench.h2load import find_h2load, h2load_command, h2load_version, read_h2load
 from lbgen.bench.load import Load, LoadShape, run_generator
 from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command, wrk_version
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -22,20 +26,24 @@ CONSTANT_RATE = f"lbgen {VERSION} (lbgen/bench/constant_rate.py)"
 
 @dataclass(frozen=True, slots=True)
 class Generators:
-    """The executables. `find` raises EngineError LB430 where one is missing."""
+    """The executables, and their versions as they say them; `h2load` None where there is none."""
 
     wrk: str
     wrk_version: str
+    h2load: str | None = None
+    h2load_version: str = ""
 
     @staticmethod
     def find() -> Generators:
-        """Those in PATH."""
-        wrk = find_wrk()
-        return Generators(wrk, wrk_version(wrk))
+        """Those in PATH. Raises EngineError LB430 without wrk."""
+        wrk, h2load = find_wrk(), find_h2load()
+        return Generators(wrk, wrk_version(wrk), h2load, "" if h2load is None else h2load_version(h2load))
 
     def name(self, shape: LoadShape) -> str:
         """The generator of a shape, with its version."""
-        return self.wrk_version if shape.rate is None else CONSTANT_RATE
+        if shape.rate is not None:
+            return CONSTANT_RATE
+        return self.h2load_version if shape.streams else self.wrk_version
 
     def run(
         self, shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int, look: Callable[[], None]
@@ -43,13 +51,19 @@ class Generators:
         """One round at `place`, an address and a port; `look` is called several times a second meanwhile.
 
         Raises EngineError LB430."""
+        if shape.rate is not None:
+            command = constant_rate_command(shape, target, place, seconds)
+            return read_constant_rate(run_generator(command, seconds + constant_rate.DRAIN_SECONDS, look))
+        if shape.streams and self.h2load is not None:
+            with TemporaryDirectory(prefix="lbgen-bench-") as folder:
+                log = Path(folder) / "requests.log"
+                output = run_generator(h2load_command(self.h2load, shape, target, place, seconds, log), seconds, look)
+                return read_h2load(output, log.read_text("ascii") if log.exists() else "")
         address, port = place
-        if shape.rate is None:
-            url = f"http://{address}:{port}{target.target}"
-            command = wrk_command(self.wrk, url, target.headers, shape, seconds)
-            return read_wrk(run_generator(command, seconds, look))
-        command = constant_rate_command(shape, target, place, seconds)
-        return read_constant_rate(run_generator(command, seconds + constant_rate.DRAIN_SECONDS, look))
+        scheme, host = ("http", address) if target.server_name is None else ("https", target.server_name)
+        url = f"{scheme}://{host}:{port}{target.target}"
+        command = wrk_command(self.wrk, url, target.headers, shape, seconds)
+        return read_wrk(run_generator(command, seconds, look))
 
 
 def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int) -> list[str]:
@@ -65,7 +79,7 @@ def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str
         "rate": shape.rate,
         "seconds": seconds,
         "keep_alive": shape.keep_alive,
-        "server_name": None,
+        "server_name": target.server_name,
     }
     return [sys.executable, "-I", "-S", constant_rate.__file__, json.dumps(order)]
 

@@ -26,6 +26,8 @@ class BenchRowRecord(Record):
     """An engine, or `direct`: the endpoint without an engine before it."""
     connections: int
     """Open at a time; at most, at a constant rate."""
+    streams: int
+    """Requests at a time on each HTTP/2 connection. 0: HTTP/1.1."""
     keep_alive: bool
     """false: each connection has one request."""
     loop: Literal["closed", "constant rate"]
@@ -81,6 +83,7 @@ class LoadRecord(Record):
     route: str
     target: str
     """Path and query."""
+    tls: bool
     headers: list[tuple[str, str]]
     body_bytes: int
     """Of each answer."""

@@ -17,18 +17,21 @@ _LOOK_SECONDS = 0.25
 class LoadShape:
     """How requests are sent. `rate`: requests per second that are due by a clock; None: a closed loop, in which each
     connection sends its next request after the answer. `connections`: open at a time, at most where there is a rate.
-    `keep_alive`: connections stay open; else each has one request."""
+    `keep_alive`: connections stay open; else each has one request. `streams`: HTTP/2 with so many requests at a time on
+    each connection; 0: HTTP/1.1."""
 
     connections: int
     rate: int | None = None
     keep_alive: bool = True
+    streams: int = 0
 
     @property
     def title(self) -> str:
         """`50 connections, closed loop`."""
         loop = "closed loop" if self.rate is None else f"{self.rate} requests/s at a constant rate"
         new = "" if self.keep_alive else ", a new connection for each request"
-        return f"{self.connections} connections, {loop}{new}"
+        http2 = f" of {self.streams} HTTP/2 streams" if self.streams else ""
+        return f"{self.connections} connections{http2}, {loop}{new}"
 
 
 @dataclass(frozen=True, slots=True)

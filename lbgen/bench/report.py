@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 from collections.abc import Iterable, Sequence
@@ -190,9 +191,13 @@ class BenchReport:
             found.append(
                 "constant rate: latency counts from the time at which a request was due, also if none was sent"
             )
+        if self.load.target.server_name is not None:
+            found.append("direct: over HTTP/1.1 without TLS, which the endpoint does not speak")
+        if self.load.target.http2 and not any(shape.streams for shape in self.load.generators):
+            found.append("HTTP/2 is not measured: no executable of h2load (nghttp2-client) is in PATH")
         direct = {row.shape: row.per_second.median for row in self.rows if row.subject == DIRECT}
         for row in self.rows:
-            share = row.per_second.median / direct[row.shape]
+            share = row.per_second.median / direct.get(row.shape, math.inf)
             if row.shape.rate is None and row.subject != DIRECT and share > NEAR_DIRECT:
                 found.append(
                     f"{row.subject} at {row.shape.connections} connections reaches {share:.0%} of the direct rate: "
@@ -228,6 +233,7 @@ class BenchReport:
                 "listener": self.load.target.listener,
                 "route": self.load.target.route,
                 "target": self.load.target.target,
+                "tls": self.load.target.server_name is not None,
                 "headers": list(self.load.target.headers),
                 "body_bytes": self.load.body_bytes,
                 "seconds": self.load.seconds,
@@ -244,6 +250,7 @@ class BenchReport:
                 {
                     "subject": row.subject,
                     "connections": row.shape.connections,
+                    "streams": row.shape.streams,
                     "keep_alive": row.shape.keep_alive,
                     "loop": "closed" if row.shape.rate is None else "constant rate",
                     "rate": row.shape.rate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbgen.bench.load import LoadShape
@@ -70,25 +70,30 @@ class Measurement:
     def run(self) -> Samples:
         """All rounds, after a second of warm-up each. Raises EngineError LB430, LB403."""
         rungs = len(self.ladder if self.rates is None else self.rates)
-        self.total = self.rounds * (len(self.closed) + rungs) * len(self.subjects)
+        closed = [(shape, self._subjects_of(shape)) for shape in self.closed]
+        self.total = self.rounds * (sum(len(x) for _, x in closed) + rungs * len(self.subjects))
         for number, subject in enumerate(self.subjects):
             left = (len(self.subjects) - number) * WARM_UP_SECONDS + self.total * self.seconds
             self.progress(BenchProgress(f"warming up {subject.name}", 0, self.total, left))
-            self._round(subject, self.closed[-1], WARM_UP_SECONDS)
-        samples = self._rounds([(shape, self.subjects) for shape in self.closed], "closed loop")
+            self._round(subject, self.closed[0], WARM_UP_SECONDS)
+        samples = self._rounds(closed, "closed loop")
         ladder = self._ladder(samples)
         self.total = self.done + self.rounds * sum(len(subjects) for _, subjects in ladder)
         samples += self._rounds(ladder, "constant rate")
         self.progress(BenchProgress("done", self.total, self.total))
         return samples
 
+    def _subjects_of(self, shape: LoadShape) -> Sequence[Subject]:
+        """The endpoint does not speak HTTP/2."""
+        return [each for each in self.subjects if not shape.streams or each.process is not None]
+
     def _ladder(self, closed: Samples) -> list[tuple[LoadShape, Sequence[Subject]]]:
         """Each rate with those that can answer it; rates that were asked for with all."""
-        most = max(each.connections for each in self.closed)
+        most = max(each.connections for each in self.closed if not each.streams)
         if self.rates is not None:
             return [(LoadShape(most, rate), self.subjects) for rate in self.rates]
         reached: dict[str, float] = {}
-        for row in rows_of([each for each in closed if each[1].keep_alive]):
+        for row in rows_of([each for each in closed if each[1].keep_alive and not each[1].streams]):
             reached[row.subject] = max(row.per_second.median, reached.get(row.subject, 0.0))
         fastest = max(rate for name, rate in reached.items() if name != DIRECT)
         rates = sorted({max(1, round(share * fastest)) for share in self.ladder})
@@ -120,7 +125,8 @@ class Measurement:
             peak = max(peak, group_memory(leaders))
 
         before = group_cpu(leaders)
-        load = self.generators.run(shape, self.target, (LOOPBACK, subject.port), seconds, look if leaders else _nothing)
+        target = self.target if subject.process is not None else replace(self.target, server_name=None)
+        load = self.generators.run(shape, target, (LOOPBACK, subject.port), seconds, look if leaders else _nothing)
         used = group_cpu(leaders) - before
         if subject.process is None:
             return Sample(load, None, None)

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from lbgen.bench import endpoint as endpoint_program
+from lbgen.bench.constant_rate import trusting_context
 from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
@@ -44,6 +45,7 @@ CONNECTIONS = (50, 250)
 SECONDS, ROUNDS = 4, 5
 REQUESTS = 100  # per engine, of the verification before the load
 BODY_BYTES = 5120
+STREAMS = 10  # of each HTTP/2 connection
 _START_SECONDS = 60.0
 _OK = 200
 
@@ -53,6 +55,7 @@ def bench(
     engines: Sequence[str | Engine] | None = None,
     *,
     request: Request | None = None,
+    listener: str | None = None,
     connections: Sequence[int] = CONNECTIONS,
     seconds: int = SECONDS,
     rounds: int = ROUNDS,
@@ -69,8 +72,9 @@ def bench(
     and the endpoint itself are loaded in turn, `rounds` times `seconds`, after a second of warm-up each: by wrk in a
     closed loop at each number of `connections` (with `new_connections` also one for each request), then at constant
     `rates` of requests per second (None: at the shares `ladder` of what the fastest engine answered, without the
-    engines that answered less themselves; (): none). `request`: the GET to send, of a listener of the plan (default:
-    the first that is forwarded). An engine that differs or fails is in the report, and is not measured.
+    engines that answered less themselves; (): none). Where the listener speaks HTTP/2, h2load measures that in a closed
+    loop too, if it is in PATH. `request`: the GET to send, of a listener of the plan (default: the first that is
+    forwarded, on `listener` or any). An engine that differs or fails is in the report, and is not measured.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB431 (tiers, nothing to measure), EngineError LB402
     and LB430 (wrk is missing or failed), LB403 (the endpoint or an engine ended meanwhile).
@@ -79,7 +83,7 @@ def bench(
         raise UsageError(Diagnostic("LB431", "seconds, rounds, connections and rates of a benchmark are at least 1"))
     generators = Generators.find()
     plan = _plan_of(topology)
-    target = choose_target(plan, request)
+    target = choose_target(plan, request, listener)
     progress(BenchProgress("verifying"))
 
     def verifying(event: JobProgress) -> None:
@@ -87,7 +91,7 @@ def bench(
 
     good, left = verified_engines(plan, engines, accept, requests, verifying)
     samples: Samples = []
-    keep_alive = (True, False) if new_connections else (True,)
+    closed = _closed_loops(sorted(set(connections)), target, generators, new_connections)
     failed: list[UnmeasuredEngine] = []
     if good:
         with _running(plan, good, target, accept) as (subjects, failed):
@@ -96,7 +100,7 @@ def bench(
                     subjects,
                     generators,
                     target,
-                    [LoadShape(each, keep_alive=keep) for keep in keep_alive for each in sorted(set(connections))],
+                    closed,
                     seconds,
                     rounds,
                     None if rates is None else tuple(sorted(set(rates))),
@@ -108,6 +112,18 @@ def bench(
     gone = {each.engine for each in failed}
     measured = tuple(engine for _, engine in good if engine.engine not in gone)
     return BenchReport(plan.name, os.cpu_count() or 1, options, measured, (*left, *failed), rows)
+
+
+def _closed_loops(
+    connections: Sequence[int], target: LoadTarget, generators: Generators, new_connections: bool
+) -> list[LoadShape]:
+    """As many requests at a time over each protocol; HTTP/2 where the listener and a generator speak it."""
+    found = [LoadShape(each) for each in connections]
+    if new_connections:
+        found += [LoadShape(each, keep_alive=False) for each in connections]
+    if target.http2 and generators.h2load is not None:
+        found += [LoadShape(-(-each // STREAMS), streams=min(each, STREAMS)) for each in connections]
+    return found
 
 
 def _plan_of(topology: Topology | Plan) -> Plan:
@@ -182,7 +198,8 @@ def _endpoint(ports: list[int]) -> Iterator[None]:
 def _wait_serving(subject: Subject, target: LoadTarget) -> None:
     """Return once the target is answered with 200. EngineError LB403 with the last status."""
     end = time.monotonic() + _START_SECONDS
-    while (status := _get(subject.port, target)) != _OK:
+    name = None if subject.process is None else target.server_name
+    while (status := _get(subject.port, target, name)) != _OK:
         if subject.process is not None:
             subject.process.ensure_alive()
         if time.monotonic() > end:
@@ -191,10 +208,13 @@ def _wait_serving(subject: Subject, target: LoadTarget) -> None:
         time.sleep(0.05)
 
 
-def _get(port: int, target: LoadTarget) -> int:
+def _get(port: int, target: LoadTarget, server_name: str | None) -> int:
     """The status of one GET; 0 without an answer."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
     try:
+        connection.connect()
+        if server_name is not None:
+            connection.sock = trusting_context().wrap_socket(connection.sock, server_hostname=server_name)
         connection.putrequest("GET", target.target, skip_host=True, skip_accept_encoding=True)
         for name, value in target.headers:
             connection.putheader(name, value)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from lbgen.bench.load import Load, LoadShape
 from lbgen.diagnostics import Diagnostic, EngineError
 
+_CONNECT = Path(__file__).with_name("connect.lua")
 _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
@@ -28,11 +30,13 @@ def wrk_version(wrk: str) -> str:
 
 
 def wrk_command(wrk: str, url: str, headers: tuple[tuple[str, str], ...], shape: LoadShape, seconds: int) -> list[str]:
-    """The command line of one round: one thread."""
+    """The command line of one round: one thread. Of an https URL the host is the name that TLS asks for; connections go
+    to 127.0.0.1."""
+    script = ["-s", str(_CONNECT)] if url.startswith("https:") else []
     if not shape.keep_alive:
         headers = (*headers, ("Connection", "close"))
     lines = [word for name, value in headers for word in ("-H", f"{name}: {value}")]
-    return [wrk, "-t1", f"-c{shape.connections}", f"-d{seconds}s", "--latency", *lines, url]
+    return [wrk, "-t1", f"-c{shape.connections}", f"-d{seconds}s", "--latency", *script, *lines, url]
 
 
 def read_wrk(output: str) -> Load:

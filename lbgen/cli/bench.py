@@ -59,6 +59,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @options.topology
 @options.engines
 @click.option("--url", metavar="URL", help="Request this URL.  [default: the first that a route forwards]")
+@click.option("--listener", metavar="NAME", help="Measure this listener, also one of layer 4 over TCP.")
 @click.option(
     "--connections",
     type=Numbers(MOST_CONNECTIONS),
@@ -82,6 +83,7 @@ def command(
     topology: options.TopologyFiles,
     chosen: tuple[str, ...],
     url: str | None,
+    listener: str | None,
     connections: tuple[int, ...] | None,
     new_connections: bool,
     rates: tuple[int, ...] | None,
@@ -101,12 +103,15 @@ def command(
     from lbgen.bench.rounds import LADDER
     from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
 
+    if url is not None and listener is not None:
+        raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
     loaded = topology.load()
     with _progress(console(stderr=True)) as show:
         report = lbgen.bench(
             loaded,
             chosen or None,
             request=None if url is None else _request(lbgen.plan(loaded), url),
+            listener=listener,
             connections=connections or (QUICK_CONNECTIONS if quick else CONNECTIONS),
             seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
             rounds=rounds or (QUICK_ROUNDS if quick else ROUNDS),

@@ -110,12 +110,12 @@ LB429 a change that serves, with a step left to do
   example: $ lbgen reload topology.yaml    # while docker refuses to start the agent
   remedy: Run `lbgen up`, which does the rest.
 LB430 a load generator that is missing or failed
-  cause: wrk is not in PATH, or it ended with an error or without an answered request.
+  cause: wrk is not in PATH, or a generator ended with an error or without an answered request.
   example: $ PATH=/usr/bin lbgen bench topology.yaml    # where wrk is not installed
   remedy: Install it (`apt-get install wrk`, `brew install wrk`); where it failed, the finding has its last output.
 LB431 a benchmark that would not compare like with like
   cause: The topology has no request that `lbgen bench` can send, or an engine does not pass the short verification
     before the load.
-  example: $ lbgen bench topology.yaml    # whose only listener speaks TLS
+  example: $ lbgen bench topology.yaml    # whose only listener expects a PROXY header
   remedy: Choose another request with `--url`, or look at the differences with `lbgen verify`.
 """

@@ -13,8 +13,10 @@ import pytest
 
 import lbgen
 from lbgen.bench import gate, report
+from lbgen.bench.load import LoadShape
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
+from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.runtime.common.executables import find
 
 pytestmark = [
@@ -65,6 +67,33 @@ def test_two_engines_and_the_endpoint_have_figures() -> None:
     assert all(each.cases > 20 for each in found.engines)
     order = [step.partition(": ")[2].partition(",")[0] for step in steps if step.startswith("round ")]
     assert order == ["direct", *ENGINES] * 4
+
+
+@pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load (nghttp2-client) is not installed")
+def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
+    write_self_signed(tmp_path / "c.pem", tmp_path / "k.pem", ("a.example",))
+    pair = {"cert": str(tmp_path / "c.pem"), "key": str(tmp_path / "k.pem")}
+    topology = {
+        "version": 1,
+        "name": "secure",
+        "listeners": {"web": {"port": 8443, "tls": {"certificates": [pair]}}, "tcp": {"port": 9000, "mode": "l4"}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [
+            {"name": "all", "listeners": ["web"], "forward": "app"},
+            {"name": "tcp", "listeners": ["tcp"], "forward": "app"},
+        ],
+    }
+    few = {"connections": (20,), "seconds": 1, "rounds": 1}
+    found = lbgen.bench(lbgen.load(topology), ENGINES, rates=(50,), new_connections=True, **few)
+    shapes = [LoadShape(20), LoadShape(20, keep_alive=False), LoadShape(2, streams=10), LoadShape(20, 50)]
+    assert list(found.load.generators) == shapes
+    assert [row.subject for row in found.rows if row.shape.streams] == list(ENGINES)
+    assert [(row.errors, row.refused) for row in found.rows] == [(0, 0)] * 11
+    assert any("without TLS" in note for note in found.notes)
+    forwarded = lbgen.bench(lbgen.load(topology), ENGINES, listener="tcp", rates=(), **few)
+    assert [(row.subject, row.errors, row.refused) for row in forwarded.rows] == [
+        (name, 0, 0) for name in ("direct", *ENGINES)
+    ]
 
 
 def test_an_engine_that_differs_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from lbgen.bench.load import Load, LoadShape
@@ -16,14 +18,15 @@ class FixedRates:
     """Generators that answer as many requests per second as the subject is said to."""
 
     def run(self, shape, target, place, seconds, look) -> Load:
-        assert target is TARGET
+        assert target == TARGET
         return Load(100, shape.rate or RATES[place[1]], 1.0, 2.0, 0, 0)
 
 
 def measured(**options):
-    subjects = [Subject("direct", 1), Subject("fast", 2), Subject("slow", 3)]
+    running = SimpleNamespace(pid=0, agent=None, ensure_alive=lambda: None)
+    subjects = [Subject("direct", 1), Subject("fast", 2, running), Subject("slow", 3, running)]
     steps: list[BenchProgress] = []
-    closed = [LoadShape(5), LoadShape(50)]
+    closed = options.pop("closed", [LoadShape(5), LoadShape(50)])
     chosen = {"rounds": 2, "rates": None, "ladder": (0.25, 0.5), **options}
     samples = Measurement(subjects, FixedRates(), TARGET, closed, 3, progress=steps.append, **chosen).run()
     return [(name, shape) for name, shape, _ in samples], steps
@@ -41,6 +44,11 @@ def test_rates_that_were_asked_for_are_sent_to_all() -> None:
     found, _ = measured(rounds=1, rates=(700,))
     assert found[-3:] == [(name, LoadShape(50, 700)) for name in ("direct", "fast", "slow")]
     assert all(shape.rate is None for _, shape in measured(rates=())[0])
+
+
+def test_the_endpoint_is_not_asked_over_http2() -> None:
+    found, _ = measured(rounds=1, rates=(), closed=[LoadShape(5), LoadShape(1, streams=5)])
+    assert found[3:] == [(name, LoadShape(1, streams=5)) for name in ("fast", "slow")]
 
 
 def test_progress_counts_every_round() -> None:

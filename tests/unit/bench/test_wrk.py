@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lbgen.bench.load import LoadShape
@@ -67,3 +69,10 @@ def test_headers_are_words_of_their_own() -> None:
 def test_a_new_connection_for_each_request_is_asked_for() -> None:
     words = wrk_command("wrk", "http://127.0.0.1:1/", (), LoadShape(50, keep_alive=False), 2)
     assert words[-3:] == ["-H", "Connection: close", "http://127.0.0.1:1/"]
+
+
+def test_tls_asks_for_the_host_of_the_url() -> None:
+    words = wrk_command("wrk", "https://a.example:1/", (), LoadShape(50), 2)
+    script = Path(words[words.index("-s") + 1])
+    assert "127.0.0.1" in script.read_text(encoding="utf-8")
+    assert "-s" not in wrk_command("wrk", "http://127.0.0.1:1/", (), LoadShape(50), 2)
