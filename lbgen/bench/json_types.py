@@ -104,3 +104,44 @@ class BenchRecord(Record):
     rows: list[BenchRowRecord]
     notes: list[str]
     """What limits the figures, in sentences."""
+
+
+class FeatureCostRecord(Record):
+    """What a feature adds, by round."""
+
+    feature: str
+    """A field of the topology, `other routes`, or `layer 7`."""
+    cpu_us_per_request: SpreadRecord
+    cpu_measurable: bool
+    """false: no more than what the machine does by itself."""
+    p50_ms: SpreadRecord
+    p50_measurable: bool
+
+
+class EngineCostRecord(Record):
+    """An engine: the figures of the whole topology, and what each feature of it adds."""
+
+    engine: str
+    version: str
+    rate: int
+    """Requests per second."""
+    cpu_us_per_request: SpreadRecord
+    p50_ms: SpreadRecord
+    features: list[FeatureCostRecord]
+    failed: dict[str, str]
+    """By feature: why the engine did not run without it."""
+
+
+class CostRecord(Record):
+    """What the features of a topology cost."""
+
+    name: str
+    cores: int
+    route: str
+    target: str
+    """Path and query."""
+    seconds: int
+    """Of each round."""
+    rounds: int
+    costs: list[EngineCostRecord]
+    not_measured: list[UnmeasuredEngineRecord]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lbgen.diagnostics import Diagnostic, EngineError
@@ -64,7 +65,8 @@ def run_generator(command: list[str], seconds: float, look: Callable[[], None]) 
                 if time.monotonic() > end:
                     raise EngineError(Diagnostic("LB430", f"{name} did not end {_GRACE_SECONDS:g} s after its time"))
                 look()
-                time.sleep(_LOOK_SECONDS)  # its output fits the pipe
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_SECONDS)  # its output fits the pipe
             output = process.stdout.read() if process.stdout is not None else ""
         finally:
             process.kill()  # no effect once it has ended

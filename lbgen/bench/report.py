@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lbgen.records import counted
 
 if TYPE_CHECKING:
-    from lbgen.bench.json_types import BenchRecord, SpreadRecord
+    from lbgen.bench.json_types import BenchRecord, SpreadRecord, UnmeasuredEngineRecord
     from lbgen.bench.load import Load, LoadShape
     from lbgen.bench.target import LoadTarget
     from lbgen.diagnostics import Diagnostic
@@ -147,6 +147,21 @@ class UnmeasuredEngine:
     why: Why
     reasons: tuple[Diagnostic, ...]
 
+    @staticmethod
+    def failed(engine: str, reasons: tuple[Diagnostic, ...]) -> UnmeasuredEngine:
+        """One that did not start."""
+        return UnmeasuredEngine(engine, Why.FAILED, reasons)
+
+    def as_dict(self) -> UnmeasuredEngineRecord:
+        """The JSON record."""
+        return {"engine": self.engine, "why": self.why.value, "reasons": [x.as_dict() for x in self.reasons]}
+
+
+def exit_code_of(not_measured: Sequence[UnmeasuredEngine]) -> int:
+    """0 when all were measured but those that cannot serve the topology, 4 when one differs, 3 when one failed."""
+    whys = {each.why for each in not_measured}
+    return 4 if Why.DIFFERS in whys else 3 if Why.FAILED in whys else 0
+
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
@@ -175,9 +190,8 @@ class BenchReport:
 
     @property
     def exit_code(self) -> int:
-        """0 when all were measured but those that cannot serve the topology, 4 when one differs, 3 when one failed."""
-        whys = {each.why for each in self.not_measured}
-        return 4 if Why.DIFFERS in whys else 3 if Why.FAILED in whys else 0
+        """As `exit_code_of`."""
+        return exit_code_of(self.not_measured)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -242,10 +256,7 @@ class BenchReport:
             "engines": [
                 {"engine": each.engine, "version": each.version, "verified_cases": each.cases} for each in self.engines
             ],
-            "not_measured": [
-                {"engine": each.engine, "why": each.why.value, "reasons": [x.as_dict() for x in each.reasons]}
-                for each in self.not_measured
-            ],
+            "not_measured": [each.as_dict() for each in self.not_measured],
             "rows": [
                 {
                     "subject": row.subject,

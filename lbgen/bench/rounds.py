@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.bench.load import LoadShape
@@ -13,8 +13,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 
 if TYPE_CHECKING:
     from lbgen.bench.generators import Generators
-    from lbgen.bench.target import LoadTarget
-    from lbgen.runtime.local.engine_process import EngineProcess
+    from lbgen.bench.subjects import Subject
 
 LADDER = (0.25, 0.5, 0.75)  # of what the fastest engine answers in the closed loop
 MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
@@ -32,21 +31,6 @@ class BenchProgress:
     left: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is loaded: an engine, or the endpoint itself (`process` None)."""
-
-    name: str
-    port: int
-    process: EngineProcess | None = None
-
-    def leaders(self) -> list[int]:
-        """The processes that lead its groups: the engine, and its agent."""
-        if self.process is None:
-            return []
-        return [self.process.pid, *([self.process.agent.pid] if self.process.agent is not None else [])]
-
-
 Samples = list[tuple[str, LoadShape, Sample]]
 
 
@@ -57,7 +41,6 @@ class Measurement:
 
     subjects: Sequence[Subject]
     generators: Generators
-    target: LoadTarget
     closed: Sequence[LoadShape]
     seconds: int
     rounds: int
@@ -75,7 +58,7 @@ class Measurement:
         for number, subject in enumerate(self.subjects):
             left = (len(self.subjects) - number) * WARM_UP_SECONDS + self.total * self.seconds
             self.progress(BenchProgress(f"warming up {subject.name}", 0, self.total, left))
-            self._round(subject, self.closed[0], WARM_UP_SECONDS)
+            run_round(self.generators, subject, self.closed[0], WARM_UP_SECONDS)
         samples = self._rounds(closed, "closed loop")
         ladder = self._ladder(samples)
         self.total = self.done + self.rounds * sum(len(subjects) for _, subjects in ladder)
@@ -113,25 +96,27 @@ class Measurement:
                     left = (self.total - self.done) * self.seconds
                     step = f"round {number} of {self.rounds}, {what}: {subject.name}, {shape.title}"
                     self.progress(BenchProgress(step, self.done, self.total, left))
-                    samples.append((subject.name, shape, self._round(subject, shape, self.seconds)))
+                    samples.append((subject.name, shape, run_round(self.generators, subject, shape, self.seconds)))
                     self.done += 1
         return samples
 
-    def _round(self, subject: Subject, shape: LoadShape, seconds: int) -> Sample:
-        leaders, peak = subject.leaders(), 0.0
 
-        def look() -> None:
-            nonlocal peak
-            peak = max(peak, group_memory(leaders))
+def run_round(generators: Generators, subject: Subject, shape: LoadShape, seconds: int) -> Sample:
+    """One round of load. Raises EngineError LB430, and LB403 when the engine ends meanwhile."""
+    leaders, peak = subject.leaders(), 0.0
 
-        before = group_cpu(leaders)
-        target = self.target if subject.process is not None else replace(self.target, server_name=None)
-        load = self.generators.run(shape, target, (LOOPBACK, subject.port), seconds, look if leaders else _nothing)
-        used = group_cpu(leaders) - before
-        if subject.process is None:
-            return Sample(load, None, None)
-        subject.process.ensure_alive()
-        return Sample(load, used, peak)
+    def look() -> None:
+        nonlocal peak
+        peak = max(peak, group_memory(leaders))
+
+    before = group_cpu(leaders)
+    place = (LOOPBACK, subject.port)
+    load = generators.run(shape, subject.target, place, seconds, look if leaders else _nothing)
+    used = group_cpu(leaders) - before
+    if subject.process is None:
+        return Sample(load, None, None)
+    subject.process.ensure_alive()
+    return Sample(load, used, peak)
 
 
 def _nothing() -> None:

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console
-    from rich.table import Table
 
-    from lbgen.bench.load import LoadShape
-    from lbgen.bench.report import BenchReport, Row, Spread
     from lbgen.bench.rounds import BenchProgress
     from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
@@ -54,6 +51,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.command(
     epilog="\b\nExamples:\n  lbgen bench shop.yaml --quick            # 2 s rounds, 3 of them, 50 connections\n"
     "  lbgen bench shop.yaml -e nginx -e haproxy --connections 50,250,500\n"
+    "  lbgen bench shop.yaml -e nginx --cost    # what each feature adds\n"
     "  lbgen bench shop.yaml --url http://shop.example:8080/api/cart --json"
 )
 @options.topology
@@ -76,6 +74,12 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 )
 @click.option("--seconds", type=click.IntRange(1, 3600), help="Of each round.  [default: 4; 2 with --quick]")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="For each engine.  [default: 5; 3 with --quick]")
+@click.option(
+    "--cost",
+    "costs",
+    is_flag=True,
+    help="Measure what each feature of the topology costs: it is removed, one at a time.  [rounds of 1 s by default]",
+)
 @click.option("--quick", is_flag=True, help="Shorter rounds, fewer of them, one number of connections.")
 @options.accept
 @options.json_flag
@@ -89,6 +93,7 @@ def command(
     rates: tuple[int, ...] | None,
     seconds: int | None,
     rounds: int | None,
+    costs: bool,
     quick: bool,
     accept: tuple[str, ...],
     as_json: bool,
@@ -99,33 +104,55 @@ def command(
     loop, then at constant rates, where latency counts from the time at which a request was due. One that does not pass
     a short `verify` is named and not measured: exit 4 if it differs, 3 if it failed.
     """
-    import lbgen
-    from lbgen.bench.rounds import LADDER
-    from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
-
     if url is not None and listener is not None:
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
+    if costs and (connections or new_connections or rates is not None):
+        raise click.UsageError("--cost chooses connections and rate itself")
+    import lbgen
+    from lbgen.cli.bench_output import print_bench, print_cost
+
     loaded = topology.load()
+    request = None if url is None else _request(lbgen.plan(loaded), url)
     with _progress(console(stderr=True)) as show:
-        report = lbgen.bench(
-            loaded,
-            chosen or None,
-            request=None if url is None else _request(lbgen.plan(loaded), url),
-            listener=listener,
-            connections=connections or (QUICK_CONNECTIONS if quick else CONNECTIONS),
-            seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
-            rounds=rounds or (QUICK_ROUNDS if quick else ROUNDS),
-            new_connections=new_connections,
-            rates=rates,
-            ladder=QUICK_LADDER if quick else LADDER,
-            accept=accept,
-            progress=show,
-        )
+        if costs:
+            from lbgen.bench import cost
+
+            priced = cost.cost(
+                loaded,
+                chosen or None,
+                request=request,
+                listener=listener,
+                seconds=seconds or cost.SECONDS,
+                rounds=rounds or (QUICK_ROUNDS if quick else cost.ROUNDS),
+                accept=accept,
+                progress=show,
+            )
+        else:
+            from lbgen.bench.rounds import LADDER
+            from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
+
+            report = lbgen.bench(
+                loaded,
+                chosen or None,
+                request=request,
+                listener=listener,
+                connections=connections or (QUICK_CONNECTIONS if quick else CONNECTIONS),
+                seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
+                rounds=rounds or (QUICK_ROUNDS if quick else ROUNDS),
+                new_connections=new_connections,
+                rates=rates,
+                ladder=QUICK_LADDER if quick else LADDER,
+                accept=accept,
+                progress=show,
+            )
+    found = priced if costs else report
     if as_json:
-        print_json(report.as_dict())
+        print_json(found.as_dict())
+    elif costs:
+        print_cost(console(), priced)
     else:
-        _print(console(), report)
-    raise click.exceptions.Exit(report.exit_code)
+        print_bench(console(), report)
+    raise click.exceptions.Exit(found.exit_code)
 
 
 def _request(plan: Plan, url: str) -> Request:
@@ -178,79 +205,3 @@ def _progress(out: Console) -> AbstractContextManager[_Shown]:
             yield found
 
     return shown()
-
-
-def _print(out: Console, report: BenchReport) -> None:
-    load = report.load
-    if report.rows:
-        sent = ", ".join(f"{name}: {value}" for name, value in load.target.headers)
-        out.print(
-            f"{report.name}: GET {load.target.target} ({sent}), route {load.target.route}, {load.body_bytes} B",
-            markup=False,
-        )
-        out.print(f"{load.rounds} rounds of {load.seconds} s: median, and below it the quartiles", markup=False)
-    for shape in load.generators:
-        out.print(_table(report, shape))
-    for each in report.not_measured:
-        more = f" (and {len(each.reasons) - 1} more)" if len(each.reasons) > 1 else ""
-        out.print(f"not measured, {each.why}: {each.engine}: {each.reasons[0].message}{more}", markup=False)
-    if not report.rows:
-        out.print("no engine was measured", style="bold red")
-    for note in report.notes if report.rows else ():
-        out.print(note, markup=False, style="dim")
-
-
-_CLOSED = ("requests/s", "CPU us/\nrequest", "p50 ms", "p99 ms", "peak\nMiB", "errors", "not 2xx\nor 3xx")
-_CONSTANT = (
-    "p50 ms", "over\ndirect", "p95 ms", "p99 ms", "p99.9\nms", "CPU us/\nrequest", "errors", "not 2xx\nor 3xx"
-)  # fmt: skip
-
-
-def _table(report: BenchReport, shape: LoadShape) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    title = f"{shape.title}, by {report.load.generators[shape].partition(' (')[0]}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("engine", no_wrap=True)
-    for name in _CLOSED if shape.rate is None else _CONSTANT:
-        table.add_column(name, justify="right", no_wrap=True)
-    versions = {each.engine: each.version for each in report.engines}
-    for row in report.rows:
-        if row.shape == shape:
-            figures = _closed(row) if shape.rate is None else _constant(row, report.over_direct(row))
-            behind = "\nbehind" if row.behind else ""
-            table.add_row(f"{row.subject}\n{versions.get(row.subject, '')}{behind}", *figures)
-    return table
-
-
-def _closed(row: Row) -> tuple[str, ...]:
-    return (
-        _spread(row.per_second, 0),
-        _spread(row.cpu_us, 0),
-        _spread(row.p50_ms, 1),
-        _spread(row.p99_ms, 1),
-        "-" if row.peak_memory is None else f"{row.peak_memory:.0f}",
-        str(row.errors),
-        str(row.refused),
-    )
-
-
-def _constant(row: Row, over_direct: Spread | None) -> tuple[str, ...]:
-    return (
-        _spread(row.p50_ms, 2),
-        _spread(over_direct, 2),
-        _spread(row.p95_ms, 1),
-        _spread(row.p99_ms, 1),
-        _spread(row.p999_ms, 1),
-        _spread(row.cpu_us, 0),
-        str(row.errors),
-        str(row.refused),
-    )
-
-
-def _spread(figure: Spread | None, digits: int) -> str:
-    if figure is None:
-        return "-"
-    low, high = figure.quartiles
-    return f"{figure.median:.{digits}f}\n{low:.{digits}f}-{high:.{digits}f}"

@@ -77,10 +77,10 @@ def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
         "version": 1,
         "name": "secure",
         "listeners": {"web": {"port": 8443, "tls": {"certificates": [pair]}}, "tcp": {"port": 9000, "mode": "l4"}},
-        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "pools": {name: {"endpoints": [{"address": "10.0.0.1:80"}]} for name in ("app", "raw")},
         "routes": [
             {"name": "all", "listeners": ["web"], "forward": "app"},
-            {"name": "tcp", "listeners": ["tcp"], "forward": "app"},
+            {"name": "tcp", "listeners": ["tcp"], "forward": "raw"},
         ],
     }
     few = {"connections": (20,), "seconds": 1, "rounds": 1}

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from lbgen.bench.load import Load, LoadShape
-from lbgen.bench.rounds import BenchProgress, Measurement, Subject
+from lbgen.bench.rounds import BenchProgress, Measurement
+from lbgen.bench.subjects import Subject
 from lbgen.bench.target import LoadTarget
 
 TARGET = LoadTarget("web", "app", "/", (("Host", "a.example"),), "pools.app.endpoints[0]")
@@ -18,17 +19,17 @@ class FixedRates:
     """Generators that answer as many requests per second as the subject is said to."""
 
     def run(self, shape, target, place, seconds, look) -> Load:
-        assert target == TARGET
+        assert target is TARGET
         return Load(100, shape.rate or RATES[place[1]], 1.0, 2.0, 0, 0)
 
 
 def measured(**options):
     running = SimpleNamespace(pid=0, agent=None, ensure_alive=lambda: None)
-    subjects = [Subject("direct", 1), Subject("fast", 2, running), Subject("slow", 3, running)]
+    subjects = [Subject("direct", 1, TARGET), Subject("fast", 2, TARGET, running), Subject("slow", 3, TARGET, running)]
     steps: list[BenchProgress] = []
     closed = options.pop("closed", [LoadShape(5), LoadShape(50)])
     chosen = {"rounds": 2, "rates": None, "ladder": (0.25, 0.5), **options}
-    samples = Measurement(subjects, FixedRates(), TARGET, closed, 3, progress=steps.append, **chosen).run()
+    samples = Measurement(subjects, FixedRates(), closed, 3, progress=steps.append, **chosen).run()
     return [(name, shape) for name, shape, _ in samples], steps
 
 

@@ -1,0 +1,238 @@
+"""What each feature of a topology costs on each engine: it is measured beside the same topology without the feature.
+
+All variants of an engine run side by side and get the same constant rate in turn, the whole topology twice a round:
+whole, a, b, whole, c, d. How far its two figures are apart is what the machine does by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbgen.bench.gate import verified_engines
+from lbgen.bench.generators import Generators
+from lbgen.bench.load import LoadShape
+from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, exit_code_of
+from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round
+from lbgen.bench.run import REQUESTS
+from lbgen.bench.subjects import Subject, Unit, running
+from lbgen.bench.target import LoadTarget, choose_target
+from lbgen.bench.without import Variant, variants
+from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime.common.progress import no_progress
+
+if TYPE_CHECKING:
+    from lbgen.bench.json_types import CostRecord
+    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.engines.api import Engine
+    from lbgen.plan.request import Request
+    from lbgen.runtime.local.messages import EngineChoice
+    from lbgen.spec.load import Topology
+
+WHOLE = "whole"
+SECONDS, ROUNDS, CONNECTIONS = 1, 5, 50
+SHARE = 0.25  # of what the engine answers with the whole topology in a closed loop: no queue adds to the latency
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What one feature adds to a figure, by round; `noise`: how far two figures of the whole topology were apart in the
+    worst round."""
+
+    spread: Spread
+    noise: float
+
+    @property
+    def measurable(self) -> bool:
+        """Whether it shows: the middle half of the rounds is on one side of 0, and farther from it than the noise."""
+        low, high = self.spread.quartiles
+        return (low > 0 or high < 0) and abs(self.spread.median) > self.noise
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a feature costs on an engine: CPU microseconds per request, and milliseconds of p50."""
+
+    feature: str
+    cpu_us: Added
+    p50_ms: Added
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCosts:
+    """An engine: the whole topology's own figures at `rate` requests per second, and the price of each feature.
+    `failed`: features without which it did not run, with the reason."""
+
+    engine: MeasuredEngine
+    rate: int
+    cpu_us: Spread
+    p50_ms: Spread
+    prices: tuple[Price, ...]
+    failed: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """What `lbgen bench --cost` measured."""
+
+    name: str
+    cores: int
+    target: LoadTarget
+    seconds: int
+    rounds: int
+    engines: tuple[EngineCosts, ...]
+    not_measured: tuple[UnmeasuredEngine, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """As that of a benchmark."""
+        return exit_code_of(self.not_measured)
+
+    def as_dict(self) -> CostRecord:
+        """The JSON record."""
+        return {
+            "name": self.name,
+            "cores": self.cores,
+            "route": self.target.route,
+            "target": self.target.target,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "costs": [
+                {
+                    "engine": each.engine.engine,
+                    "version": each.engine.version,
+                    "rate": each.rate,
+                    "cpu_us_per_request": each.cpu_us.as_dict(),
+                    "p50_ms": each.p50_ms.as_dict(),
+                    "features": [
+                        {
+                            "feature": price.feature,
+                            "cpu_us_per_request": price.cpu_us.spread.as_dict(),
+                            "cpu_measurable": price.cpu_us.measurable,
+                            "p50_ms": price.p50_ms.spread.as_dict(),
+                            "p50_measurable": price.p50_ms.measurable,
+                        }
+                        for price in each.prices
+                    ],
+                    "failed": each.failed,
+                }
+                for each in self.engines
+            ],
+            "not_measured": [each.as_dict() for each in self.not_measured],
+        }
+
+
+def cost(
+    topology: Topology,
+    engines: Sequence[str | Engine] | None = None,
+    *,
+    request: Request | None = None,
+    listener: str | None = None,
+    seconds: int = SECONDS,
+    rounds: int = ROUNDS,
+    accept: tuple[str, ...] = (),
+    requests: int = REQUESTS,
+    progress: Callable[[BenchProgress], None] = no_progress,
+) -> CostReport:
+    """Verify `engines` on `topology`, then measure it on each beside itself without one feature at a time.
+
+    `request` and `listener` are as those of `lbgen.bench`; features that the request does not meet are not measured.
+    Variants are not verified: they must answer the request with 200. Raises what `lbgen.bench` raises.
+    """
+    if seconds < 1 or rounds < 1:
+        raise UsageError(Diagnostic("LB431", "seconds and rounds of a benchmark are at least 1"))
+    if topology.model.tiers is not None:
+        raise UsageError(Diagnostic("LB431", "a topology of tiers cannot be measured", field="tiers"))
+    generators, plan = Generators.find(), resolve(topology)
+    target = choose_target(plan, request, listener)
+    progress(BenchProgress("verifying"))
+
+    def verifying(event: JobProgress) -> None:
+        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
+
+    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    every = (Variant(WHOLE, plan, target), *variants(topology, plan, target))
+    each_round = len(every) + 1  # the whole topology comes twice
+    total = rounds * each_round * len(good)
+    found: list[EngineCosts] = []
+    failed: list[UnmeasuredEngine] = []
+    for number, (choice, engine) in enumerate(good):
+
+        def tell(done: int, what: str, number: int = number, name: str = choice.name) -> None:
+            over = number * rounds * each_round + done
+            progress(BenchProgress(f"{name}: {what}", over, total, (total - over) * seconds))
+
+        measured = _measure(choice, engine, every, generators, (rounds, seconds), accept, tell)
+        if isinstance(measured, UnmeasuredEngine):
+            failed.append(measured)
+        else:
+            found.append(measured)
+    progress(BenchProgress("done", total, total))
+    return CostReport(plan.name, os.cpu_count() or 1, target, seconds, rounds, tuple(found), (*left, *failed))
+
+
+def _measure(
+    choice: EngineChoice,
+    engine: MeasuredEngine,
+    every: Sequence[Variant],
+    generators: Generators,
+    size: tuple[int, int],
+    accept: tuple[str, ...],
+    tell: Callable[[int, str], None],
+) -> EngineCosts | UnmeasuredEngine:
+    rounds, seconds = size
+    tell(0, "starting")
+    units = [Unit(each.feature, choice, each.plan, each.target) for each in every]
+    with running(units, accept) as (started, failed):
+        subjects = {each.name: each for each in started if each.process is not None}
+        if WHOLE in failed:
+            return UnmeasuredEngine.failed(choice.name, failed[WHOLE])
+        rate = _warm_up(subjects, generators, tell)
+        shape = LoadShape(CONNECTIONS, rate)
+        others = [name for name in subjects if name != WHOLE]
+        order = [WHOLE, *others[: len(others) // 2], WHOLE, *others[len(others) // 2 :]]
+        samples: dict[str, list[Sample]] = {}
+        done = 0
+        for number in range(1, rounds + 1):
+            for name in order:
+                what = "the whole topology" if name == WHOLE else f"without {name}"
+                tell(done, f"round {number} of {rounds}, {what}")
+                samples.setdefault(name, []).append(run_round(generators, subjects[name], shape, seconds))
+                done += 1
+    return costs_of(engine, rate, samples, {name: reasons[0].message for name, reasons in failed.items()})
+
+
+def _warm_up(subjects: dict[str, Subject], generators: Generators, tell: Callable[[int, str], None]) -> int:
+    """Load each for a second; the rate to measure at."""
+    rates = {}
+    for name, subject in subjects.items():
+        tell(0, f"warming up {name}")
+        load = run_round(generators, subject, LoadShape(CONNECTIONS), WARM_UP_SECONDS).load
+        rates[name] = load.per_second
+    return max(1, round(SHARE * min(rates.values())))
+
+
+def costs_of(
+    engine: MeasuredEngine, rate: int, samples: dict[str, list[Sample]], failed: dict[str, str]
+) -> EngineCosts:
+    """The prices in samples by feature; those of the whole topology come in pairs, one for each half of a round."""
+    cpu = {name: [_micros(each) for each in found] for name, found in samples.items()}
+    p50 = {name: [each.load.p50_ms for each in found] for name, found in samples.items()}
+    prices = tuple(
+        Price(name, _added(cpu[WHOLE], cpu[name]), _added(p50[WHOLE], p50[name])) for name in samples if name != WHOLE
+    )
+    return EngineCosts(engine, rate, Spread(tuple(cpu[WHOLE])), Spread(tuple(p50[WHOLE])), prices, failed)
+
+
+def _micros(sample: Sample) -> float:
+    return (sample.cpu or 0.0) * 1e6 / sample.load.requests
+
+
+def _added(whole: list[float], without: list[float]) -> Added:
+    pairs = list(zip(whole[::2], whole[1::2], strict=True))
+    added = [statistics.mean(pair) - less for pair, less in zip(pairs, without, strict=True)]
+    return Added(Spread(tuple(added)), max(abs(first - second) for first, second in pairs))

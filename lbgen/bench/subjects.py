@@ -1,0 +1,158 @@
+"""Start what is measured: engines with a plan each, all before one endpoint, on free ports of 127.0.0.1."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import SIGTERM
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from lbgen.bench import endpoint as endpoint_program
+from lbgen.bench.constant_rate import trusting_context
+from lbgen.bench.report import DIRECT
+from lbgen.conformance.free_ports import FreePorts
+from lbgen.conformance.verify.loopback import move_to_loopback
+from lbgen.conformance.verify.messages import Job
+from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.plan.model import Metrics, Plan
+from lbgen.runtime.common.ports import accepts
+from lbgen.runtime.local.process import run_engine
+from lbgen.runtime.local.run_as import User
+from lbgen.runtime.local.spawn import spawn, stop
+
+if TYPE_CHECKING:
+    from lbgen.bench.target import LoadTarget
+    from lbgen.runtime.local.engine_process import EngineProcess
+    from lbgen.runtime.local.messages import EngineChoice
+
+BODY_BYTES = 5120
+_START_SECONDS = 60.0
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What to start: an engine with a plan, `name` in the report, and the request that it is loaded with."""
+
+    name: str
+    choice: EngineChoice
+    plan: Plan
+    target: LoadTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is loaded: an engine, or the endpoint itself (`process` None)."""
+
+    name: str
+    port: int
+    target: LoadTarget
+    process: EngineProcess | None = None
+
+    def leaders(self) -> list[int]:
+        """The processes that lead its groups: the engine, and its agent."""
+        if self.process is None:
+            return []
+        return [self.process.pid, *([self.process.agent.pid] if self.process.agent is not None else [])]
+
+
+@contextmanager
+def running(
+    units: Sequence[Unit], accept: tuple[str, ...]
+) -> Iterator[tuple[list[Subject], dict[str, tuple[Diagnostic, ...]]]]:
+    """The endpoint and every unit before it, for as long as the block lasts; by name why others did not start."""
+    jobs = move_to_loopback(
+        [
+            Job(x.name, x.version, x.binary, replace(unit.plan, resolvers=x.resolvers), (), isolated=False)
+            for unit in units
+            for x in (unit.choice,)
+        ]
+    )
+    free = FreePorts(avoid={p for job in jobs for p in _ports(job.plan)})
+    plans = [_with_metrics(job.plan, free) for job in jobs]
+    endpoints = [endpoint for each in plans for pool in each.pools for endpoint in pool.endpoints]
+    first = units[0].target
+    direct = next(endpoint.port for endpoint in endpoints if endpoint.field == first.endpoint)
+    failed: dict[str, tuple[Diagnostic, ...]] = {}
+    with ExitStack() as stack:
+        stack.enter_context(_endpoint([each.port for each in endpoints]))
+        subjects = [Subject(DIRECT, direct, replace(first, server_name=None))]
+        for unit, moved in zip(units, plans, strict=True):
+            try:
+                choice, port = unit.choice, moved.listener(unit.target.listener).port
+                engine = run_engine(choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS)
+                subject = Subject(unit.name, port, unit.target, stack.enter_context(engine))
+                _wait_serving(subject)
+                subjects.append(subject)
+            except LbgenError as error:
+                failed[unit.name] = error.diagnostics
+        yield subjects, failed
+
+
+def _ports(plan: Plan) -> Iterator[int]:
+    yield from (listener.port for listener in plan.listeners)
+    yield from (endpoint.port for pool in plan.pools for endpoint in pool.endpoints)
+
+
+def _with_metrics(plan: Plan, free: FreePorts) -> Plan:
+    """Engines that run side by side cannot share the port of their metrics."""
+    return plan if plan.metrics is None else replace(plan, metrics=Metrics(LOOPBACK, free.take()))
+
+
+@contextmanager
+def _endpoint(ports: list[int]) -> Iterator[None]:
+    """The process that answers on all these ports; it ends with the block, or with this process."""
+    order = json.dumps({"address": LOOPBACK, "ports": ports, "body_bytes": BODY_BYTES})
+    argv = [sys.executable, "-I", "-S", str(endpoint_program.__file__), order]
+    with TemporaryDirectory(prefix="lbgen-bench-") as folder:
+        log = Path(folder) / "output.log"
+        with log.open("wb") as output:
+            process = spawn(argv, user=User(), directory=Path(folder), output=output)
+        try:
+            end = time.monotonic() + _START_SECONDS
+            while not all(accepts(LOOPBACK, port) for port in ports):
+                if process.poll() is not None or time.monotonic() > end:
+                    text = log.read_text("utf-8", "replace")[-500:]
+                    raise EngineError(Diagnostic("LB403", f"the endpoint of the benchmark did not start: {text}"))
+                time.sleep(0.02)
+            yield
+        finally:
+            stop(process, SIGTERM, 2.0)
+
+
+def _wait_serving(subject: Subject) -> None:
+    """Return once the target is answered with 200. EngineError LB403 with the last status."""
+    end = time.monotonic() + _START_SECONDS
+    while (status := _get(subject.port, subject.target)) != _OK:
+        if subject.process is not None:
+            subject.process.ensure_alive()
+        if time.monotonic() > end:
+            message = f"{subject.name} answers {subject.target.target} with status {status} instead of {_OK}"
+            raise EngineError(Diagnostic("LB403", message))
+        time.sleep(0.05)
+
+
+def _get(port: int, target: LoadTarget) -> int:
+    """The status of one GET; 0 without an answer."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+    try:
+        connection.connect()
+        if target.server_name is not None:
+            connection.sock = trusting_context().wrap_socket(connection.sock, server_hostname=target.server_name)
+        connection.putrequest("GET", target.target, skip_host=True, skip_accept_encoding=True)
+        for name, value in target.headers:
+            connection.putheader(name, value)
+        connection.endheaders()
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
