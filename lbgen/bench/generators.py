@@ -21,6 +21,7 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
 
+_LOG = "requests.log"
 CONSTANT_RATE = f"lbgen {VERSION} (lbgen/bench/constant_rate.py)"
 
 
@@ -45,25 +46,31 @@ class Generators:
             return CONSTANT_RATE
         return self.h2load_version if shape.streams else self.wrk_version
 
+    def command(
+        self, shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int, log: Path = Path(_LOG)
+    ) -> list[str]:
+        """The command line of one round at `place`, an address and a port; h2load writes requests to `log`."""
+        if shape.rate is not None:
+            return constant_rate_command(shape, target, place, seconds)
+        if shape.streams and self.h2load is not None:
+            return h2load_command(self.h2load, shape, target, place, seconds, log)
+        address, port = place
+        scheme, host = ("http", address) if target.server_name is None else ("https", target.server_name)
+        return wrk_command(self.wrk, f"{scheme}://{host}:{port}{target.target}", target.headers, shape, seconds)
+
     def run(
         self, shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int, look: Callable[[], None]
     ) -> Load:
-        """One round at `place`, an address and a port; `look` is called several times a second meanwhile.
-
-        Raises EngineError LB430."""
-        if shape.rate is not None:
-            command = constant_rate_command(shape, target, place, seconds)
-            return read_constant_rate(run_generator(command, seconds + constant_rate.DRAIN_SECONDS, look))
-        if shape.streams and self.h2load is not None:
-            with TemporaryDirectory(prefix="lbgen-bench-") as folder:
-                log = Path(folder) / "requests.log"
-                output = run_generator(h2load_command(self.h2load, shape, target, place, seconds, log), seconds, look)
+        """One round at `place`; `look` is called several times a second meanwhile. Raises EngineError LB430."""
+        with TemporaryDirectory(prefix="lbgen-bench-") as folder:
+            log = Path(folder) / _LOG
+            longest = seconds if shape.rate is None else seconds + constant_rate.DRAIN_SECONDS
+            output = run_generator(self.command(shape, target, place, seconds, log), longest, look)
+            if shape.rate is not None:
+                return read_constant_rate(output)
+            if shape.streams:
                 return read_h2load(output, log.read_text("ascii") if log.exists() else "")
-        address, port = place
-        scheme, host = ("http", address) if target.server_name is None else ("https", target.server_name)
-        url = f"{scheme}://{host}:{port}{target.target}"
-        command = wrk_command(self.wrk, url, target.headers, shape, seconds)
-        return read_wrk(run_generator(command, seconds, look))
+            return read_wrk(output)
 
 
 def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int) -> list[str]:

@@ -37,6 +37,8 @@ class BenchRowRecord(Record):
     """Requests per second that were due. null: closed loop."""
     generator: str
     """With its version."""
+    command: str
+    """Its command line, with the listener's own port."""
     requests_per_second: SpreadRecord
     cpu_us_per_request: SpreadRecord | None
     """User and system time of the engine's processes, in microseconds. null: direct."""
@@ -96,14 +98,20 @@ class BenchRecord(Record):
     """What a benchmark measured."""
 
     name: str
+    lbgen: str
+    """Its version."""
     system: str
     cores: int
+    cpu: str
+    """The processor."""
     load: LoadRecord
     engines: list[MeasuredEngineRecord]
     not_measured: list[UnmeasuredEngineRecord]
     rows: list[BenchRowRecord]
     notes: list[str]
     """What limits the figures, in sentences."""
+    configurations: dict[str, dict[str, str]]
+    """By engine and name the files that were rendered, with the topology's own ports."""
 
 
 class FeatureCostRecord(Record):
@@ -145,3 +153,25 @@ class CostRecord(Record):
     rounds: int
     costs: list[EngineCostRecord]
     not_measured: list[UnmeasuredEngineRecord]
+
+
+class ChangeRecord(Record):
+    """A figure whose rounds are all on one side of those before, and whose median is more than 10 % away."""
+
+    subject: str
+    load: str
+    """The shape of the load."""
+    figure: str
+    """With its unit."""
+    before: float
+    after: float
+    better: bool
+
+
+class BenchComparisonRecord(Record):
+    """What changed between two benchmarks."""
+
+    changes: list[ChangeRecord]
+    notes: list[str]
+    """What else differs, in sentences."""
+    compared_rows: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from lbgen.records import counted
 if TYPE_CHECKING:
     from lbgen.bench.json_types import BenchRecord, SpreadRecord, UnmeasuredEngineRecord
     from lbgen.bench.load import Load, LoadShape
+    from lbgen.bench.machine import Machine
     from lbgen.bench.target import LoadTarget
     from lbgen.diagnostics import Diagnostic
 
@@ -165,9 +165,11 @@ def exit_code_of(not_measured: Sequence[UnmeasuredEngine]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What was sent: `seconds` per round, answers of `body_bytes`; `generators` by shape, as the tables."""
+    """What was sent: `seconds` per round, answers of `body_bytes`; `generators` and `commands` (command lines) by
+    shape, in the order of the tables."""
 
     generators: dict[LoadShape, str]
+    commands: dict[LoadShape, str]
     target: LoadTarget
     seconds: int
     rounds: int
@@ -176,14 +178,16 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """What `lbgen.bench` measured; `rows` are empty where no engine passed its verification."""
+    """What `lbgen.bench` measured; `rows` are empty where no engine passed its verification. `configurations`: by
+    engine and name the files that were rendered."""
 
     name: str
-    cores: int
+    machine: Machine
     load: LoadOptions
     engines: tuple[MeasuredEngine, ...]
     not_measured: tuple[UnmeasuredEngine, ...]
     rows: tuple[Row, ...]
+    configurations: dict[str, dict[str, str]]
 
     def __repr__(self) -> str:
         return f"<BenchReport {self.name}: {counted({'engine': len(self.engines), 'row': len(self.rows)})}>"
@@ -199,7 +203,7 @@ class BenchReport:
         found = [
             "closed loop: each connection sends its next request after the answer, so that percentiles leave out the "
             "requests that a slow engine delays",
-            f"generator, endpoint and engine share {self.cores} cores; CPU per request depends least on that",
+            f"generator, endpoint and engine share {self.machine.cores} cores; CPU per request depends least on that",
         ]
         if any(shape.rate is not None for shape in self.load.generators):
             found.append(
@@ -241,8 +245,10 @@ class BenchReport:
         """The JSON record."""
         return {
             "name": self.name,
-            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "cores": self.cores,
+            "lbgen": self.machine.lbgen,
+            "system": self.machine.system,
+            "cores": self.machine.cores,
+            "cpu": self.machine.cpu,
             "load": {
                 "listener": self.load.target.listener,
                 "route": self.load.target.route,
@@ -266,6 +272,7 @@ class BenchReport:
                     "loop": "closed" if row.shape.rate is None else "constant rate",
                     "rate": row.shape.rate,
                     "generator": self.load.generators[row.shape],
+                    "command": self.load.commands[row.shape],
                     "requests_per_second": row.per_second.as_dict(),
                     "cpu_us_per_request": _record(row.cpu_us),
                     "p50_ms": row.p50_ms.as_dict(),
@@ -281,6 +288,7 @@ class BenchReport:
                 for row in self.rows
             ],
             "notes": list(self.notes),
+            "configurations": self.configurations,
         }
 
 

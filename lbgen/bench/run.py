@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
+from lbgen.bench.machine import Machine
 from lbgen.bench.report import BenchReport, LoadOptions, UnmeasuredEngine, rows_of
 from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
+from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.engines.rendered import render_with
 from lbgen.plan.model import Plan
 from lbgen.runtime.common.progress import no_progress
 
@@ -81,10 +84,16 @@ def bench(
                     subjects, generators, closed, seconds, rounds, chosen, tuple(ladder), progress
                 ).run()
     rows = rows_of(samples)
-    options = LoadOptions({row.shape: generators.name(row.shape) for row in rows}, target, seconds, rounds, BODY_BYTES)
+    place = (LOOPBACK, plan.listener(target.listener).port)
+    commands = {row.shape: shlex.join(generators.command(row.shape, target, place, seconds)) for row in rows}
+    names = {shape: generators.name(shape) for shape in commands}
+    options = LoadOptions(names, commands, target, seconds, rounds, BODY_BYTES)
+    files = {
+        x.name: {file.name: file.text for file in render_with(x.engine, plan, x.version, accept).files} for x, _ in good
+    }
     measured = tuple(engine for _, engine in good if engine.engine not in failed)
     not_started = (UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())
-    return BenchReport(plan.name, os.cpu_count() or 1, options, measured, (*left, *not_started), rows)
+    return BenchReport(plan.name, Machine.this(), options, measured, (*left, *not_started), rows, files)
 
 
 def _closed_loops(

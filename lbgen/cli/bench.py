@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lbgen.cli import options
+from lbgen.cli import exit_codes, options
 from lbgen.cli.output import console, print_json
 from lbgen.cli.request import build_request, choose_listener, parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from rich.console import Console
@@ -48,12 +50,44 @@ class Numbers(click.ParamType[tuple[int, ...]]):
         return tuple(int(word) for word in words)
 
 
+def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
+    """Add the option --compare, which needs no TOPOLOGY."""
+
+    @wraps(measure)
+    def command(*, compared: tuple[str, str] | None, **rest: Any) -> None:  # noqa: ANN401
+        if compared is None:
+            measure(**rest)
+            return
+        if rest["topology"] is not None:
+            raise click.UsageError("--compare measures nothing: leave TOPOLOGY out")
+        from lbgen.bench.compare import compare, read_record
+        from lbgen.cli.bench_output import print_comparison
+
+        comparison = compare(*(read_record(Path(file)) for file in compared))
+        if rest["as_json"]:
+            print_json(comparison.as_dict())
+        else:
+            print_comparison(console(), comparison)
+        raise click.exceptions.Exit(exit_codes.DIFFERS if comparison.changes else exit_codes.OK)
+
+    return click.option(
+        "--compare",
+        "compared",
+        type=(str, str),
+        metavar="BEFORE AFTER",
+        help="Say what changed between two files of -o, and measure nothing: exit 4 if something did.",
+    )(command)
+
+
 @click.command(
     epilog="\b\nExamples:\n  lbgen bench shop.yaml --quick            # 2 s rounds, 3 of them, 50 connections\n"
     "  lbgen bench shop.yaml -e nginx -e haproxy --connections 50,250,500\n"
     "  lbgen bench shop.yaml -e nginx --cost    # what each feature adds\n"
+    "  lbgen bench shop.yaml -o now.json --html now.html\n"
+    "  lbgen bench --compare before.json now.json\n"
     "  lbgen bench shop.yaml --url http://shop.example:8080/api/cart --json"
 )
+@_or_compare
 @options.topology
 @options.engines
 @click.option("--url", metavar="URL", help="Request this URL.  [default: the first that a route forwards]")
@@ -81,6 +115,11 @@ class Numbers(click.ParamType[tuple[int, ...]]):
     help="Measure what each feature of the topology costs: it is removed, one at a time.  [rounds of 1 s by default]",
 )
 @click.option("--quick", is_flag=True, help="Shorter rounds, fewer of them, one number of connections.")
+@click.option("-o", "--output", type=options.PageFile(), metavar="FILE", help="Also write the JSON there.")
+@click.option(
+    "--html", type=options.PageFile(), metavar="FILE", help="Also write a page with charts; it needs no network."
+)
+@click.option("--markdown", type=options.PageFile(), metavar="FILE", help="Also write the tables as Markdown.")
 @options.accept
 @options.json_flag
 def command(
@@ -95,6 +134,9 @@ def command(
     rounds: int | None,
     costs: bool,
     quick: bool,
+    output: str | None,
+    html: str | None,
+    markdown: str | None,
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -108,8 +150,10 @@ def command(
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
     if costs and (connections or new_connections or rates is not None):
         raise click.UsageError("--cost chooses connections and rate itself")
+    if costs and (html or markdown):
+        raise click.UsageError("--cost has no page; -o writes its JSON")
     import lbgen
-    from lbgen.cli.bench_output import print_bench, print_cost
+    from lbgen.cli.bench_output import print_bench, print_cost, write_json, write_reports
 
     loaded = topology.load()
     request = None if url is None else _request(lbgen.plan(loaded), url)
@@ -146,6 +190,10 @@ def command(
                 progress=show,
             )
     found = priced if costs else report
+    if output is not None:
+        write_json(output, found.as_dict())
+    if not costs:
+        write_reports(report, html, markdown)
     if as_json:
         print_json(found.as_dict())
     elif costs:

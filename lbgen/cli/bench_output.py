@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -10,19 +13,26 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from lbgen.bench.compare import Comparison
     from lbgen.bench.cost import Added, CostReport, EngineCosts
-    from lbgen.bench.load import LoadShape
-    from lbgen.bench.report import BenchReport, Row, Spread, UnmeasuredEngine
+    from lbgen.bench.report import BenchReport, Spread, UnmeasuredEngine
+    from lbgen.bench.tables import FigureTable
 
-_CLOSED = ("requests/s", "CPU us/\nrequest", "p50 ms", "p99 ms", "peak\nMiB", "errors", "not 2xx\nor 3xx")
-_CONSTANT = (
-    "p50 ms", "over\ndirect", "p95 ms", "p99 ms", "p99.9\nms", "CPU us/\nrequest", "errors", "not 2xx\nor 3xx"
-)  # fmt: skip
+# Heads of columns in two lines.
+_BROKEN = {
+    "CPU us/request": "CPU us/\nrequest",
+    "peak MiB": "peak\nMiB",
+    "not 2xx or 3xx": "not 2xx\nor 3xx",
+    "over direct": "over\ndirect",
+    "p99.9 ms": "p99.9\nms",
+}
 _DROWNS = "not measurable here"
 
 
 def print_bench(out: Console, report: BenchReport) -> None:
     """A table for each shape of load, what was not measured, and notes."""
+    from lbgen.bench.tables import tables
+
     load = report.load
     if report.rows:
         sent = ", ".join(f"{name}: {value}" for name, value in load.target.headers)
@@ -31,8 +41,8 @@ def print_bench(out: Console, report: BenchReport) -> None:
             markup=False,
         )
         out.print(f"{load.rounds} rounds of {load.seconds} s: median, and below it the quartiles", markup=False)
-    for shape in load.generators:
-        out.print(_table(report, shape))
+    for each in tables(report):
+        out.print(_table(each))
     _print_unmeasured(out, report.not_measured)
     if not report.rows:
         out.print("no engine was measured", style="bold red")
@@ -57,12 +67,51 @@ def print_cost(out: Console, report: CostReport) -> None:
         out.print(f"{_DROWNS}: {note}", markup=False, style="dim")
 
 
+def print_comparison(out: Console, comparison: Comparison) -> None:
+    """What changed, and what else differs."""
+    for change in comparison.changes:
+        out.print(str(change), markup=False, style="green" if change.better else "red")
+    if not comparison.changes:
+        out.print(f"no change beyond the noise in {comparison.compared} rows", markup=False)
+    for note in comparison.notes:
+        out.print(note, markup=False, style="dim")
+
+
+def write_json(file: str, record: object) -> None:
+    """Write a record to a file."""
+    import json
+
+    _write(file, json.dumps(record, indent=2) + "\n")
+
+
+def write_reports(report: BenchReport, html: str | None, markdown: str | None) -> None:
+    """Write the page and the Markdown to the files that are given."""
+    if html is not None:
+        from lbgen.html.bench_page import bench_to_html
+
+        _write(html, bench_to_html(report))
+    if markdown is not None:
+        from lbgen.bench.tables import to_markdown
+
+        _write(markdown, to_markdown(report))
+
+
+def _write(file: str, text: str) -> None:
+    if file == "-":
+        click.echo(text, nl=False)
+        return
+    Path(file).write_text(text, encoding="utf-8")
+    click.echo(f"wrote {file}", err=True)
+
+
 def _costs(costs: EngineCosts) -> Table:
+    from rich.markup import escape
+
     title = f"{costs.engine.engine} {costs.engine.version}, {costs.rate} requests/s at a constant rate"
     table = _empty_table(title, "feature", ("CPU us/\nrequest", "p50 ms"))
     table.add_row("the whole topology", _spread(costs.cpu_us, 0), _spread(costs.p50_ms, 2))
     for price in costs.prices:
-        table.add_row(price.feature, _added(price.cpu_us, 1), _added(price.p50_ms, 2))
+        table.add_row(escape(price.feature), _added(price.cpu_us, 1), _added(price.p50_ms, 2))
     return table
 
 
@@ -89,45 +138,14 @@ def _empty_table(title: str, head: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def _table(report: BenchReport, shape: LoadShape) -> Table:
-    title = f"{shape.title}, by {report.load.generators[shape].partition(' (')[0]}"
-    table = _empty_table(title, "engine", _CLOSED if shape.rate is None else _CONSTANT)
-    versions = {each.engine: each.version for each in report.engines}
-    for row in report.rows:
-        if row.shape == shape:
-            figures = _closed(row) if shape.rate is None else _constant(row, report.over_direct(row))
-            behind = "\nbehind" if row.behind else ""
-            table.add_row(f"{row.subject}\n{versions.get(row.subject, '')}{behind}", *figures)
+def _table(figures: FigureTable) -> Table:
+    table = _empty_table(figures.title, "engine", [_BROKEN.get(name, name) for name in figures.columns])
+    for row in figures.rows:
+        cells = (f"{each.text}\n{each.quartiles}".rstrip() for each in row.figures)
+        table.add_row(f"{row.subject}\n{row.detail}".replace(", ", "\n"), *cells)
     return table
 
 
-def _closed(row: Row) -> tuple[str, ...]:
-    return (
-        _spread(row.per_second, 0),
-        _spread(row.cpu_us, 0),
-        _spread(row.p50_ms, 1),
-        _spread(row.p99_ms, 1),
-        "-" if row.peak_memory is None else f"{row.peak_memory:.0f}",
-        str(row.errors),
-        str(row.refused),
-    )
-
-
-def _constant(row: Row, over_direct: Spread | None) -> tuple[str, ...]:
-    return (
-        _spread(row.p50_ms, 2),
-        _spread(over_direct, 2),
-        _spread(row.p95_ms, 1),
-        _spread(row.p99_ms, 1),
-        _spread(row.p999_ms, 1),
-        _spread(row.cpu_us, 0),
-        str(row.errors),
-        str(row.refused),
-    )
-
-
-def _spread(figure: Spread | None, digits: int) -> str:
-    if figure is None:
-        return "-"
+def _spread(figure: Spread, digits: int) -> str:
     low, high = figure.quartiles
     return f"{figure.median:.{digits}f}\n{low:.{digits}f}-{high:.{digits}f}"

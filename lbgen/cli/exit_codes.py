@@ -16,7 +16,7 @@ MEANING = {
     FINDINGS: "findings: the topology is wrong, or an engine refuses it",
     USAGE: "usage: unknown flag, engine or stack",
     ENGINE: "docker or an engine failed",
-    DIFFERS: "behaviour differs: engines (verify), versions (fingerprint) or topologies (diff)",
+    DIFFERS: "differs: engines (verify), versions (fingerprint), topologies (diff), figures (bench)",
     INTERNAL: "internal error, a bug in lbgen (LBGEN_DEBUG=1 shows the traceback)",
     CHANGES: "preview --exit-code: something would change",
     INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM); up and reload roll back unfinished changes",

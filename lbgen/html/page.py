@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 def to_html(page: Page) -> str:
     """The whole document."""
+    return render_template("page.html.j2", page=page)
+
+
+def render_template(name: str, **values: object) -> str:
+    """A template of this folder, with everything escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -20,4 +25,4 @@ def to_html(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(page=page)
+    return environment.get_template(name).render(**values)

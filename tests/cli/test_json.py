@@ -158,3 +158,8 @@ def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callab
     rows = hold("bench", done, 0)["rows"]
     assert [row["subject"] for row in rows] == ["direct", "haproxy"] * 3
     assert [(row["keep_alive"], row["rate"]) for row in rows[::2]] == [(True, None), (False, None), (True, 50)]
+    (tmp_path / "bench.json").write_text(done.stdout, encoding="utf-8")
+    same = run_lbgen("bench", "--compare", *(str(tmp_path / "bench.json"),) * 2, "--json", state=tmp_path)
+    assert hold("bench", same, 0)["changes"] == []
+    priced = run_lbgen("bench", SHOP, "-e", "haproxy", "--cost", "--rounds", "1", "--json", state=tmp_path)
+    assert hold("bench", priced, 0)["costs"][0]["engine"] == "haproxy"

@@ -13,6 +13,7 @@ import pytest
 
 import lbgen
 from lbgen.bench import gate, report
+from lbgen.bench.cost import cost
 from lbgen.bench.load import LoadShape
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
@@ -72,7 +73,7 @@ def test_two_engines_and_the_endpoint_have_figures() -> None:
 @pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load (nghttp2-client) is not installed")
 def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
     write_self_signed(tmp_path / "c.pem", tmp_path / "k.pem", ("a.example",))
-    pair = {"cert": str(tmp_path / "c.pem"), "key": str(tmp_path / "k.pem")}
+    pair = {"cert": "c.pem", "key": "k.pem"}
     topology = {
         "version": 1,
         "name": "secure",
@@ -84,16 +85,27 @@ def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
         ],
     }
     few = {"connections": (20,), "seconds": 1, "rounds": 1}
-    found = lbgen.bench(lbgen.load(topology), ENGINES, rates=(50,), new_connections=True, **few)
+    loaded = lbgen.load(topology, base=tmp_path)
+    found = lbgen.bench(loaded, ENGINES, rates=(50,), new_connections=True, **few)
     shapes = [LoadShape(20), LoadShape(20, keep_alive=False), LoadShape(2, streams=10), LoadShape(20, 50)]
     assert list(found.load.generators) == shapes
     assert [row.subject for row in found.rows if row.shape.streams] == list(ENGINES)
     assert [(row.errors, row.refused) for row in found.rows] == [(0, 0)] * 11
     assert any("without TLS" in note for note in found.notes)
-    forwarded = lbgen.bench(lbgen.load(topology), ENGINES, listener="tcp", rates=(), **few)
+    forwarded = lbgen.bench(loaded, ENGINES, listener="tcp", rates=(), **few)
     assert [(row.subject, row.errors, row.refused) for row in forwarded.rows] == [
         (name, 0, 0) for name in ("direct", *ENGINES)
     ]
+
+
+def test_the_price_of_each_feature() -> None:
+    found = cost(lbgen.load(SHOP), ("haproxy",), rounds=2)
+    assert (found.exit_code, [each.engine.engine for each in found.engines]) == (0, ["haproxy"])
+    (haproxy,) = found.engines
+    assert haproxy.failed == {}
+    prices = {price.feature: price for price in haproxy.prices}
+    assert {"access_log", "guarantees", "other routes", "layer 7"} < prices.keys()
+    assert prices["layer 7"].cpu_us.spread.median > 0.1 * haproxy.cpu_us.median
 
 
 def test_an_engine_that_differs_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

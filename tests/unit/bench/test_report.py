@@ -6,6 +6,7 @@ import pytest
 
 from lbgen.bench.gate import refused_engines
 from lbgen.bench.load import Load, LoadShape
+from lbgen.bench.machine import Machine
 from lbgen.bench.report import (
     DIRECT,
     BenchReport,
@@ -33,8 +34,12 @@ def sample(per_second: float, cpu: float | None = None, memory: float | None = N
 
 
 def report(rows=(), not_measured=()) -> BenchReport:
-    options = LoadOptions({row.shape: "wrk 4" for row in rows}, TARGET, 1, 3, 5120)
-    return BenchReport("shop", 2, options, (MeasuredEngine("nginx", "1.31.3", 9),), tuple(not_measured), tuple(rows))
+    generators = {row.shape: "wrk 4 (x)" for row in rows}
+    options = LoadOptions(generators, {shape: f"wrk -c{shape.connections}" for shape in generators}, TARGET, 1, 3, 5120)
+    machine = Machine("Linux", 2, "a processor")
+    engines = (MeasuredEngine("nginx", "1.31.3", 9),)
+    files = {"nginx": {"nginx.conf": "worker_processes auto;\n"}}
+    return BenchReport("shop", machine, options, engines, tuple(not_measured), tuple(rows), files)
 
 
 def test_median_and_quartiles() -> None:

@@ -1,0 +1,65 @@
+"""The page of `lbgen bench --html` in a headless Chromium, light on a screen and dark on a phone: charts and tables are
+there and no part is wider than the window; a screenshot of each is among the test's output."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lbgen.bench.load import Load, LoadShape
+from lbgen.bench.report import DIRECT, Sample, UnmeasuredEngine, Why, rows_of
+from lbgen.html.bench_page import bench_to_html
+from tests.cli.test_html_in_a_browser import BROWSER, DARK, WINDOWS, browse
+from tests.unit.bench.test_report import REASON, report
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here (Debian's package chromium)")
+SUBJECTS = {DIRECT: 30_000.0, "nginx": 12_000.0, "haproxy": 15_000.0, "envoy": 5_000.0, "traefik": 4_000.0}
+# Written by the test alone: the page itself has no script and its policy would stop one.
+PROBE = (
+    "<script>document.title=[document.documentElement.scrollWidth-document.documentElement.clientWidth,"
+    "document.querySelectorAll('svg').length,document.querySelectorAll('rect').length,"
+    "document.querySelectorAll('polyline').length,document.querySelectorAll('table').length,"
+    "[...document.querySelectorAll('svg *')].some(x=>x.getBBox().x+x.getBBox().width>640.5)].join(' ')</script></body>"
+)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    samples = []
+    for part in (0.9, 1.0, 1.1):
+        for shape in (LoadShape(50), LoadShape(250), LoadShape(250, 1000), LoadShape(250, 4000)):
+            for name, rate in SUBJECTS.items():
+                if shape.rate is None or rate > shape.rate:
+                    p50 = part * 5000 / rate * (shape.rate or 1000) / 1000
+                    load = Load(
+                        4000, rate * part if shape.rate is None else shape.rate, p50, p50 * 6, 0, 0, p50 * 3, 50
+                    )
+                    samples.append((name, shape, Sample(load, None if name == DIRECT else 4000 / rate, 9.0)))
+    return bench_to_html(report(rows_of(samples), [UnmeasuredEngine("nftables", Why.LEFT_OUT, (REASON,))]))
+
+
+@pytest.mark.parametrize(("window", "scheme"), [("screen", "light"), ("phone", "dark")])
+def test_it_reads_well(page: str, window: str, scheme: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page, encoding="utf-8")
+    width, height = WINDOWS[window]
+    image = Path(os.environ.get("LBGEN_SCREENSHOTS", tmp_path)) / f"bench-{window}-{scheme}.png"
+    size = f"--window-size={width},{height}"
+    browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}")
+    png = image.read_bytes()
+    assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (width, height)
+    assert len(png) > 30_000  # an empty page has 10 kB
+    print(f"\nscreenshot: {image}")  # noqa: T201  # among the test's output
+
+    path.write_text(page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE), "utf-8")
+    shown = browse(path, tmp_path, size, *DARK[scheme], "--dump-dom")
+    title = shown.partition("<title>")[2].partition("</title>")[0]
+    # Two closed loops with two charts each, and two charts of latency; direct has no CPU.
+    assert title == "0 6 18 10 4 false"
+
+
+def test_it_needs_nothing_from_a_network(page: str) -> None:
+    assert "default-src 'none'" in page
+    assert not [word for word in ("http://", "https://", "<script", "url(", "@import") if word in page]
