@@ -53,7 +53,7 @@ def read_wrk(output: str) -> Load:
 
 
 def _percentile(output: str, which: str) -> float:
-    found = re.search(rf"^\s+{which}\s+([\d.]+)(us|ms|s|m|h)$", output, re.MULTILINE)
+    found = re.search(rf"^\s+{which}\s+([\d.]+)(us|ms|s|m|h) *$", output, re.MULTILINE)
     if found is None:
         raise EngineError(Diagnostic("LB430", f"wrk printed no {which} percentile: {output.strip()[-300:]}"))
     return float(found[1]) * _MS[found[2]]

@@ -20,7 +20,7 @@ Running 2s test @ http://127.0.0.1:20001/api
      50%  950.00us
      75%    8.50ms
      90%   14.73ms
-     99%    1.25s
+     99%    1.25s\x20
   7881 requests in 2.01s, 40.02MB read
 {more}Requests/sec:   3925.55
 Transfer/sec:     19.93MB
@@ -44,7 +44,7 @@ def test_errors_are_counted() -> None:
     [
         ("unable to connect to 127.0.0.1:1 Connection refused\n", "got no answers"),
         (PRINTED.format(more="").replace("7881 requests", "0 requests"), "got no answers"),
-        (PRINTED.format(more="").replace("     99%    1.25s\n", ""), "no 99% percentile"),
+        (PRINTED.format(more="").replace("     99%    1.25s \n", ""), "no 99% percentile"),
     ],
 )
 def test_output_without_a_figure_is_an_error(output: str, message: str) -> None:
