@@ -110,10 +110,12 @@ class ListenerTls(TypedDict, total=False):
 
 
 class Listener(TypedDict, total=False):
-    """A port and how it is served."""
+    """A port, or a range of ports, and how it is served."""
 
-    port: Required[int]
-    """the port it listens on"""
+    port: int
+    """the port it listens on; the first of ports when left out"""
+    ports: str
+    """several ports of an l4 listener, each a listener of its own named NAME-PORT; no default"""
     address: str
     """"::" is IPv4 and IPv6, 127.0.0.1 this host only"""
     tier: str

@@ -98,7 +98,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     files = Files(topology)
     return Plan(
         name=model.name,
-        listeners=tuple(_listeners(model, expanded, files)),
+        listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=(
@@ -133,6 +133,15 @@ def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
         fields += [f"routes[{index}]", *(f"routes[{index}].{key}" for key in sorted(route.model_fields_set))]
         fields += [f"routes[{index}].match[{i}]" for i in range(len(route.match or ()))]
     return ((field, topology.span(field)) for field in fields)
+
+
+def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
+    """`listener`, or one for each port of its range."""
+    if (written := model.listeners[listener.name].ports) is None:
+        yield listener
+        return
+    for port in written.ports:
+        yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
 def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -16,9 +17,11 @@ from pydantic import (
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port
+from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic_core import CoreSchema
 
 PathsMode = Literal["strict", "normalize", "verbatim"]
@@ -217,10 +220,22 @@ class ListenerTls(Strict):
     )
 
 
-class Listener(Strict):
-    """A port and how it is served."""
+def _needs_port(schema: dict[str, Any]) -> None:
+    schema["required"].remove("port")
+    schema["oneOf"] = [{"required": ["port"]}, {"required": ["ports"]}]
 
-    port: Port = Field(description="the port it listens on", examples=[8080])
+
+class Listener(Strict):
+    """A port, or a range of ports, and how it is served."""
+
+    model_config = ConfigDict(json_schema_extra=_needs_port)
+
+    port: Port = Field(description="the port it listens on; the first of ports when left out", examples=[8080])
+    ports: Ports | None = Field(
+        default=None,
+        description="several ports of an l4 listener, each a listener of its own named NAME-PORT; no default",
+        examples=["8000-8010"],
+    )
     address: IpAddress = Field(default="0.0.0.0", description='"::" is IPv4 and IPv6, 127.0.0.1 this host only')  # noqa: S104  # the contract's
     tier: Name | None = Field(
         default=None, description="the tier that serves it, in a topology that has tiers; no default", examples=["edge"]
@@ -282,7 +297,21 @@ class Listener(Strict):
     def _mapping(cls, data: object) -> object:
         if isinstance(data, int) and not isinstance(data, bool):
             raise wrong_type("a mapping", data, f"write {{ port: {shorten(str(data))} }}")
+        if isinstance(data, dict) and data.get("ports") is not None:
+            first = re.match("[0-9]+", str(data["ports"]))  # what is malformed is found at the field itself
+            return {"port": int(first[0]) if first else 1, **data}
         return data
+
+    @model_validator(mode="after")
+    def _first(self) -> Self:
+        if self.ports is not None and self.port != self.ports.first:
+            raise invalid("LB125", "a listener has either port or ports", "keep one of them")
+        return self
+
+    @property
+    def every_port(self) -> Sequence[int]:
+        """Its port, or all ports of its range."""
+        return (self.port,) if self.ports is None else self.ports.ports
 
     @property
     def terminates_tls(self) -> bool:

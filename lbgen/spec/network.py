@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lbgen.spec.value_errors import invalid, require_text, shorten
 
+MOST_PORTS = 1_000  # of a range
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # Sharp s, final sigma and the joiners: the standard library's IDNA 2003 and today's browsers disagree on them.
 _DEVIATIONS = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
@@ -98,6 +99,34 @@ def parse_ip(value: object) -> str:
         return literal.compressed
     hint = 'write an IP address: "0.0.0.0" for all of IPv4, "::" for IPv4 and IPv6, 127.0.0.1 for this host only'
     raise invalid("LB115", f'"{shorten(written)}" is not an IP address', hint)
+
+
+class PortRange(NamedTuple):
+    """Ports from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+    @property
+    def ports(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+def parse_port_range(value: object) -> PortRange:
+    """`8000-8010`; LB115 otherwise."""
+    written = require_text("a range of ports (8000-8010)", value)
+    found = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", written)
+    if not found:
+        raise invalid("LB115", f'"{shorten(written)}" is not a range of ports', "write 8000-8010")
+    first, last = int(found[1]), int(found[2])
+    if not 1 <= first <= last <= 65_535:
+        raise invalid("LB115", f"{written} is not within 1-65535, lower port first", "write 8000-8010")
+    if last - first >= MOST_PORTS:
+        raise invalid("LB115", f"{written} has {last - first + 1} ports", f"write at most {MOST_PORTS}")
+    return PortRange(first, last)
 
 
 def parse_resolver(value: object) -> str:

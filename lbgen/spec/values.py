@@ -30,12 +30,14 @@ from lbgen.spec.http import (
 )
 from lbgen.spec.network import (
     Address,
+    PortRange,
     parse_address,
     parse_cidr,
     parse_host,
     parse_host_port,
     parse_ip,
     parse_plain_host,
+    parse_port_range,
     parse_resolver,
 )
 from lbgen.spec.quantities import (
@@ -152,6 +154,12 @@ Statuses = Annotated[
     ),
 ]
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+Ports = Annotated[
+    PortRange,
+    PlainValidator(parse_port_range),
+    PlainSerializer(str, return_type=str),
+    _text("[0-9]{1,5}-[0-9]{1,5}", "8000-8010"),
+]
 Count = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Weight = Annotated[int, Field(strict=True, ge=0, le=256)]  # of an endpoint: the range all engines have
 Share = Annotated[int, Field(strict=True, ge=0, le=10_000)]  # of a pool in a split

@@ -67,6 +67,9 @@ def _listeners(context: Context) -> None:
                 message = f"{key} is for l7 listeners; an l4 listener forwards bytes"
                 context.add("LB206", f"{field}.{key}", message, "drop it, or write mode: l7", key=True)
         else:
+            if listener.ports is not None:
+                message = "a range of ports is for l4 listeners"
+                context.add("LB207", f"{field}.ports", message, "write port, or mode: l4", key=True)
             if listener.protocol is not None:
                 message = "protocol is for l4 listeners; an l7 listener speaks HTTP over TCP"
                 context.add("LB207", f"{field}.protocol", message, "drop it, or write mode: l4", key=True)

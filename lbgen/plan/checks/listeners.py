@@ -29,14 +29,19 @@ def check(context: Context) -> None:
             message = "with passthrough the endpoints terminate TLS: no certificate, version or policy applies here"
             context.add("LB207", f"{field}.tls", message, "keep mode: passthrough alone")
         transport = "udp" if listener.protocol == "udp" else "tcp"
-        others = taken.setdefault((listener.port, transport, listener.tier), [])  # tiers are other nodes
-        for other in others:
-            if _overlap(listener.address, context.model.listeners[other].address):
-                where = f"{transport} port {listener.port}"
-                message = f'{where} on {listener.address} is also that of listener "{other}"'
-                context.add("LB208", f"{field}.port", message, "change the port or the address of one")
+        for port in listener.every_port:
+            others = taken.setdefault((port, transport, listener.tier), [])  # tiers are other nodes
+            other = next((x for x in others if _overlap(listener.address, context.model.listeners[x].address)), None)
+            others.append(name)
+            if other is not None:
+                message = f'{transport} port {port} on {listener.address} is also that of listener "{other}"'
+                where = f"{field}.port" if listener.ports is None else f"{field}.ports"
+                context.add("LB208", where, message, "change the port or the address of one")
                 break
-        others.append(name)
+            if listener.ports is not None and f"{name}-{port}" in context.model.listeners:
+                message = f'a port of this range is named "{name}-{port}", as another listener is'
+                context.add("LB208", f"{field}.ports", message, "name one of them otherwise")
+                break
     _check_metrics(context)
 
 
@@ -45,7 +50,7 @@ def _check_metrics(context: Context) -> None:
     if metrics is None:
         return
     for name, listener in context.model.listeners.items():
-        same = listener.port == metrics.port and listener.protocol != "udp"
+        same = metrics.port in listener.every_port and listener.protocol != "udp"
         if same and _overlap(listener.address, metrics.address):
             message = f'port {metrics.port} on {metrics.address} is that of listener "{name}"'
             context.add("LB208", "metrics.port", message, "take another port for the metrics, such as 9100")

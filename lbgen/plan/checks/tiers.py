@@ -117,6 +117,9 @@ def _pair(context: Context, name: str, pool: Pool, listener: Listener) -> None:
     if listener.proxy_protocol is not None and pool.proxy_protocol is None:
         message = f"{there} requires a PROXY header"
         context.add("LB224", field, message, "add proxy_protocol: v2")
+    if listener.ports is not None:
+        message = f"{there} has a range of ports, and a pool leads to one port"
+        context.add("LB224", field, message, f"write port on listeners.{pool.listener}")
     if any((user.protocol == "udp") != (listener.protocol == "udp") for user in users):
         message = f"the protocols differ: {there} is {listener.protocol or 'tcp'}"
         context.add("LB224", field, message, "lead to a listener of the same protocol")

@@ -448,3 +448,19 @@ def test_defaults_for_all_listeners_and_routes_hold_where_nothing_nearer_is_said
         (Feature.RESPONSE_HEADERS_SET, "response_headers.set"),
     }
     assert wanted <= named
+
+
+def test_a_range_of_ports_is_a_listener_for_each():
+    data = {
+        "version": 1,
+        "name": "ranges",
+        "listeners": {"db": {"ports": "8000-8002", "mode": "l4"}, "web": {"port": 80, "mode": "l4"}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "db", "listeners": ["db", "web"], "forward": "app"}],
+    }
+    found = lbgen.plan(lbgen.load(data)).listeners
+    assert [(x.name, x.port) for x in found] == [("db-8000", 8000), ("db-8001", 8001), ("db-8002", 8002), ("web", 80)]
+    assert {x.field for x in found[:3]} == {"listeners.db"}
+    assert all([rule.route for rule in x.l4_rules] == ["db"] for x in found[:3])
+    again = lbgen.load(lbgen.load(data).model.model_dump(exclude_unset=True, mode="json"))
+    assert lbgen.plan(again).listeners == found

@@ -114,7 +114,7 @@ version: 1
 name: chained
 tiers: { edge: { engine: haproxy }, web: { replicas: 2, hosts: [web-1, web-2] } }
 listeners:
-  public: { port: 80, mode: l4, tier: edge }
+  public: { ports: 80-81, mode: l4, tier: edge }
   http: { port: 8081, tier: web }
 pools:
   nodes: { tier: web, listener: http }
