@@ -64,7 +64,6 @@ ROUTES = ".routes"
 
 NATIVE = Verdict(Level.NATIVE)
 UNPORTABLE = Verdict(Level.NATIVE, "text for this engine alone, as it stands: not portable, and proven by nothing")
-NOT_YET = Verdict(Level.REFUSED, "not yet in lbgen")
 
 
 def emulated(how: str) -> Verdict:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
-from lbgen.engines.api import NOT_YET, Engine, Level, Objection, Verdict, emulated, engines
+from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines
 from lbgen.engines.verbatim import unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
@@ -194,6 +194,4 @@ def _remedy(feature: Feature | None, engine: Engine) -> str:
     ]
     if able:
         return f"{', '.join(able)} can; or leave it out"
-    if engine.verdict(feature, engine.versions[0]) == NOT_YET:
-        return "no engine can yet; leave it out for now"
     return "no engine can; leave it out"
