@@ -43,6 +43,13 @@ END = {"address": "10.77.2.11:8000"}
     ("edits", "why"),
     [
         ({"listeners": {"web": {"port": 80, "mode": "l4"}}}, "needs a listener that names one"),
+        (
+            {
+                "listeners": {"web": {**WEB, "address": "fd00::1"}},
+                "pools": {"web": {"endpoints": [{"address": "[fd00::2]:80"}]}},
+            },
+            "cannot keep IPv6 flows in a map",
+        ),
         ({"listeners": {"web": {**WEB, "max_connections": 5}}}, "does not track connections"),
         ({"listeners": {"web": WEB, "other": {**WEB, "port": 81}}}, "listener web uses it as well"),
         ({"pools": {"web": {"endpoints": [END], "balance": "least_connections"}}}, "does not track connections"),

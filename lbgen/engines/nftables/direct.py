@@ -73,6 +73,9 @@ def objections(plan: Plan) -> Iterator[Objection]:
         if listener.address in _ANY:
             why = "endpoints answer from the listener's address, so direct forwarding needs a listener that names one"
             yield Objection(refused(why), listener.field)
+        if ":" in listener.address:
+            # Its `update @map` overwrites the last four bytes of an IPv6 address in the key, or nft aborts.
+            yield Objection(refused("nft 1.0 cannot keep IPv6 flows in a map; use NAT for IPv6"), listener.field)
         if listener.max_connections is not None:
             yield Objection(refused(_UNTRACKED), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
         for end in (x for rule in listener.l4_rules for x in endpoints(plan, plan.route(rule.route))):
