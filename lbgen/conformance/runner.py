@@ -28,7 +28,7 @@ from lbgen.engines.api import engine, runs_in_kernel
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
-from lbgen.runtime.local.network import network
+from lbgen.runtime.local.network import admit_loopback_clients, network
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 
@@ -191,7 +191,9 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
         if ready.served is not None:
             if image is not None:
                 serving = serve(image.room, target, subject.version, image.image, ready.served, accept=("all",))
-                handle = stack.enter_context(serving)
+                handle = boxed = stack.enter_context(serving)
+                if kernel:
+                    admit_loopback_clients(boxed.pid, host, boxed.host)
             else:
                 assert subject.binary is not None  # noqa: S101  # a gap is never served
                 local = run_engine(subject.engine, ready.served, subject.binary, accept=("all",), network=link)

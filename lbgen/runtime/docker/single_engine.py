@@ -106,6 +106,11 @@ class SingleEngine:
         found = self.plan.listener(listener)
         return self.host or ports.client_address(found.address), found.port
 
+    @property
+    def pid(self) -> int:
+        """The main process of its container, on this host."""
+        return int(self.container.handle.attrs["State"]["Pid"])
+
     def ensure_alive(self) -> None:
         """Raise EngineError LB403 with its last lines when it has ended."""
         ensure_alive(self.container, 0, "while it served")

@@ -47,23 +47,56 @@ class Network:
 
     def admit_loopback_clients(self) -> None:
         """Let clients of 127.0.0.0/8 on this host reach `inside`; the namespace loses its own loopback addresses."""
-        _set(self.device, "route_localnet", 1)
-        _set(self.device, "arp_announce", 2)  # ARP from a loopback address is not answered
-        self.run_inside(lambda: _set(_INSIDE, "route_localnet", 1))
-        self.ip("address delete 127.0.0.1/8 dev lo", f"route add 127.0.0.0/8 via {self.host}")
-        _LOOPBACK_CLIENTS.add(self.inside)
+        admit_loopback_clients(self.holder.pid, self.host, self.inside)
 
     def run_inside(self, errand: Callable[[], _R]) -> _R:
         """Call `errand` in a thread inside the namespace, and return or raise what it does."""
+        return run_inside(self.holder.pid, errand)
 
-        def enter() -> None:
-            with Path(f"/proc/{self.holder.pid}/ns/net").open("rb") as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(enter).result()
-            return thread.submit(errand).result()
+def run_inside(pid: int, errand: Callable[[], _R]) -> _R:
+    """Call `errand` in a thread in the network namespace of a process, and return or raise what it does."""
+
+    def enter() -> None:
+        with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(enter).result()
+        return thread.submit(errand).result()
+
+
+def admit_loopback_clients(pid: int, host: str, inside: str) -> None:
+    """Let clients of 127.0.0.0/8 on this host reach `inside`, an address in the network namespace of process `pid`;
+    `host` is this host's address on the same link. The namespace loses its own loopback addresses."""
+    outside = _device_of(host)
+    _set(outside, "route_localnet", 1)
+    _set(outside, "arp_announce", 2)  # ARP from a loopback address is not answered
+
+    def admit() -> None:
+        _set(_device_of(inside), "route_localnet", 1)
+        ip("address delete 127.0.0.1/8 dev lo", f"route add 127.0.0.0/8 via {host}")
+
+    run_inside(pid, admit)
+    _LOOPBACK_CLIENTS.add(inside)
+
+
+def _device_of(address: str) -> str:
+    """The interface of this network namespace that has the address."""
+    return next(words[1] for words in _addresses() if words[words.index("inet") + 1].startswith(f"{address}/"))
+
+
+def _addresses() -> list[list[str]]:
+    """The words of each line of `ip address` about IPv4."""
+    listing = subprocess.run(
+        ("ip", "-4", "-o", "address", "show"),  # noqa: S607 - from PATH, as `which` found it
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_COMMAND_SECONDS,
+    ).stdout
+    return [words for line in listing.splitlines() if "inet" in (words := line.split())]
 
 
 def reaches(client: str, address: str) -> bool:
@@ -130,15 +163,7 @@ def _add_veth(holder: Process) -> Network:
 
 def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
     """Two addresses of a /30 that no interface of this host uses; `seed` keeps concurrent callers apart."""
-    listing = subprocess.run(
-        ("ip", "-4", "-o", "address", "show"),  # noqa: S607 - from PATH, as `which` found it
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=_COMMAND_SECONDS,
-    ).stdout
-    words = [line.split() for line in listing.splitlines()]
-    used = [IPv4Interface(x[x.index("inet") + 1]).network for x in words if "inet" in x]
+    used = [IPv4Interface(x[x.index("inet") + 1]).network for x in _addresses()]
     count = ADDRESSES.num_addresses // 4
     for step in range(count):
         base = ADDRESSES.network_address + 4 * ((seed + step) % count)
