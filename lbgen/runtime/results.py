@@ -85,8 +85,6 @@ class Stack(Result):
     def health(self) -> dict[str, tuple[EndpointHealth, ...]]:
         """How each engine finds the endpoints of its pools, by its name; they are asked now, side by side."""
         engines = {engine.name: engine for engine in self.engines}
-        if isinstance(self.state, GroupState):
-            engines = {part: engine for part, stack in self.state.parts for engine in stack.engines}
         with ThreadPoolExecutor(max(len(engines), 1)) as side_by_side:
             found = side_by_side.map(lambda engine: engine.health, engines.values())
             return dict(zip(engines, found, strict=True))

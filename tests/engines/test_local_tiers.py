@@ -121,6 +121,9 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
         assert ask()[0] == 200
     (seen,) = api.ps()
     assert not seen.alive
+    edge = seen.engines[0]
+    assert (edge.name, [each.state for each in edge.health]) == ("edge-1", ["up", "down", "up"])
+    assert seen.health()["edge-1"] == edge.health
     again = lbgen.up(topology, runtime="local")
     assert again.alive
     assert [x.pid for x in again.engines if x.name == "web-1"] == [x.pid for x in stack.engines if x.name == "web-1"]

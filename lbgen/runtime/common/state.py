@@ -50,7 +50,7 @@ class EngineState:
     how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
     `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without. `admin`: the loopback port where it
     reports the health of `members`, its endpoints; 0 without. `metrics`: the URL at which its agent serves them, "" =
-    none."""
+    none. `engine`: the engine's name where `name` is that of a tier's replica, else ""."""
 
     name: str
     title: str
@@ -69,6 +69,7 @@ class EngineState:
     admin: int = 0
     members: tuple[Member, ...] = ()
     metrics: str = ""
+    engine: str = ""
 
     @property
     def log(self) -> Path:
@@ -84,7 +85,7 @@ class EngineState:
         from lbgen.agent import state_file as agent_state
         from lbgen.agent.admin_client import fetch_text
 
-        reporter = status_engine(self.name)
+        reporter = status_engine(self.engine or self.name)
         said = (
             fetch_text(self.admin, reporter.status_paths)
             if reporter is not None and self.admin and self.running

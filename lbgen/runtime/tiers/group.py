@@ -117,7 +117,7 @@ def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
     by_name = {each.name: each for each in running}
     parts = tuple((each.of.part, by_name[each.of.name]) for each in group.members if each.of.name in by_name)
     engines = tuple(
-        replace(engine, name=part, version=f"{engine.title} {engine.version}")
+        replace(engine, name=part, engine=engine.name, version=f"{engine.title} {engine.version}")
         for part, stack in parts
         for engine in stack.engines
     )
