@@ -47,6 +47,7 @@ def build_access_log(plan: Plan) -> Commented | None:
         "filePath": file,
         "format": "json",
         "bufferingSize": 1000,
+        "addInternals": True,  # what middlewares answer: their routers lead to Traefik's own service noop
         "fields": {
             "defaultMode": "drop",
             "names": dict.fromkeys(_KEPT, "keep"),

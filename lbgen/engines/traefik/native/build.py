@@ -76,15 +76,18 @@ def build_static(plan: Plan) -> dict[str, Data]:
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
     points = build_entry_points(plan)
+    log = build_access_log(plan)
     if plan.admin_port is not None:
         points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
+        if log:
+            points[names.ADMIN]["observability"] = {"accessLogs": False}
     comment = "The listeners. Routers that name none belong to those with asDefault."
     data["entryPoints"] = Commented(comment if have_same_routers(plan) else "The listeners.", points, apart=True)
     providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
     data["providers"] = Commented(
         "Changed files take effect at once; by default Traefik waits two seconds for more.", providers, apart=True
     )
-    if log := build_access_log(plan):
+    if log:
         data["accessLog"] = log
     return data
 
