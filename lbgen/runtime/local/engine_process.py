@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.workers import wait_until_closed, workers
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.run_as import engine_user
@@ -17,7 +18,6 @@ from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, ProcessSpec
-    from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.network import Network
 
 LOG = "engine.log"
@@ -42,7 +42,8 @@ class EngineProcess:
     agent: Process | None = None  # checks endpoints for an engine without active checks
     draining: list[Process] = field(default_factory=list)  # predecessors of `process` that still run
     epoch: int = 0
-    old_workers: tuple[ProcessId, ...] = ()  # from before the last reload signal
+    old_workers: tuple[ProcessId, ...] = ()  # from before the last reload
+    old_ports: frozenset[int] = frozenset()  # on which these may listen no more
     death: signal.Signals | None = signal.SIGTERM  # sent to it and its agent when this process ends; None = they stay
 
     @property
@@ -115,8 +116,11 @@ class EngineProcess:
                 self.network.run_command(command, self.directory)
         elif spec.hot_restart_argv and succeeded:
             self._hot_restart(plan, spec)
+            self.old_workers = tuple(filter(None, (ProcessId.of(each.pid) for each in self.draining)))
+            self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)  # the other sockets are handed over
         elif spec.reload is not None and self.is_alive():
             self.old_workers = workers(self.pid)
+            self.old_ports = _tcp_ports(self.plan) | _tcp_ports(plan)
             self.process.send_signal(spec.reload)
         self.plan, self.spec = plan, spec
         if spec.agent:
@@ -125,10 +129,10 @@ class EngineProcess:
             self.agent = None
 
     def wait_loaded(self, seconds: float) -> None:
-        """Return once workers from before the last reload accept no connections: until then they may answer probes.
-        EngineError LB403 with the log's last lines when they still do after `seconds`."""
-        listening = {each.port for each in self.plan.listeners if each.protocol is Protocol.TCP}
-        if not wait_until_closed(self.old_workers, listening, seconds):
+        """Return once workers from before the last reload accept no connections: until then they may answer probes, and
+        hold ports that are no longer listened on. EngineError LB403 with the log's last lines when they still do after
+        `seconds`."""
+        if not wait_until_closed(self.old_workers, self.old_ports, seconds):
             raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
         self.old_workers = ()
 
@@ -202,3 +206,7 @@ def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:
     said = tail(log)
     message = f"{message}; {title} said:\n{said}" if said else f"{message} and said nothing"
     return EngineError(Diagnostic("LB403", message, hint=KILLED if code < 0 else ""))
+
+
+def _tcp_ports(plan: Plan) -> frozenset[int]:
+    return frozenset(each.port for each in plan.listeners if each.protocol is Protocol.TCP)
