@@ -30,7 +30,6 @@ TYPES = {
     "Cidr": "network",
     "IpAddress": "IP address",
     "HostName": "host name",
-    "FilePath": "file",
     "Method": "method",
     "Percent": "percentage",
     "Rate": "rate",
@@ -146,7 +145,8 @@ def _type(node: dict[str, Any], names: dict[str, str], whole: dict[str, Any], an
     """Return the type in words; a mapping of a known shape links to its own table."""
     if "$ref" in node:
         target = whole["$defs"][node["$ref"].rpartition("/")[2]]
-        short = [_type(each, names, whole, anchor) for each in target.get("anyOf", ()) if "properties" not in each]
+        forms = [each for each in target.get("anyOf", ()) if "properties" not in each and "required" not in each]
+        short = [_type(each, names, whole, anchor) for each in forms]
         return " or ".join(dict.fromkeys([*(x for x in short if x != "mapping"), f"[mapping](#{anchor})"]))
     if "const" in node:
         return f"`{node['const']}`"
@@ -159,6 +159,8 @@ def _type(node: dict[str, Any], names: dict[str, str], whole: dict[str, Any], an
     if node.get("type") == "object":
         inner = node.get("additionalProperties")
         return f"mapping of {_type(inner, names, whole, anchor)}" if isinstance(inner, dict) else "mapping"
+    if node.get("format") == "path":
+        return "file"
     if node.get("pattern") in names:
         return names[node["pattern"]]
     return {"string": "text", "boolean": "true, false"}.get(node.get("type", ""), node.get("type", "any"))

@@ -214,4 +214,4 @@ RetryCause = Annotated[
 ]
 Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
 MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
-FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1)]
+FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1, format="path")]
