@@ -78,9 +78,10 @@ def build_static(plan: Plan) -> dict[str, Data]:
     points = build_entry_points(plan)
     log = build_access_log(plan)
     if plan.admin_port is not None:
-        points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
+        admin: dict[str, Data] = {"address": f"127.0.0.1:{plan.admin_port}"}
         if log:
-            points[names.ADMIN]["observability"] = {"accessLogs": False}
+            admin["observability"] = {"accessLogs": False}
+        points[names.ADMIN] = admin
     comment = "The listeners. Routers that name none belong to those with asDefault."
     data["entryPoints"] = Commented(comment if have_same_routers(plan) else "The listeners.", points, apart=True)
     providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
