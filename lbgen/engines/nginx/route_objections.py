@@ -125,7 +125,8 @@ def _edits(route: Route, action: Forward, *, l7: bool) -> Iterator[Objection]:
     for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
         for name, _ in edits.add:
             if not is_readable(name):
-                yield Objection(refused(f"nginx cannot read the header {name}, so it cannot add to it"), route.field)
+                why = f"nginx cannot read the header {name}, so it cannot add to it"
+                yield Objection(refused(why), f"{route.field}.request_headers")
     # Where one target of a split edits a header, the others get the client's value, which nginx must read.
     for target in action.targets if len(action.targets) > 1 else ():
         for name in dict.fromkeys(_edited_headers(target.request_headers)):
@@ -152,12 +153,12 @@ def _seconds(milliseconds: int) -> str:
 
 def _own_headers(route: Route) -> Iterator[Objection]:
     own = _OWN_HEADERS + (_OWN_HEADERS_OF_REDIRECTS if isinstance(route.action, Redirect) else ())
-    names = list(_edited_headers(route.response_headers))
+    found = dict.fromkeys(_edited_headers(route.response_headers), f"{route.field}.response_headers")
     if isinstance(route.action, Respond):
-        names += [name for name, _ in route.action.headers]
-    for name in dict.fromkeys(names):
+        found |= {name: f"{route.field}.respond.headers" for name, _ in route.action.headers}
+    for name, field in found.items():
         if name in own:
-            yield Objection(refused(f"nginx sets {name} itself and has no directive to change it"), route.field)
+            yield Objection(refused(f"nginx sets {name} itself and has no directive to change it"), field)
 
 
 def _edited_headers(edits: HeaderEdits) -> Iterator[str]:
