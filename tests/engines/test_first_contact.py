@@ -1,4 +1,5 @@
-"""What a new user does: every starter and example through every command, as root and as nobody, near and far.
+"""What a new user does: every starter, example and topology written from the documentation (tests/docs/topologies)
+through every command, as root and as nobody, near and far.
 
 `make test` takes one combination of user, working folder and way of naming the file for each topology, and leaves
 `verify` out (tests/verify has it). `--first-contact all` runs every combination with `verify`.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.spec.starter import starters
 
 if TYPE_CHECKING:
@@ -26,7 +29,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/topology.yaml"))
-SHAPES = (*(f"init:{name}" for name in starters()), *(f"examples:{name}" for name in EXAMPLES))
+WRITTEN = ROOT / "tests/docs/topologies"
+SHAPES = (
+    *(f"init:{name}" for name in starters()),
+    *(f"examples:{name}" for name in EXAMPLES),
+    *(f"docs:{path.stem}" for path in sorted(WRITTEN.glob("*.yaml"))),
+)
+NO_WAY_BACK = re.compile(r"^(Envoy|HAProxy|nginx|Traefik): left out: (?!.*(--accept|change or drop))", re.MULTILINE)
 USERS = ("root", "nobody")
 NOBODY = 65534
 NAMINGS = ("relative", "absolute", "from-elsewhere")  # how the command line names the file, and from which folder
@@ -102,6 +111,11 @@ def test_every_command_works_on_it(
     kind, _, name = shape.partition(":")
     if kind == "examples":
         shutil.copytree(ROOT / "examples" / name, project, dirs_exist_ok=True)
+    if kind == "docs":
+        shutil.copy(WRITTEN / f"{name}.yaml", project / "topology.yaml")
+        (project / "sticky.key").write_text("a secret of more than sixteen bytes\n", encoding="utf-8")
+        (project / "certs").mkdir()
+        write_self_signed(project / "certs/site.crt", project / "certs/site.key", ("localhost",))
     if user == "nobody":
         for path in (home, *home.rglob("*")):
             if path.name == "closed":
@@ -112,7 +126,8 @@ def test_every_command_works_on_it(
     if kind == "init":
         me.lbgen("init", "--template", name, file)
 
-    me.lbgen("check", file)
+    said = me.lbgen("check", file)
+    assert kind == "examples" or not NO_WAY_BACK.search(said), said
     me.lbgen("render", file, "-o", home / "out")
     me.lbgen("explain", file)
     me.lbgen("diff", file, file)
