@@ -12,7 +12,7 @@ from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.connect import connect_options
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask, make_probes
+from lbgen.runtime.common.route_probes import LOOPBACK, UNKNOWN_HOST, Probe, ask, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -84,10 +84,12 @@ def check_routes(
     progress: Callable[[Progress], None],
     ensure_ready: Callable[[], None] = lambda: None,
     resource_hint: Callable[[], str] = str,
+    client: str = LOOPBACK,
 ) -> tuple[Diagnostic, ...]:
     """Wait as `wait` for all routes of `engine` (name, title); returns LB405 for those that answer wrongly or cannot be
-    asked. `ensure_ready` is called after that, and raises when the engine has ended."""
-    probes = make_probes(plan)
+    asked. `client`: our address as the engine sees it. `ensure_ready` is called after that, and raises when the engine
+    has ended."""
+    probes = make_probes(plan, client)
     name, title = engine
 
     def answered(probe: Probe, left: int) -> None:

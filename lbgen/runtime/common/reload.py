@@ -53,6 +53,11 @@ class RunningEngine(Protocol):
         """The process spec for the files that it serves."""
         ...
 
+    @property
+    def client(self) -> str:
+        """The address of this process as the engine sees it."""
+        ...
+
     def address(self, listener: str) -> tuple[str, int]:
         """Return the address of a listener as seen from this process."""
         ...
@@ -222,7 +227,7 @@ def _confirmed(
 ) -> tuple[Diagnostic, ...]:
     live.wait_listening(seconds)
     plan = live.plan
-    first, others = probes_of_change(before, plan)
+    first, others = probes_of_change(before, plan, live.client)
     wanted = (*first, *others)
     done = 0
 

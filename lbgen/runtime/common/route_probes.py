@@ -15,6 +15,7 @@ from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.regex_example import regex_example
 
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names
+LOOPBACK = "127.0.0.1"  # of clients of processes on this host
 _ANSWER_SECONDS = 5.0
 _LARGEST = 1 << 20
 _METHODS = ("GET", "POST", "PUT", "DELETE")
@@ -39,8 +40,9 @@ class Probe:
     real: bool = False
 
 
-def make_probes(plan: Plan) -> tuple[Probe, ...]:
-    """One probe per listener and route for which a request could be made up, in the order of the routes.
+def make_probes(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
+    """One probe per listener and route for which a request could be made up, in the order of the routes. `client`: the
+    address that the engine sees, by which access lists and `sources` decide.
 
     A listener that wants certificates of its clients gets none: we have no such certificate.
     """
@@ -51,26 +53,26 @@ def make_probes(plan: Plan) -> tuple[Probe, ...]:
             continue
         if listener.mode is Mode.L4:
             if listener.protocol is Protocol.TCP:
-                _l4(plan, listener, found)
+                _l4(plan, listener, client, found)
             continue
         rules = {rule.id: rule for table in listener.hosts for rule in table.rules}
         for rule in sorted(rules.values(), key=lambda each: each.rank):
             if (listener.name, rule.route) not in found:
-                probe = _l7(plan, listener, rule, way)
+                probe = _l7(plan, listener, rule, way, client)
                 if probe is not None:
                     found[listener.name, rule.route] = probe
     order = {route.name: route.index for route in plan.routes}
     return tuple(sorted(found.values(), key=lambda each: (order[each.route], each.listener)))
 
 
-def probes_of_change(before: Plan, after: Plan) -> tuple[tuple[Probe, ...], tuple[Probe, ...]]:
+def probes_of_change(before: Plan, after: Plan, client: str = LOOPBACK) -> tuple[tuple[Probe, ...], tuple[Probe, ...]]:
     """The probes for an engine that changes from `before` to `after`, each request once, in two groups.
 
     First those that `before` answers otherwise, which show that the change is in effect; then the others, which sent
     earlier would show nothing and keep the engine from loading.
     """
     found: dict[tuple[Request | str, str, ConnectOptions], Probe] = {}
-    for probe in (*probes_of_removed(before, after), *make_probes(after)):
+    for probe in (*probes_of_removed(before, after, client), *make_probes(after, client)):
         found.setdefault((probe.request or probe.route, probe.listener, probe.connect), probe)
     shows = {key: _shows(before, probe) for key, probe in found.items()}
     first, others = (tuple(probe for key, probe in found.items() if shows[key] is each) for each in (True, False))
@@ -85,11 +87,11 @@ def _shows(before: Plan, probe: Probe) -> bool:
     return (outcome.status, frozenset(up.pool for up in outcome.upstreams)) != (probe.status, probe.pools)
 
 
-def probes_of_removed(before: Plan, after: Plan) -> tuple[Probe, ...]:
+def probes_of_removed(before: Plan, after: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
     """The L7 probes of `before` with what `after` must answer to them: what tells that a change has taken hold."""
     listeners = {listener.name for listener in after.listeners if listener.mode is Mode.L7}
     found = []
-    for probe in make_probes(before):
+    for probe in make_probes(before, client):
         if probe.request is None or probe.listener not in listeners:
             continue
         way = connect_options(after.listener(probe.listener))
@@ -115,10 +117,10 @@ def probes_of_removed(before: Plan, after: Plan) -> tuple[Probe, ...]:
     return tuple(found)
 
 
-def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> None:
+def _l4(plan: Plan, listener: Listener, client: str, found: dict[tuple[str, str], Probe]) -> None:
     for rule in listener.l4_rules:
         way = connect_options(listener, rule.sni)
-        outcome = simulate_l4(plan, listener.name, None if way is None else way.sni)
+        outcome = simulate_l4(plan, listener.name, None if way is None else way.sni, client)
         taken = outcome.route == rule.route and bool(outcome.pools)
         if way is not None and taken and (listener.name, rule.route) not in found:
             pools = frozenset(name for name, weight in outcome.pools if weight)
@@ -128,9 +130,9 @@ def _l4(plan: Plan, listener: Listener, found: dict[tuple[str, str], Probe]) -> 
             )
 
 
-def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions) -> Probe | None:
+def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions, client: str) -> Probe | None:
     for path, method in product(_paths(rule), rule.match.methods or _METHODS):
-        request = _request(listener, rule, path, method)
+        request = _request(listener, rule, path, method, client)
         outcome = simulate(plan, request) if request is not None else None
         if outcome is not None and outcome.route == rule.route:
             pools = frozenset(upstream.pool for upstream in outcome.upstreams)
@@ -155,7 +157,7 @@ def _paths(rule: Rule) -> tuple[str, ...]:
     return (path.value, path.value.rstrip("/") + "/lbgen-probe")
 
 
-def _request(listener: Listener, rule: Rule, path: str, method: str) -> Request | None:
+def _request(listener: Listener, rule: Rule, path: str, method: str, client: str) -> Request | None:
     """A request that fulfils the rule's match; None when one of its regexes gave no text."""
     match = rule.match
     host = (
@@ -181,7 +183,7 @@ def _request(listener: Listener, rule: Rule, path: str, method: str) -> Request 
     if cookies:
         headers.append(("Cookie", "; ".join(cookies)))
     target = path + ("?" + "&".join(query) if query else "")
-    return Request(method, target, tuple(headers), listener.name)
+    return Request(method, target, tuple(headers), listener.name, client)
 
 
 def _value(match: ValueMatch) -> str | None:

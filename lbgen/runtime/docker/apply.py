@@ -290,5 +290,6 @@ def _wait_for_routes(client: DockerClient, replacement: Replacement, options: Up
             progress=options.progress,
             ensure_ready=ensure_ready,
             resource_hint=lack,
+            client=network.gateway(desired.subnet),
         )
     return without_errors(found)

@@ -45,6 +45,7 @@ class ContainerEngine:
     spec: ProcessSpec
     addresses: Mapping[str, tuple[str, int]]
     helper: str  # the helper image
+    client: str  # this host's address in its network
     agent: StackContainer | None = None
     parts: Sequence[StackContainer] = ()
     _probe: WorkerProbe | None = None

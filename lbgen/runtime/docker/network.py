@@ -37,7 +37,7 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
     for subnet in ADDRESSES.subnets(new_prefix=24):
         try:
             with docker_errors(f"making the network {name(stack)}"):
-                pool = IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))
+                pool = IPAMPool(subnet=str(subnet), gateway=gateway(subnet))
                 client.networks.create(
                     name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={STACK: stack}
                 )
@@ -58,6 +58,11 @@ def find(client: DockerClient, stack: str) -> IPv4Network | None:
                 found = ip_network(pools[0]["Subnet"])
                 return found if isinstance(found, IPv4Network) else None
     return None
+
+
+def gateway(subnet: IPv4Network) -> str:
+    """The address of this host in the network: that of its clients as engines see them."""
+    return str(subnet[1])
 
 
 def stand_in_address(subnet: IPv4Network) -> str:

@@ -159,6 +159,7 @@ def _plan_change(
         spec,
         where,
         desired.helper,
+        network.gateway(desired.subnet),
         _if_running(there.get(f"{unit.container_spec.name}-{Role.AGENT}")),
         tuple(there.values()),
     )

@@ -16,6 +16,7 @@ from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
+from lbgen.runtime.common.route_probes import LOOPBACK
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
@@ -56,6 +57,10 @@ class LocalEngine:
     @property
     def spec(self) -> ProcessSpec:
         return self.handle.spec
+
+    @property
+    def client(self) -> str:
+        return LOOPBACK
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.handle.address(listener)

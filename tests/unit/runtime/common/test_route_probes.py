@@ -118,3 +118,16 @@ def test_a_change_is_asked_for_by_the_names_of_the_new_certificate():
 
     asked = [probe for group in probes_of_change(plan("old.example"), plan("new.example")) for probe in group]
     assert [probe.connect.sni for probe in asked] == ["new.example"]
+
+
+@pytest.mark.parametrize(("client", "status", "pools"), [("127.0.0.1", None, {"p"}), ("10.214.0.1", 403, set())])
+def test_access_lists_decide_by_the_address_that_the_engine_sees(client: str, status: int, pools: set[str]) -> None:
+    topology = {
+        "version": 1,
+        "name": "probe",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "here", "forward": "p", "access": {"allow": ["127.0.0.0/8"]}}],
+    }
+    [probe] = make_probes(lbgen.plan(lbgen.load(topology)), client)
+    assert (probe.status, probe.pools) == (status, pools)
