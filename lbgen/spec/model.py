@@ -44,7 +44,7 @@ class EngineBlock(Strict, extra="allow"):
     __pydantic_extra__: dict[str, BodyText]
 
     version: EngineVersion | None = Field(
-        default=None, description="target version; the newest supported when left out", examples=["1.31"]
+        default=None, description="target version; the engine's default one when left out", examples=["1.31"]
     )
     forwarding: Literal["nat", "direct"] | None = Field(
         default=None, description="nftables: how packets travel; nat when left out"

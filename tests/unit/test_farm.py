@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,13 @@ def test_without_a_mirror_there_is_a_reason() -> None:
 
 
 def test_a_program_runs_by_its_own_libraries_under_the_name_of_the_script(tmp_path: Path) -> None:
+    loader = tmp_path / "usr/lib" / f"{os.uname().machine}-linux-gnu" / "ld-linux-x.so.2"
+    loader.parent.mkdir(parents=True)
+    loader.write_text("loader", encoding="utf-8")
     script = farm.wrapper(tmp_path, tmp_path / "usr/sbin/haproxy", tmp_path / "bin/haproxy")
     assert script.startswith('#!/bin/sh\n[ "$*" != "-v" ] || {')
-    assert script.splitlines()[-1].startswith("exec ")
+    assert script.splitlines()[-1].startswith(f'exec "{tmp_path}/loader/haproxy" ')
+    assert (tmp_path / "loader/haproxy").read_text(encoding="utf-8") == "loader"
     assert f'--argv0 "{tmp_path}/bin/haproxy" "{tmp_path}/usr/sbin/haproxy" "$@"' in script
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.envoy.run import BINARIES, STATUS_PATH, build_check_spec, build_process_spec
-from lbgen.engines.envoy.support import HABITS, verdict
+from lbgen.engines.envoy.support import HABITS, TABLES, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +27,17 @@ class Envoy:
 
     name = "envoy"
     title = "Envoy"
-    versions: tuple[str, ...] = ("1.40",)
+    versions: tuple[str, ...] = tuple(TABLES)
     binaries: tuple[BinaryHint, ...] = BINARIES
-    images = Images({"1.40": "envoyproxy/envoy:v1.40.0"}, "/usr/local/bin/envoy", ("/bin/sh", "/bin/mv"))
+    images = Images(
+        {
+            "1.40": "envoyproxy/envoy:v1.40.0",
+            "1.39": "envoyproxy/envoy:v1.39.3",
+            "1.38": "envoyproxy/envoy:v1.38.3",
+        },
+        "/usr/local/bin/envoy",
+        ("/bin/sh", "/bin/mv"),
+    )
 
     status_paths: tuple[str, ...] = (STATUS_PATH,)
     insertion_points: tuple[tuple[str, str], ...] = (
@@ -40,7 +48,7 @@ class Envoy:
     )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        return verdict(feature)
+        return verdict(feature, version)
 
     def habits(self, version: str) -> Mapping[Guarantee, str]:
         return HABITS
@@ -69,7 +77,7 @@ class Envoy:
         """envoy.yaml, and endpoints/ with one file for each pool of replicas."""
         from lbgen.engines.envoy.build import build
 
-        return build(plan)
+        return build(plan, version)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         from lbgen.engines.envoy.access_log import FILE

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 
-def build(plan: Plan) -> tuple[RenderedFile, ...]:
+def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files; the same plan gives the same bytes."""
     clusters = plan_clusters(plan)
-    header = f"{origin(plan)}: Envoy 1.40. Edit the topology, not this file."
+    header = f"{origin(plan)}: Envoy {version}. Edit the topology, not this file."
     bootstrap = build_static(plan)
     queues = has_queues(plan)
     if queues:
         bootstrap["bootstrap_extensions"] = [build_wait_extension()]
     resources: dict[str, Data] = {
         "listeners": [
-            *(build_listener(plan, listener, clusters) for listener in plan.listeners),
+            *(build_listener(plan, version, listener, clusters) for listener in plan.listeners),
             *([build_wait_listener()] if queues else ()),
             *entries(plan, "envoy", "listeners"),
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import version_key
 from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.predicates import header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 _STATUSES_BUT_200 = list(range(201, 600))
 
 
-def build_compression_filter(compression: Compression) -> dict[str, Data]:
+def build_compression_filter(compression: Compression, version: str) -> dict[str, Data]:
     """gzip for responses of these types. Envoy itself would also compress a response without a type."""
-    types: list[Data] = [{"exact": each, "ignore_case": True} for each in compression.types]
+    types: dict[str, Data] = {"content_type": list(compression.types)}
+    if version_key(version) >= (1, 40):
+        types = {"content_type_matcher": [{"exact": each, "ignore_case": True} for each in compression.types]}
     config: dict[str, Data] = {
         "compressor_library": extension("gzip", "compression.gzip.compressor.v3.Gzip"),
         "response_direction_config": {
-            "common_config": {"min_content_length": compression.min_size, "content_type_matcher": types},
+            "common_config": {"min_content_length": compression.min_size, **types},
             "uncompressible_response_codes": _STATUSES_BUT_200,
         },
     }

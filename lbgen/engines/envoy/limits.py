@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import version_key
 from lbgen.engines.envoy.predicates import cidr
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.plan.model import Balance, Mode
@@ -116,11 +117,10 @@ def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
     return {"entries": entries, "token_bucket": bucket}
 
 
-def build_body_size_filter(size: int) -> dict[str, Data]:
-    """A filter that refuses bodies of more than `size` bytes."""
-    limit: dict[str, Data] = typed(
-        "envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit", {"max_request_bytes": size}
-    )
+def build_body_size_filter(size: int, version: str) -> dict[str, Data]:
+    """A filter that refuses bodies of more than `size` bytes; before 1.40 the one that holds bodies until they end."""
+    kind = "body_size_limit.v3.BodySizeLimit" if version_key(version) >= (1, 40) else "buffer.v3.Buffer"
+    limit: dict[str, Data] = typed(f"envoy.extensions.filters.http.{kind}", {"max_request_bytes": size})
     return {"name": body_size_filter_name(size), "typed_config": limit, "disabled": True}
 
 

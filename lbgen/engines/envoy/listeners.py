@@ -63,7 +63,7 @@ _NOT_WEBSOCKET = "|".join(
 )
 
 
-def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged:
+def build_listener(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> Tagged:
     """The Envoy listener for `listener`."""
     address: dict[str, Data] = {"address": listener.address, "port_value": listener.port}
     if listener.address == "::":
@@ -81,7 +81,7 @@ def build_listener(plan: Plan, listener: Listener, clusters: Clusters) -> Tagged
         found["listener_filters_timeout"] = duration(listener.timeouts.header)
     match listener.mode:
         case Mode.L7:
-            found |= _l7_chains(plan, listener, clusters)
+            found |= _l7_chains(plan, version, listener, clusters)
         case Mode.L4:
             found |= build_l4_chains(plan, listener, clusters)
         case _:
@@ -93,8 +93,8 @@ def _proxy_header() -> dict[str, Data]:
     return extension("envoy.filters.listener.proxy_protocol", "filters.listener.proxy_protocol.v3.ProxyProtocol")
 
 
-def _l7_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    filters = [*([_save_peer()] if saves_peer(plan, listener) else ()), _http(plan, listener, clusters)]
+def _l7_chains(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+    filters = [*([_save_peer()] if saves_peer(plan, listener) else ()), _http(plan, version, listener, clusters)]
     if listener.tls is None:
         return {"filter_chains": [{"filters": filters}]}
     protocols = ["h2", "http/1.1"] if listener.http2 else ["http/1.1"]
@@ -128,7 +128,7 @@ def _save_peer() -> dict[str, Data]:
     )
 
 
-def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> dict[str, Data]:
     routes = {route.name: route for route in plan.routes}
     rules = [(rule, routes[rule.route]) for table in listener.hosts for rule in table.rules]
     bodies = [len(route.action.body.encode()) for _, route in rules if isinstance(route.action, Respond)]
@@ -155,7 +155,7 @@ def _http(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]
         filters.append(build_head_only_filter())
     if listener.access is not None:
         filters.append(build_access_filter("listener-access", listener.access))
-    filters += build_policy_filters(plan, used, clusters)
+    filters += build_policy_filters(plan, version, used, clusters)
     if any(has_request_host_redirect(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append(

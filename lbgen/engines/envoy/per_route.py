@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Route
 
 
-def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters) -> list[dict[str, Data]]:
+def build_policy_filters(
+    plan: Plan, version: str, routes: Iterable[Route], clusters: Clusters
+) -> list[dict[str, Data]]:
     """The filters for policies of `routes`, in the order in which they see a request, all off."""
     found = {route.name: route for route in routes}.values()
     filters: list[dict[str, Data]] = []
@@ -43,7 +45,7 @@ def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters
     if any(route.name in clusters.counted_routes for route in found):
         filters.append(build_counters_filter(plan))
     filters += [
-        build_body_size_filter(size)
+        build_body_size_filter(size, version)
         for size in sorted({route.max_body for route in found if route.max_body is not None})
     ]
     if any(isinstance(route.action, Forward) and route.action.buffering.request for route in found):
@@ -53,7 +55,7 @@ def build_policy_filters(plan: Plan, routes: Iterable[Route], clusters: Clusters
         for route in found
         if route.compression is not None
     }
-    filters += [build_compression_filter(kind) for kind in kinds.values()]
+    filters += [build_compression_filter(kind, version) for kind in kinds.values()]
     pools = {pool.name: pool for route in found for pool in clusters.target_pools(route)}.values()
     sticky = [pool for pool in pools if pool.sticky is not None]
     bounded = [pool for pool in pools if pool.max_per_endpoint is not None]

@@ -167,9 +167,20 @@ HABITS = {
 }
 
 
-def verdict(feature: Feature) -> Verdict:
-    """The verdict of Envoy 1.40 on `feature`."""
-    return TABLE[feature]
+# Envoy 1.38 and 1.39.
+_OLD: dict[Feature, Verdict] = {
+    Feature.MAX_BODY: approximate(
+        "a body is held in memory until it ends or is too large; one that is too large by its stated length is refused "
+        "once that much of it has arrived (Envoy 1.40 refuses it at once)",
+        {"route.max_body.at_once": "text: no answer"},
+    ),
+}
 
 
-TABLE: dict[Feature, Verdict] = {feature: _V1_40[feature] for feature in Feature}
+def verdict(feature: Feature, version: str) -> Verdict:
+    """The verdict of `version` on `feature`."""
+    return TABLES[version][feature]
+
+
+_TABLE: dict[Feature, Verdict] = {feature: _V1_40[feature] for feature in Feature}
+TABLES = {"1.40": _TABLE, "1.39": _TABLE | _OLD, "1.38": _TABLE | _OLD}

@@ -36,7 +36,7 @@ class Nftables:
 
     name: str = "nftables"
     title: str = "nftables"
-    versions: tuple[str, ...] = ("1.0",)
+    versions: tuple[str, ...] = ("1.0", "1.1")
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 

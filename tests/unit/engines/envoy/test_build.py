@@ -12,7 +12,7 @@ from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.headers import merge_edits
 from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.run import judge
-from lbgen.engines.envoy.support import TABLE
+from lbgen.engines.envoy.support import TABLES
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -61,7 +61,8 @@ def routes_of(plan: Plan) -> list[dict[str, Any]]:
 
 
 def test_every_feature_has_an_answer() -> None:
-    assert missing_answers(tuple(TABLE), Feature) == ()
+    for table in TABLES.values():
+        assert missing_answers(tuple(table), Feature) == ()
     assert ENGINE.verdict(Feature.NFT_DIRECT, "1.40").level is Level.REFUSED
 
 
