@@ -1,4 +1,4 @@
-"""The nginx engine, for 1.31 and 1.22."""
+"""The nginx engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images, RenderedFile
-from lbgen.engines.nginx.support import HABITS, NEW, OLD, SUPPORT
+from lbgen.engines.nginx.support import HABITS, NEW, SUPPORT, VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ class Nginx:
 
     name = "nginx"
     title = "nginx"
-    versions: tuple[str, ...] = (NEW, OLD)
+    versions: tuple[str, ...] = tuple(VERSIONS)
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint(
             "nginx",
@@ -38,9 +38,9 @@ class Nginx:
         ),
     )
     images = Images(
-        {NEW: "nginx:1.31.3", OLD: "nginx:1.22.1"},
+        {NEW: "nginx:1.31.3", "1.30": "nginx:1.30.6", "1.26": "nginx:1.26.3", "1.22": "nginx:1.22.1"},
         "/usr/sbin/nginx",
-        modules={NEW: ("/usr/lib/nginx/modules/ngx_http_js_module.so",)},
+        modules=dict.fromkeys((NEW, "1.30", "1.26"), ("/usr/lib/nginx/modules/ngx_http_js_module.so",)),
     )
 
     insertion_points: tuple[tuple[str, str], ...] = (

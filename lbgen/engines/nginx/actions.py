@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.headers import HeaderLines
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.strings import Texts
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
     from lbgen.engines.nginx.view import Guard, Text
     from lbgen.plan.guarantees import Guarantees
@@ -48,12 +49,13 @@ class RouteActions:
     """Builds the bodies of locations; collects what belongs to the http block in `maps` and in its helpers."""
 
     def __init__(
-        self, names: Names, texts: Texts, plan: Plan, kept: Guarantees, default_times: Times, *, old: bool
+        self, names: Names, texts: Texts, plan: Plan, kept: Guarantees, default_times: Times, version: Version
     ) -> None:
         pools = {pool.name: pool for pool in plan.pools}
-        self.old = old
+        self.version = version
         self.kept = kept
-        self.filters = kept.connection_options and not old  # requests go on without the fields that Connection names
+        # Requests go on without the fields that Connection names.
+        self.filters = kept.connection_options and version.scripts
         self.names = names
         self.texts = texts
         self.pools = pools
@@ -65,9 +67,9 @@ class RouteActions:
         self.client_headers = ClientHeaders(filters=self.filters)
         self.queues = queues.QueueLocations(names, filters=self.filters)
         self.values = RequestValues(names)
-        self.sticky_cookies = StickyCookies(names, texts, self.values, self.retries, old=old)
-        self.pool_selection = PoolSelection(names, pools, self.maps, self.sticky_cookies, old=old)
-        self.mirrors = MirrorLocations(names, pools, old=old)
+        self.sticky_cookies = StickyCookies(names, texts, self.values, self.retries, version)
+        self.pool_selection = PoolSelection(names, pools, self.maps, self.sticky_cookies, version)
+        self.mirrors = MirrorLocations(names, pools, version)
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
         self.logged_routes = access_log.LoggedRoutes()
@@ -141,7 +143,7 @@ class RouteActions:
 
     def queued_pool(self, route: Route) -> Pool | None:
         """The pool that requests of the route may wait for."""
-        return None if self.old else queues.queued_pool(self.pools, route)
+        return queues.queued_pool(self.pools, route) if self.version.upstreams else None
 
     def guard(self, route: Route, listener: Listener) -> Guard | None:
         """The checks and limits before the route's action."""
@@ -204,7 +206,7 @@ class RouteActions:
 
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
-        return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], old=self.old)
+        return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], self.version)
 
     def _may_lack_endpoints(self, action: Forward) -> bool:
         return any(may_be_empty(self.pools[t.pool]) for t in self.pool_selection.reachable_targets(action))

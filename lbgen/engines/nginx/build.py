@@ -20,6 +20,7 @@ from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.paths import plain_request, well_formed_request
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
+from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.timeouts import client_times, own_client_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module, verifies_address
 from lbgen.engines.nginx.upstreams import may_be_empty, single_upstreams, upstreams
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.headers import HeaderLines
     from lbgen.engines.nginx.request_values import RequestValues
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Map, Text, Upstream
     from lbgen.plan.model import Listener, Plan, Pool
 
-OLD = "1.22"
 _PEER = Atom("$binary_remote_addr")
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning
@@ -60,9 +61,10 @@ def build(plan: Plan, version: str) -> Config:
         lbgen=Atom(VERSION),
         topology=Atom.of(r"[A-Za-z0-9._-]*", plan.name),
         version=Atom(version),
-        old=version == OLD,
+        scripts=VERSIONS[version].scripts,
+        upstreams=VERSIONS[version].upstreams,
         resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
-        http=_http(plan, l7, old=version == OLD) if l7 else None,
+        http=_http(plan, l7, VERSIONS[version]) if l7 else None,
         stream=build_stream(plan, l4, _pools(plan, l4)) if l4 else None,
         uses_agent=uses_agent(plan),
     )
@@ -85,14 +87,14 @@ def _pools(plan: Plan, listeners: Iterable[Listener]) -> list[Pool]:
     return [pool for pool in plan.pools if pool.name in used]
 
 
-def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
+def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     forwards = [r.action for r in plan.routes if isinstance(r.action, Forward)]
     most_used = Counter(a.timeouts for a in forwards).most_common(1)
     default_times = proxy_times(most_used[0][0] if most_used else _DEFAULT_TIMEOUTS)
     texts = Texts()
     kept = _kept(listeners)
-    actions = RouteActions(Names(), texts, plan, kept, default_times, old=old)
-    servers = ServerBlocks(plan, actions, old=old)
+    actions = RouteActions(Names(), texts, plan, kept, default_times, version)
+    servers = ServerBlocks(plan, actions)
     with_real_ip = real_ip_listeners(plan)
     trust = trust_by_listener(listeners, with_real_ip)
     lines = {x.name: standard_headers(x, trust.get(x.name), filters=kept.connection_options) for x in listeners}
@@ -111,7 +113,11 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     all_upstreams: list[Upstream] = []
     for pool in pools:
         key = hash_key(pool, actions.values, with_real_ip)
-        route = reference(actions.sticky_cookies.named_endpoint(pool, pool.sticky)) if pool.sticky and not old else None
+        route = (
+            reference(actions.sticky_cookies.named_endpoint(pool, pool.sticky))
+            if pool.sticky and version.upstreams
+            else None
+        )
         all_upstreams += upstreams(pool, key, sticky_route=route)
     all_upstreams += [u for pool in pools if pool.name in actions.retries.single_pools for u in single_upstreams(pool)]
     log_pool = reference(POOL)
@@ -136,7 +142,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
     variables = len(maps) + len(actions.pool_selection.splits) + len(texts.constants) + len(guards.access.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     nominates = any(x.proxy is not None and x.proxy.without_headers for block in blocks for x in block.named)
-    queue_zones = () if old else queues.zones(plan)
+    queue_zones = queues.zones(plan) if version.upstreams else ()
     scripts = (
         *servers.paths.scripts,
         *servers.head_limits.scripts,
@@ -181,7 +187,7 @@ def _http(plan: Plan, listeners: list[Listener], *, old: bool) -> Http:
         proxy_protocol=any(x.proxy_protocol for x in listeners),
         log=servers.shared_log,
         log_formats=tuple(log_format(x, _request_id(lines[x.name]), log_pool) for x in listeners if x.logs),
-        grpc=header_directives(shared, GRPC) if any(upstream_module(pool, old=old) == GRPC for pool in pools) else (),
+        grpc=header_directives(shared, GRPC) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),
         client_certificates=any(x.tls is not None and x.tls.client_ca is not None for x in listeners),

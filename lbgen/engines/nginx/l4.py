@@ -232,11 +232,11 @@ def _key_regex(rule: L4Rule, sources: list[tuple[str, ...]], *, with_name: bool)
 def _listen_parameters(listener: Listener) -> tuple[Atom, ...]:
     if listener.protocol is Protocol.UDP:
         # With a socket per worker all datagrams of a client reach the same worker.
-        plain = listen_parameters(replace(listener, tls=None), old=False)
+        plain = listen_parameters(replace(listener, tls=None))
         return tuple(Atom(f"{each.text} udp reuseport") for each in plain)
     tls = listener.tls
     plain_listener = replace(listener, tls=None) if tls is not None and tls.passthrough else listener
-    return listen_parameters(replace(plain_listener, http2=False), old=False)
+    return listen_parameters(plain_listener)
 
 
 def _access(access: Access) -> Iterator[Line]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Header, Line, Script
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Key, Limits, RateLimit
@@ -180,10 +181,10 @@ def _count_by(key: Key) -> str:
 class HeadLimits:
     """Builds the checks of listeners on the sizes of request targets and headers; collects their maps."""
 
-    def __init__(self, names: Names, *, old: bool) -> None:
+    def __init__(self, names: Names, version: Version) -> None:
         self.maps: list[Map] = []
         self.scripts: tuple[Script, ...] = ()
-        self._old = old
+        self._version = version
         self._names = names
         self._known: dict[tuple[Limits, bool], tuple[Check, ...]] = {}
 
@@ -197,7 +198,7 @@ class HeadLimits:
                 checks.append(self._check("long_target", listener, "request_uri", f"^.{{{limits.target + 1}}}"))
             if limits.headers is not None:
                 checks.append(self._headers(limits.headers, limits.target or _DEFAULT_TARGET, listener))
-                if listener.http2 and not self._old:
+                if listener.http2 and self._version.scripts:
                     checks.append(self._decompressed(limits.headers, listener))
             self._known[key] = tuple(checks)
         return self._known[key]

@@ -14,6 +14,7 @@ from lbgen.engines.text import Atom
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Line
     from lbgen.plan.model import Listener
 
@@ -28,10 +29,10 @@ def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
     return (Atom.of(r"[0-9a-fA-F.:\[\]]+", f"{address}:{listener.port}"),)
 
 
-def listen_parameters(listener: Listener, *, old: bool) -> tuple[Atom, ...]:
-    """The parameters of `listen` except default_server."""
+def listen_parameters(listener: Listener, *, http2: bool = False) -> tuple[Atom, ...]:
+    """The parameters of `listen` except default_server; `http2` is one of them before 1.25."""
     options = " ssl" if listener.tls is not None else ""
-    options += " http2" if listener.http2 and old else ""
+    options += " http2" if http2 else ""
     options += " proxy_protocol" if listener.proxy_protocol else ""
     return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
 
@@ -47,14 +48,14 @@ def server_directives(
     listener: Listener,
     server: tls.VirtualServer,
     with_real_ip: frozenset[str],
+    version: Version,
     *,
-    old: bool,
     queued: bool = False,
     logs: bool = True,
 ) -> Iterator[Line]:
     """The directives of a server block apart from its locations; `queued`: requests may wait in a queue; `logs`: the
     access log is not that of the http block."""
-    if listener.http2 and not old:
+    if listener.http2 and version.scripts:
         yield directive("http2", "on")
     if listener.tls is not None:
         yield from tls.tls_directives(listener.tls, server.certificate)

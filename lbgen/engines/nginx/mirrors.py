@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Proxy
     from lbgen.plan.model import Forward, Pool, Route
     from lbgen.plan.policy import Mirror
@@ -27,11 +28,11 @@ _UPGRADES = Check(Atom("$upgrade"), 204, EMPTY)  # tunnels are not copied
 class MirrorLocations:
     """Builds the locations of mirrors; collects the splits that sample requests."""
 
-    def __init__(self, names: Names, pools: Mapping[str, Pool], *, old: bool) -> None:
+    def __init__(self, names: Names, pools: Mapping[str, Pool], version: Version) -> None:
         self.splits: list[Split] = []
         self._names = names
         self._pools = pools
-        self._old = old
+        self._version = version
         self._samples: dict[tuple[str, int], Atom] = {}
 
     def add_mirrors(
@@ -45,7 +46,7 @@ class MirrorLocations:
             checks = [_UPGRADES]
             if mirror.percent < 100:
                 checks.append(Check(self._unsampled(route, at, mirror), 204, EMPTY))
-            protocol = upstream_protocol(self._pools[mirror.pool], old=self._old)
+            protocol = upstream_protocol(self._pools[mirror.pool], self._version)
             copy = replace(
                 proxy,
                 upstream=Atom(mirror.pool),

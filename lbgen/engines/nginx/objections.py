@@ -14,7 +14,7 @@ from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
 from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.route_objections import route_objections
-from lbgen.engines.nginx.support import NOMINATED, OLD
+from lbgen.engines.nginx.support import NOMINATED, VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, ValueKind
@@ -49,7 +49,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     for field, file in plan.named_files():
         if "$" in file.path:
             yield Objection(refused("nginx expands variables in file names, so a path cannot contain `$`"), field)
-    if version != OLD:
+    if VERSIONS[version].scripts:
         yield from _nominated(plan)
     for listener in plan.listeners:
         yield from _listener(listener, version)
@@ -78,7 +78,7 @@ def _normalized_paths(plan: Plan, version: str) -> Iterator[Objection]:
         if listener.paths.mode is not PathsMode.NORMALIZE:
             continue
         for route in _routes(plan, listener):
-            if any(upstream_module(pool, old=version == OLD) == GRPC for pool in _pools(plan, route)):
+            if any(upstream_module(pool, VERSIONS[version]) == GRPC for pool in _pools(plan, route)):
                 why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot send a normalised target"
                 yield Objection(refused(why), f"{route.field}.forward", Feature.PATHS_NORMALIZE)
 
@@ -101,7 +101,7 @@ def _l4(plan: Plan, version: str) -> Iterator[Objection]:
                 "same settings"
             )
             yield Objection(refused(why), listener.field, Feature.L4_TCP)
-        if version == OLD and listener.tls is not None and not listener.tls.passthrough:
+        if not VERSIONS[version].scripts and listener.tls is not None and not listener.tls.passthrough:
             why = "nginx 1.22 does not select by server name where it terminates TLS for L4 (1.25 and newer do)"
             yield Objection(refused(why), f"{listener.field}.tls", Feature.TLS_TERMINATE)
         if listener.protocol is Protocol.UDP and listener.proxy_protocol:
@@ -128,10 +128,10 @@ def _nominated(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener(listener: Listener, version: str) -> Iterator[Objection]:
-    if version == OLD and listener.http2 and listener.tls is None:
+    if not VERSIONS[version].scripts and listener.http2 and listener.tls is None:
         why = "nginx 1.22 cannot serve HTTP/1.1 and HTTP/2 on one port without TLS (1.25 and newer can)"
         yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
-    if version == OLD and listener.http2 and listener.limits.headers is not None:
+    if not VERSIONS[version].scripts and listener.http2 and listener.limits.headers is not None:
         why = "over HTTP/2 nginx 1.22 counts headers as HPACK compressed them, which may be far smaller"
         shows = {"listener.limits.http2": ("text: over, huffman-coded: 200", "text: over, repeated: 200")}
         yield Objection(approximate(why, shows), f"{listener.field}.limits", Feature.LISTENER_LIMITS)

@@ -14,6 +14,7 @@ from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Script
     from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener
@@ -30,11 +31,11 @@ _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 class PathPolicies:
     """Collects the maps and scripts of the policies in use; the default strict policy is part of the template."""
 
-    def __init__(self, kept: Guarantees, *, http2: bool, old: bool) -> None:
+    def __init__(self, kept: Guarantees, version: Version, *, http2: bool) -> None:
         self.maps: list[Map] = []
         self.scripts: tuple[Script, ...] = ()
         self._left = not (kept.paths or kept.framing)
-        self._old = old
+        self._version = version
         self._http2 = http2
         self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
 
@@ -47,20 +48,20 @@ class PathPolicies:
             number = len(self._known) + 1
             unclear, refused = f"unclear_path_{number}", f"refused_{number}"
             entries = tuple(
-                Entry(Literal(f"^[^?]*{pattern}", "regex"), Atom("400")) for pattern in _ambiguous(paths, old=self._old)
+                Entry(Literal(f"^[^?]*{pattern}", "regex"), Atom("400")) for pattern in _ambiguous(paths, self._version)
             )
             self.maps.append(Map(NONE, text(inline(PATH)), Atom(f"${unclear}"), Atom("0"), entries))
-            connect = (Entry(Literal("^[^ ]* [^ ]* CONNECT ", "regex"), Atom("405")),) if self._old else ()
+            connect = Entry(Literal("^[^ ]* [^ ]* CONNECT ", "regex"), Atom("405"))
             entries = (
-                *connect,
+                *(() if self._version.upstreams else (connect,)),
                 Entry(plain_request(http2=self._http2), Atom("0")),
                 Entry(well_formed_request(http2=self._http2), text(inline(unclear))),
             )
             source = text(inline("nominates"), " ", inline("http_host"), " ", inline("request"))
             self.maps.append(Map(NONE, source, Atom(f"${refused}"), Atom("400"), entries))
             if paths.mode is PathsMode.NORMALIZE:
-                self.maps.append(_normal(old=self._old))
-                self.scripts = () if self._old else (script(_SCRIPTED, "paths", "normal"),)
+                self.maps.append(_normal(self._version))
+                self.scripts = (script(_SCRIPTED, "paths", "normal"),) if self._version.scripts else ()
             self._known[paths] = Atom(f"${refused}")
         return self._known[paths]
 
@@ -103,7 +104,7 @@ def keeps_slashes(listener: Listener) -> bool:
     return listener.paths.empty_segments or ignores_locations(listener)
 
 
-def _ambiguous(paths: Paths, *, old: bool) -> list[str]:
+def _ambiguous(paths: Paths, version: Version) -> list[str]:
     """Regexes of what a path must not contain."""
     if paths.mode is PathsMode.VERBATIM:
         return []
@@ -111,7 +112,7 @@ def _ambiguous(paths: Paths, *, old: bool) -> list[str]:
     if not paths.encoded_slash:
         refused.append("2[Ff]")
     if paths.mode is PathsMode.NORMALIZE:
-        if not old:
+        if version.scripts:
             return [f"%(?:{'|'.join(refused)})"]
         # $uri is decoded and resolved, but escapes are lost: refuse paths that need both.
         other = f"%(?!{_UNRESERVED})"
@@ -124,13 +125,13 @@ def _ambiguous(paths: Paths, *, old: bool) -> list[str]:
     return patterns if paths.empty_segments else [*patterns, "//"]
 
 
-def _normal(*, old: bool) -> Map:
+def _normal(version: Version) -> Map:
     """Most targets are normal already; a script normalises the others. nginx 1.22 has no scripts and uses $uri, which
     holds no escapes."""
     normal = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
     entries = [Entry(Literal(normal, "regex"), text(inline(PATH)))]
     default = text(inline(_SCRIPTED))
-    if old:
+    if not version.scripts:
         entries.append(Entry(Literal(r"[?]$", "regex"), text(inline("uri"), "?", inline("args"))))  # an empty query
         default = text(inline("uri"), inline("is_args"), inline("args"))
     return Map(NONE, text(inline(PATH)), Atom(f"${NORMAL}"), default, tuple(entries))

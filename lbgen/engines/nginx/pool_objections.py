@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx.header_objections import key_objections
 from lbgen.engines.nginx.health_checks import uses_agent
-from lbgen.engines.nginx.support import OLD
+from lbgen.engines.nginx.support import VERSIONS
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
         if pool.tls is not None and pool.tls.server_name is None:
             yield from _names_in_certificates(pool)
         yield from _lost_on_reload(pool, reloads=uses_agent(plan))
-    if version == OLD or plan.resolvers:
+    if not VERSIONS[version].upstreams or plan.resolvers:
         return
     for pool in plan.pools:
         for endpoint in pool.endpoints:
@@ -40,13 +40,13 @@ def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
     if any(not e.is_ip for e in pool.endpoints):
         why = "nginx exposes the address that answered, not its name, so it cannot set the cookie of a named endpoint"
         yield Objection(refused(why), f"{pool.field}.sticky", Feature.STICKY)
-    if version != OLD and any(e.backup for e in pool.endpoints):
+    if VERSIONS[version].upstreams and any(e.backup for e in pool.endpoints):
         note = "a cookie that names a backup is ignored while another endpoint is up"
         named = {"pool.sticky.backup": ("text: the cookie names", "header set-cookie")}
         yield Objection(approximate(note, named), f"{pool.field}.sticky", Feature.STICKY)
-    if version == OLD and (pool.passive is not None or pool.max_per_endpoint is not None):
+    if not VERSIONS[version].upstreams and (pool.passive is not None or pool.max_per_endpoint is not None):
         note = (
-            "nginx 1.22 counts failures and requests separately for clients with a cookie and those without: an "
+            f"nginx {version} counts failures and requests separately for clients with a cookie and those without: an "
             "endpoint that is ejected for one group may serve the other"
         )
         shows = {"pool.sticky.ejected": "text: is ejected"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.sticky import StickyCookies
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Pool, Route, Target
 
@@ -28,14 +29,14 @@ class PoolSelection:
     """Upstreams of routes; collects splits, and adds maps to the given list."""
 
     def __init__(
-        self, names: Names, pools: Mapping[str, Pool], maps: list[Map], sticky_cookies: StickyCookies, *, old: bool
+        self, names: Names, pools: Mapping[str, Pool], maps: list[Map], sticky_cookies: StickyCookies, version: Version
     ) -> None:
         self.splits: list[Split] = []
         self._names = names
         self._pools = pools
         self._maps = maps
         self._sticky_cookies = sticky_cookies
-        self._old = old
+        self._version = version
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
         self._weighted: dict[str, Atom] = {}
@@ -57,7 +58,7 @@ class PoolSelection:
         if not isinstance(action, Forward):
             return ()
         targets = self.reachable_targets(action)
-        if len({upstream_protocol(self._pools[t.pool], old=self._old) for t in targets}) < 2:
+        if len({upstream_protocol(self._pools[t.pool], self._version) for t in targets}) < 2:
             return ()
         return tuple(
             replace(route, name=f"{route.name}:{at}", action=replace(action, targets=(replace(target, weight=1),)))
@@ -90,9 +91,9 @@ class PoolSelection:
         by_weight = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)
         self._weighted[route.name] = by_weight
         sticky = [(t, p, p.sticky) for t in targets if (p := self._pools[t.pool]).sticky is not None]
-        if not sticky or (len(targets) == 1 and not self._old):
+        if not sticky or (len(targets) == 1 and self._version.upstreams):
             return by_weight
-        # The first cookie that names an endpoint selects the pool, and for 1.22 the upstream.
+        # The first cookie that names an endpoint selects the pool, and before 1.30 the upstream.
         requested = variables(self._sticky_cookies.named_endpoint(pool, policy) for _, pool, policy in sticky if policy)
 
         def first(kind: str, values: list[Text], default: Text) -> str:
@@ -109,7 +110,7 @@ class PoolSelection:
             split = self._splits.get(route.name)
             default = text(inline(split)) if split else text(names[weighted[0].field])
             self._splits[route.name] = first("chosen", [text(names[t.field]) for t, _, _ in sticky], default)
-        if self._old:
+        if not self._version.upstreams:
             return reference(first("to", [text(inline("asked"))] * len(sticky), otherwise))
         return reference(first("pool", [text(t.pool) for t, _, _ in sticky], otherwise))
 
@@ -118,7 +119,7 @@ class PoolSelection:
         self.upstream(route, action)
         targets = self.reachable_targets(action)
         pools = [self._pools[t.pool] for t in targets]
-        if self._old and any(pool.sticky for pool in pools):
+        if not self._version.upstreams and any(pool.sticky for pool in pools):
             return self._weighted[route.name]
         if not any(has_separate_backups(pool) for pool in pools):
             return None

@@ -9,7 +9,7 @@ from lbgen.engines.nginx.header_objections import is_readable, key_objections
 from lbgen.engines.nginx.limits import format_rate
 from lbgen.engines.nginx.queues import has_queue
 from lbgen.engines.nginx.retries import max_retries
-from lbgen.engines.nginx.support import OLD
+from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import has_separate_backups
 from lbgen.plan.features import Feature
@@ -19,6 +19,7 @@ from lbgen.plan.policy import RetryCause
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.support import Version
     from lbgen.plan.model import HeaderEdits, Plan, Route, Timeouts
 
 _OWN_HEADERS = ("server", "date")
@@ -37,9 +38,9 @@ def route_objections(plan: Plan, version: str) -> Iterator[Objection]:
             yield from _edits(route, action, l7=route.name not in l4)
         yield from _own_headers(route)
         if isinstance(action, Forward) and route.name not in l4:
-            yield from _protocols(plan, route, action, old=version == OLD)
+            yield from _protocols(plan, route, action, VERSIONS[version])
             yield from _full_endpoints(plan, route, action)
-            if version != OLD:
+            if VERSIONS[version].upstreams:
                 yield from _queues(plan, route, action)
 
 
@@ -106,12 +107,12 @@ def _queues(plan: Plan, route: Route, action: Forward) -> Iterator[Objection]:
                 break
 
 
-def _protocols(plan: Plan, route: Route, action: Forward, *, old: bool) -> Iterator[Objection]:
+def _protocols(plan: Plan, route: Route, action: Forward, version: Version) -> Iterator[Objection]:
     """What the gRPC module does not support."""
     for mirror in action.mirrors:
-        if upstream_module(plan.pool(mirror.pool), old=old) == GRPC:
+        if upstream_module(plan.pool(mirror.pool), version) == GRPC:
             yield Objection(refused(f"{_GRPC_MODULE} decodes the target of a mirror"), mirror.field, Feature.MIRROR)
-    if any(upstream_module(plan.pool(t.pool), old=old) == GRPC for t in action.targets if t.weight):
+    if any(upstream_module(plan.pool(t.pool), version) == GRPC for t in action.targets if t.weight):
         if action.rewrite is not None and (action.rewrite.path is not None or action.rewrite.prefix is not None):
             yield Objection(refused(f"{_GRPC_MODULE} cannot send a rewritten target"), f"{route.field}.rewrite")
         if action.retries is not None:

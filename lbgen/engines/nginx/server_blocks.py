@@ -41,12 +41,12 @@ _FAILED = Atom("@failed")
 class ServerBlocks:
     """Builds the server blocks of a plan."""
 
-    def __init__(self, plan: Plan, actions: RouteActions, *, old: bool) -> None:
+    def __init__(self, plan: Plan, actions: RouteActions) -> None:
         self.actions = actions
         self.rule_maps = RuleMaps(actions.names, actions.values)
-        self.head_limits = HeadLimits(actions.names, old=old)
-        self.paths = paths.PathPolicies(actions.kept, http2=any(listener.http2 for listener in plan.listeners), old=old)
-        self.old = old
+        self.head_limits = HeadLimits(actions.names, actions.version)
+        http2 = any(listener.http2 for listener in plan.listeners)
+        self.paths = paths.PathPolicies(actions.kept, actions.version, http2=http2)
         self.filtered = FilteredLocations(actions.logged_routes, actions.texts, in_use=actions.filters)
         self._not_found = Answer(404, text("Not Found\n") if actions.kept.answers else None)
         self._with_real_ip = real_ip_listeners(plan)
@@ -94,7 +94,7 @@ class ServerBlocks:
             locations, named = [with_own_pages(x) for x in locations], [with_own_pages(x) for x in named]
         return Server(
             origin=Atom(listener.field),
-            listen=listen_parameters(listener, old=self.old),
+            listen=listen_parameters(listener, http2=listener.http2 and not self.actions.version.scripts),
             hosts=server.names,
             default=server.default,
             forwards=any(isinstance(route.action, Forward) for route in routes.values()),
@@ -110,7 +110,7 @@ class ServerBlocks:
                     listener,
                     server,
                     self._with_real_ip,
-                    old=self.old,
+                    self.actions.version,
                     queued=self._queued[listener.name],
                     logs=not self.shared_log,
                 )

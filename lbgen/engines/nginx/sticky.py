@@ -1,6 +1,6 @@
 """Sticky cookies: a map from the cookie to its endpoint, and one from the endpoint to the cookie that is set.
 
-From 1.29 on an upstream selects the server by `sticky route`. Older versions send a request with a cookie to an
+From 1.30 on an upstream selects the server by `sticky route`. Older versions send a request with a cookie to an
 upstream of that endpoint alone.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.retries import RetryChains
     from lbgen.engines.nginx.strings import Texts
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Sticky
@@ -27,26 +28,28 @@ if TYPE_CHECKING:
 class StickyCookies:
     """Variables of sticky cookies; collects their maps."""
 
-    def __init__(self, names: Names, texts: Texts, values: RequestValues, retries: RetryChains, *, old: bool) -> None:
+    def __init__(
+        self, names: Names, texts: Texts, values: RequestValues, retries: RetryChains, version: Version
+    ) -> None:
         self.maps: list[Map] = []
         self._names = names
         self._texts = texts
         self._values = values
         self._retries = retries
-        self._old = old
+        self._version = version
         self._requested: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._cookies: dict[tuple[str, str], Text] = {}
 
     def named_endpoint(self, pool: Pool, sticky: Sticky) -> str:
-        """The variable with the endpoint that the cookie names: its id, for 1.22 its upstream; empty for none of the
+        """The variable with the endpoint that the cookie names: its id, before 1.30 its upstream; empty for none of the
         pool."""
         if pool.name not in self._requested:
             name = self._requested[pool.name] = self._names.variable("stuck", pool.name)
-            if self._old:
+            if not self._version.upstreams:
                 self._retries.single_pools[pool.name] = None
             entries = tuple(
-                Entry(Atom(f'"={id_}"'), Atom(single_upstream(pool.name, at) if self._old else id_))
+                Entry(Atom(f'"={id_}"'), Atom(id_ if self._version.upstreams else single_upstream(pool.name, at)))
                 for at, id_ in enumerate(e.cookie_value for e in pool.endpoints)
             )
             source = text(inline(self._values.cookie(sticky.cookie)))

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.difference_shows import where_lines_remain
+from lbgen.engines.difference_shows import where_http2_is_served, where_lines_remain
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
 NEW, OLD = "1.31", "1.22"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a version of nginx has beyond 1.22."""
+
+    number: str
+    scripts: bool  # njs in its packages, the directive `http2`, all lines of a client's header; before 1.26 none
+    # HTTP/2, names, sticky routes and queues of endpoints, idle clients kept on a reload, 405 for CONNECT: 1.30 on
+    upstreams: bool
+
+
+VERSIONS = {
+    each.number: each
+    for each in (
+        Version(NEW, scripts=True, upstreams=True),
+        Version("1.30", scripts=True, upstreams=True),
+        Version("1.26", scripts=True, upstreams=False),
+        Version(OLD, scripts=False, upstreams=False),
+    )
+}
 
 _MAPS = emulated("locations for paths, and maps of regexes that select among the rules of a location")
 _RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and do not decode")
@@ -56,6 +79,8 @@ _BROKEN = {
     "framing.malformed.unsized_flows": "text: no byte of the body",
 }
 
+_BRACKETS = {"framing.malformed.forwarded_brackets": "status 403"}
+
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -98,7 +123,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_NORMALIZE: emulated("a script (njs) that normalises paths which are not normal already"),
     Feature.PATHS_VERBATIM: emulated("rules test the raw path"),
     Feature.FRAMING: emulated("a regex over Host and the request line, beside nginx's own parser"),
-    Feature.MALFORMED: approximate(_MALFORMED, _BROKEN | {"framing.malformed.forwarded_brackets": "status 403"}),
+    Feature.MALFORMED: approximate(_MALFORMED, _BROKEN | _BRACKETS),
     Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: emulated(
         "a second location per forwarding one, whose header fields a script (njs) writes"
@@ -215,9 +240,47 @@ HABITS = {
     "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client",
 }
 
+_H2_FIELDS = (
+    "over HTTP/2 the fields of an HTTP/1.1 connection, such as Connection and Transfer-Encoding, are dropped instead "
+    "of being refused"
+)
+_H2_ORDER = "; over HTTP/2 a pseudo-header behind other fields is accepted"
+_H2_BROKEN: dict[str, str | tuple[str, ...]] = {
+    **_BROKEN,
+    "framing.malformed.h2_frames": ("open", "text: pseudo-header behind", "text: 1 of these"),
+}
+_NGINX_1_30: dict[Feature, Verdict] = {
+    Feature.FRAMING: approximate(_H2_FIELDS, {"framing.h2_headers": "accepted"}, when=where_http2_is_served),
+    Feature.MALFORMED: approximate(_MALFORMED + _H2_ORDER, {**_H2_BROKEN, **_BRACKETS}),
+}
+_NGINX_1_26: dict[Feature, Verdict] = {
+    Feature.FRAMING: approximate(
+        f"{_H2_FIELDS}, and a Host beside :authority is refused even where both are the same",
+        {"framing.h2_headers": "accepted", "framing.h2_host": "text: host b'h"},
+        when=where_http2_is_served,
+    ),
+    Feature.MALFORMED: approximate(_MALFORMED + _H2_ORDER, _H2_BROKEN),
+}
+
+# nginx before 1.30.
+_OLD_UPSTREAMS: dict[Feature, Verdict] = {
+    Feature.HEALTH_ACTIVE: approximate(
+        f"{_AGENT}, but nginx before 1.28 closes idle client connections on a reload (up to ten times in a slow "
+        "start): requests just sent on them get no answer",
+        {"pool.health.active.kept": "text: answers on kept connections: {'200"},
+    ),
+    Feature.QUEUE: refused("nginx before 1.30 has no queue for requests: its njs lacks js_access"),
+    Feature.STICKY: emulated("a map from the cookie to an upstream of that one endpoint"),
+    Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),
+    Feature.ENDPOINT_NAMES: refused("nginx resolves names at run time from 1.27.3 on only"),
+}
+
 SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
+    "1.30": _COMMON | _NGINX_1_30,
+    "1.26": _COMMON | _NGINX_1_26 | _OLD_UPSTREAMS,
     OLD: _COMMON
+    | _OLD_UPSTREAMS
     | {
         Feature.MALFORMED: approximate(_MALFORMED, _BROKEN),
         Feature.HOP_BY_HOP: approximate(
@@ -228,7 +291,6 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
-        Feature.QUEUE: refused("nginx 1.22 has no queue for requests"),
         Feature.PATHS_NORMALIZE: approximate(
             "a path that needs normalising and an escape is answered with 400",
             {"paths.normalize.escapes": "status 400"},
@@ -254,13 +316,5 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
                 "headers.connection_nominated.second_line": "accepted",
             },
         ),
-        Feature.HEALTH_ACTIVE: approximate(
-            f"{_AGENT}, but nginx 1.22 closes idle client connections on a reload (up to ten times in a slow start): "
-            "requests just sent on them get no answer",
-            {"pool.health.active.kept": "text: answers on kept connections: {'200"},
-        ),
-        Feature.STICKY: emulated("a map from the cookie to an upstream of that one endpoint"),
-        Feature.POOL_HTTP2: emulated("nginx's gRPC module, which carries any request over HTTP/2"),
-        Feature.ENDPOINT_NAMES: refused("nginx resolves names at run time from 1.27.3 on only"),
     },
 }

@@ -13,6 +13,7 @@ from lbgen.plan.model import PoolProtocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Line
     from lbgen.plan.model import Pool
     from lbgen.plan.tls import PoolTls
@@ -30,16 +31,16 @@ class UpstreamProtocol:
     lines: tuple[Line, ...]
 
 
-def upstream_module(pool: Pool, *, old: bool) -> str:
+def upstream_module(pool: Pool, version: Version) -> str:
     """The proxy module supports HTTP/2 from 1.29 on; before, the gRPC module carries any HTTP/2 request."""
-    if pool.protocol is PoolProtocol.HTTP1 or (pool.protocol is PoolProtocol.HTTP2 and not old):
+    if pool.protocol is PoolProtocol.HTTP1 or (pool.protocol is PoolProtocol.HTTP2 and version.upstreams):
         return PROXY
     return GRPC
 
 
-def upstream_protocol(pool: Pool, *, old: bool) -> UpstreamProtocol:
+def upstream_protocol(pool: Pool, version: Version) -> UpstreamProtocol:
     """How nginx talks to the endpoints of `pool`."""
-    module = upstream_module(pool, old=old)
+    module = upstream_module(pool, version)
     lines: list[Line] = []
     if module == PROXY and pool.protocol is PoolProtocol.HTTP2:
         lines.append(directive("proxy_http_version", "2"))

@@ -337,12 +337,13 @@ class Stream:
 
 @record
 class Config:
-    """`lbgen` is our own version, `version` major.minor of nginx, `old` is 1.22."""
+    """`lbgen` is our own version, `version` major.minor of nginx, the others what it has (support.py)."""
 
     lbgen: Atom
     topology: Atom
     version: Atom
-    old: bool
+    scripts: bool
+    upstreams: bool
     resolvers: tuple[Atom, ...]
     http: Http | None
     stream: Stream | None

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from lbgen.engines.nginx.paths import _ambiguous, _normal, plain_request, well_formed_request
+from lbgen.engines.nginx.support import NEW, OLD, VERSIONS
 from lbgen.plan.paths import PathError, accept_target
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -44,8 +45,8 @@ def targets() -> list[str]:
     return ["/" + "".join(chance.choices(PIECES, k=chance.randrange(7))) for _ in range(4000)]
 
 
-def refused(paths: Paths, target: str, *, old: bool = False) -> bool:
-    return any(re.search(f"^[^?]*{way}", target) for way in _ambiguous(paths, old=old))
+def refused(paths: Paths, target: str, version: str = NEW) -> bool:
+    return any(re.search(f"^[^?]*{way}", target) for way in _ambiguous(paths, VERSIONS[version]))
 
 
 @pytest.mark.parametrize("paths", POLICIES)
@@ -59,11 +60,11 @@ def test_what_is_allowed_beside_strict(paths):
         assert refused(paths, target) != fine, target
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_what_is_normalised_is_refused_or_in_that_form_or_made_so(old: bool):
+@pytest.mark.parametrize("version", [NEW, OLD])
+def test_what_is_normalised_is_refused_or_in_that_form_or_made_so(version: str):
     """nginx 1.22 makes it so by itself; no escape may be left then that it would decode too."""
     paths = Paths(PathsMode.NORMALIZE)
-    in_form = re.compile(_normal(old=old).entries[0].key.text)
+    in_form = re.compile(_normal(VERSIONS[version]).entries[0].key.text)
     for target in targets():
         try:
             wanted = accept_target(target, paths)
@@ -71,12 +72,12 @@ def test_what_is_normalised_is_refused_or_in_that_form_or_made_so(old: bool):
             why = str(error)
             wanted = None
         if wanted is None:
-            assert refused(paths, target, old=old) or "above the root" in why, target
+            assert refused(paths, target, version) or "above the root" in why, target
         elif in_form.search(target):
             assert wanted == target
-            assert not refused(paths, target, old=old)
-        elif old:
-            assert refused(paths, target, old=True) or "%" not in wanted.partition("?")[0], target
+            assert not refused(paths, target, version)
+        elif version == OLD:
+            assert refused(paths, target, OLD) or "%" not in wanted.partition("?")[0], target
         else:
             assert not refused(paths, target), target
 

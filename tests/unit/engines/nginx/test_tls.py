@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lbgen.engines.nginx.listeners import server_directives
+from lbgen.engines.nginx.support import NEW, VERSIONS
 from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
@@ -80,6 +81,6 @@ def test_records_are_small_enough_for_musl_to_keep_their_memory() -> None:
     listener, servers = made()
     listener = replace(listener, tls=ListenerTls(certificates=CERTIFICATES))
     for server in servers:
-        found = {line.name.text: line.args for line in server_directives(listener, server, frozenset(), old=False)}
+        found = {line.name.text: line.args for line in server_directives(listener, server, frozenset(), VERSIONS[NEW])}
         sizes = [word.text for word in found.get("ssl_buffer_size", ())]
         assert sizes == ([] if server.certificate is None else ["8k"])
