@@ -27,7 +27,16 @@ class HAProxy:
     title = "HAProxy"
     versions: tuple[str, ...] = VERSIONS
     binaries: tuple[BinaryHint, ...] = run.BINARIES
-    images = Images({"2.8": "haproxy:2.8.25", "2.6": "haproxy:2.6.12"}, "/usr/local/sbin/haproxy", ("/bin/sh",))
+    images = Images(
+        {
+            "3.2": "haproxy:3.2.26",
+            "3.0": "haproxy:3.0.11",
+            "2.8": "haproxy:2.8.25",
+            "2.6": "haproxy:2.6.12",
+        },
+        "/usr/local/sbin/haproxy",
+        ("/bin/sh",),
+    )
 
     status_paths: tuple[str, ...] = (health_status.STATUS_PATH,)
     insertion_points: tuple[tuple[str, str], ...] = (

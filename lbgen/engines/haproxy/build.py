@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jinja2 import FileSystemLoader
 
 from lbgen.engines import text
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import RenderedFile, version_key
 from lbgen.engines.haproxy import lua
 from lbgen.engines.haproxy.buffers import DEFAULT, added_kib, buffer_bytes, head_kib
 from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
@@ -70,7 +70,9 @@ def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
 
 def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     """What the template prints, and the files beside haproxy.cfg: Lua files with rules, maps, lists of certificates."""
-    backends = Backends(frozenset(_keepalive_limited(plan)), version)
+    recent = version_key(version) >= (3, 1)
+    taken = frozenset(listener.name for listener in plan.listeners) if recent else frozenset[str]()
+    backends = Backends(frozenset(_keepalive_limited(plan)), version, taken)
     lua_files: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends: list[Frontend] = []
@@ -111,6 +113,8 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         limits_bodies=limits_bodies,
         shares_state=shares_state,
         has_one_state=shares_state and version == "2.6",
+        recent=recent,
+        own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
         lua_files=tuple(Atom(file.name) for file in lua_files),
         frontends=tuple(frontends),
         l4_frontends=tuple(l4_frontends),

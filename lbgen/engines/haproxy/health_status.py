@@ -18,14 +18,14 @@ _UNRESOLVED = "MAINT (resolution)"
 
 
 def endpoint_conditions(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[str, int], Condition]:
-    """By pool and index of the endpoint: server sN of the backend with the pool's name is endpoint N-1.
+    """By pool and index of the endpoint: server sN of the first backend of a pool is endpoint N-1.
 
     `answer` is the CSV of the statistics page.
     """
     now = time.time()
     conditions = {}
     for row in csv.DictReader(answer.removeprefix("# ").splitlines()):
-        pool, server = row.get("pxname") or "", row.get("svname") or ""
+        pool, server = (row.get("pxname") or "").removesuffix(":1"), row.get("svname") or ""
         if pool in pools and server.startswith("s") and server[1:].isdigit():
             conditions[pool, int(server[1:]) - 1] = _condition(row, now)
     return conditions

@@ -13,7 +13,7 @@ from lbgen.plan.guarantees import Guarantee
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSIONS = ("2.8", "2.6")
+VERSIONS = ("2.8", "3.2", "3.0", "2.6")
 
 _NATIVE = (
     Feature.L7,
@@ -196,6 +196,14 @@ _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comm
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
 
+_LONG_CHUNK_HEAD = "; the line before a chunk may have any length until the client's times end"
+# HAProxy 3.2 has statuses of their own for large heads.
+_LARGE_HEAD = (
+    "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
+    "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
+)
+_FIRST_CAUSE = "where a try times out and the next one fails otherwise, the answer is 504 instead of 502"
+
 # HAProxy 2.6 cannot answer in these cases.
 _CLOSED = (
     "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
@@ -228,4 +236,11 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)
+    if version == "3.0":
+        framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.long_chunk_head": "text: a chunk "}
+        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _LONG_CHUNK_HEAD, framing)
+    if version == "3.2":
+        framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
+        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
+        known[Feature.RETRIES] = approximate(_FIRST_CAUSE, {"route.retries.last_cause": "status 504"})
     return {feature: known[feature] for feature in Feature}

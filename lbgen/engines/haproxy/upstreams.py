@@ -61,12 +61,15 @@ class _Draft:
 class Backends:
     """The backends of a configuration by pool and times, named at first use.
 
+    `taken`: names that other sections have.
+
     `keepalive_limited`: pools whose topology limits idle connections; without a limit HAProxy keeps as many as it used
     last, which is faster.
     """
 
     keepalive_limited: frozenset[str] = frozenset()
     version: str = "2.8"
+    taken: frozenset[str] = frozenset()
     _drafts: dict[tuple[object, ...], _Draft] = field(default_factory=dict)
     _names: dict[str, list[str]] = field(default_factory=dict)  # by pool
 
@@ -98,7 +101,7 @@ class Backends:
         identity = (pool.name, connect_time(times) if is_shared else times, retries, l7)
         if identity not in self._drafts:
             names = self._names.setdefault(pool.name, [])
-            name = f"{pool.name}:{len(names) + 1}" if names else pool.name
+            name = f"{pool.name}:{len(names) + 1}" if names or pool.name in self.taken else pool.name
             names.append(name)
             self._drafts[identity] = _Draft(name, pool, times, retries, l7)
         draft = self._drafts[identity]

@@ -142,8 +142,10 @@ class View:
     of HAProxy's own answers. `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some
     listener trusts proxies that set request ids. `limits_concurrency`,
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
-    `has_one_state`: all Lua has to run in that state then. `queues`: some endpoints have a limit, so requests may
-    wait. `judges`: statements of some backend look at every response. `has_passing_check`: some check needs a frontend
+    `has_one_state`: all Lua has to run in that state then. `recent`: it is 3.2 or newer, which can give Lua booleans as
+    such, and sets headers from nothing; `own` begins the names of sections `defaults`. `queues`: some endpoints have a
+    limit, so requests may wait. `judges`: statements of some backend look at every response. `has_passing_check`: some
+    check needs a frontend
     that accepts every connection. `denied`: the backend for connections that an L4 route denies. `purge_delay`: a step
     in which idle connections to endpoints are closed.
     """
@@ -163,6 +165,8 @@ class View:
     limits_bodies: bool
     shares_state: bool
     has_one_state: bool
+    recent: bool
+    own: Atom
     lua_files: tuple[Atom, ...]
     frontends: tuple[Frontend, ...]
     l4_frontends: tuple[L4Frontend, ...]

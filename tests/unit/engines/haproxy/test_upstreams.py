@@ -107,3 +107,24 @@ def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
     assert "cookie LB insert httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
     for endpoint in whole.pools[0].endpoints:
         assert f"cookie {endpoint.cookie_value}" in text
+
+
+def test_newer_versions_get_sections_of_different_names() -> None:
+    """HAProxy 3.2 warns of a listener and a pool, or of a pool and a `defaults`, that share a name; 3.3 refuses them."""
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}, "http": {"port": 8081, "mode": "l4"}},
+        "pools": {name: {"endpoints": [{"address": "10.0.0.1:80"}]} for name in ("web", "http", "tcp")},
+        "routes": [
+            {"name": "r", "listeners": ["web"], "forward": "web"},
+            {"name": "t", "listeners": ["web"], "match": [{"path": {"prefix": "/t"}}], "forward": "tcp"},
+            {"name": "s", "listeners": ["http"], "forward": "http"},
+        ],
+    }
+    kinds = ("frontend ", "backend ", "defaults ")
+    for version, unique in (("2.8", False), ("3.0", False), ("3.2", True)):
+        lines = ENGINE.render(plan(load(data)), version)[0].text.splitlines()
+        names = [line.split()[1] for line in lines if line.startswith(kinds)]
+        assert (len(names) == len(set(names))) is unique, version
+    assert {"web", "web:1", "http", "http:1", "tcp", "lbgen:tcp"} <= set(names)
