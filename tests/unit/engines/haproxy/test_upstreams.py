@@ -110,7 +110,7 @@ def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
 
 
 def test_newer_versions_get_sections_of_different_names() -> None:
-    """HAProxy 3.2 warns of a listener and a pool, or of a pool and a `defaults`, that share a name; 3.3 refuses them."""
+    """HAProxy 3.2 warns where a listener, a pool and a `defaults` share a name; 3.3 refuses that."""
     data = {
         "version": 1,
         "name": "t",
