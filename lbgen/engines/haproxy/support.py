@@ -202,7 +202,6 @@ _LARGE_HEAD = (
     "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
     "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
 )
-_FIRST_CAUSE = "where a try times out and the next one fails otherwise, the answer is 504 instead of 502"
 
 # HAProxy 2.6 cannot answer in these cases.
 _CLOSED = (
@@ -242,5 +241,4 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
-        known[Feature.RETRIES] = approximate(_FIRST_CAUSE, {"route.retries.last_cause": "status 504"})
     return {feature: known[feature] for feature in Feature}
