@@ -74,10 +74,13 @@ def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: UpOptio
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
     from lbgen.runtime.common.loss_probe import count_losses
     from lbgen.runtime.docker import apply as containers
+    from lbgen.runtime.docker import network
+    from lbgen.runtime.docker.client import connect
 
     names = [new if each.name == old.name else each.name for each in stack.engines]
     where = {each.listener: (each.host, each.port) for each in old.addresses}
-    with count_losses(plan if how.backends else with_real_endpoints(plan), where.__getitem__) as seen:
+    client = network.gateway(network.ensure(connect(), stack.name))
+    with count_losses(plan if how.backends else with_real_endpoints(plan), where.__getitem__, client) as seen:
 
         def report(step: Progress) -> None:
             if step.step is Step.DRAINING:

@@ -15,7 +15,7 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common.driver import UpOptions
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import sockets, traffic_switch
+from lbgen.runtime.docker import network, sockets, traffic_switch
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
@@ -57,7 +57,9 @@ def swap(made: lbgen.Topology, new: str) -> api.SwapResult:
 
 def test_engines_take_each_others_place() -> None:
     port = free_port("127.0.0.1", PORTS)
-    made = lbgen.load(data(port))
+    topology = data(port)
+    topology["routes"][0]["access"] = {"allow": [str(network.ADDRESSES)]}  # where containers see this host
+    made = lbgen.load(topology)
     lbgen.up(made, engine="nginx", runtime="docker", accept=("all",))
     with traffic(port) as seen:
         for name in ("haproxy", "envoy", "traefik", "nginx"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
-from lbgen.runtime.common.route_probes import Probe, ask, make_probes, send, wrong_answer
+from lbgen.runtime.common.route_probes import LOOPBACK, Probe, ask, make_probes, send, wrong_answer
 
 if TYPE_CHECKING:
     import socket
@@ -183,24 +183,27 @@ def _stream(sock: socket.socket) -> Callable[[], None] | None:
     return talk
 
 
-def probes_to_repeat(plan: Plan) -> tuple[Probe, ...]:
-    """One probe for each of the first listeners: a GET where there is one."""
+def probes_to_repeat(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
+    """One probe for each of the first listeners: a GET where there is one. `client` as in `make_probes`."""
     found: dict[str, Probe] = {}
-    for probe in make_probes(plan):
+    for probe in make_probes(plan, client):
         asked = probe.request or Request()
         if asked.method == "GET" and probe.status is None:
             found.setdefault(probe.listener, probe)
-    for probe in make_probes(plan):
+    for probe in make_probes(plan, client):
         found.setdefault(probe.listener, probe)
     return tuple(found.values())[:_MOST]
 
 
 @contextmanager
-def count_losses(plan: Plan, address: Callable[[str], tuple[str, int]]) -> Iterator[LossCounter]:
-    """Run clients of every probed listener of `plan` at `address(listener)` for the length of the block."""
+def count_losses(
+    plan: Plan, address: Callable[[str], tuple[str, int]], client: str = LOOPBACK
+) -> Iterator[LossCounter]:
+    """Run clients of every probed listener of `plan` at `address(listener)` for the length of the block. `client`: our
+    address as the engines see it."""
     seen = LossCounter()
     threads = []
-    for probe in probes_to_repeat(plan):
+    for probe in probes_to_repeat(plan, client):
         host, port = address(probe.listener)
         l7 = plan.listener(probe.listener).mode is Mode.L7
         kept = _KEPT if l7 else 0
