@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from lbgen.bench.report import BenchReport, Row, Spread
 
 _CLOSED = ("requests/s", "CPU us/request", "p50 ms", "p99 ms", "peak MiB", "errors", "not 2xx or 3xx")
-_CONSTANT = (
-    "p50 ms", "over direct", "p95 ms", "p99 ms", "p99.9 ms", "CPU us/request", "errors", "not 2xx or 3xx"
-)  # fmt: skip
+_FAILED = "errors, not 2xx or 3xx"
+_CONSTANT = ("p50 ms", "over direct", "p95 ms", "p99 ms", "p99.9 ms", "CPU us/request", _FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +78,20 @@ def _constant(row: Row, over_direct: Spread | None) -> tuple[Figure, ...]:
         _figure(row.p99_ms, 1),
         _figure(row.p999_ms, 1),
         _figure(row.cpu_us, 0),
-        Figure(str(row.errors)),
-        Figure(str(row.refused)),
+        Figure(f"{row.errors}, {row.refused}"),
     )
 
 
 def _figure(spread: Spread | None, digits: int) -> Figure:
+    """`digits` after the point at most, and none from 100 on."""
     if spread is None:
         return Figure("-")
-    low, high = spread.quartiles
-    return Figure(f"{spread.median:.{digits}f}", f"{low:.{digits}f}-{high:.{digits}f}")
+    low, high = (_number(edge, digits) for edge in spread.quartiles)
+    return Figure(_number(spread.median, digits), f"{low}-{high}")
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{min(digits, 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2)}f}"
 
 
 def to_markdown(report: BenchReport) -> str:

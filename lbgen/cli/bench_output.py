@@ -24,6 +24,7 @@ _BROKEN = {
     "peak MiB": "peak\nMiB",
     "not 2xx or 3xx": "not 2xx\nor 3xx",
     "over direct": "over\ndirect",
+    "errors, not 2xx or 3xx": "errors,\nnot 2xx\nor 3xx",
     "p99.9 ms": "p99.9\nms",
 }
 _DROWNS = "not measurable here"
@@ -132,7 +133,7 @@ def _empty_table(title: str, head: str, columns: Sequence[str]) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(head)
+    table.add_column(head, no_wrap=True)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table
