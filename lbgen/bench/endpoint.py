@@ -1,17 +1,20 @@
 """The endpoint of a benchmark: answers every HTTP/1.1 request with 200 from memory, on many ports, in one process.
 
 One epoll loop, since the stand-ins of `lbgen up` (a thread for each connection) are slower than the engines. It runs as
-a program and imports nothing of lbgen; its one argument is JSON: `address`, `ports` and `body_bytes`.
+a program and imports nothing of lbgen; its one argument is JSON: `address`, `ports`, `body_bytes` and `delays`, by port
+the seconds after which it answers.
 """
 
 from __future__ import annotations
 
 import gc
+import heapq
 import json
 import resource
 import select
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -29,13 +32,18 @@ class Connection:
     unsent: bytes = b""
     skip: int = 0
     close: bool = False
+    delay: float = 0.0
 
 
 @dataclass(slots=True)
 class Server:
-    """`answers`: by (closes, without body), the bytes that a request gets."""
+    """`answers`: by (closes, without body), the bytes that a request gets. `delays`: seconds by port. `later`: answers
+    that wait, by time and number."""
 
     answers: dict[tuple[bool, bool], bytes]
+    delays: dict[int, float] = field(default_factory=dict)
+    later: list[tuple[float, int, Connection, bytes]] = field(default_factory=list)
+    number: int = 0
     epoll: select.epoll = field(default_factory=select.epoll)
     listeners: dict[int, socket.socket] = field(default_factory=dict)
     connections: dict[int, Connection] = field(default_factory=dict)
@@ -51,7 +59,7 @@ class Server:
     def serve(self) -> None:
         """Answer until a signal ends the process."""
         while True:
-            for number, event in self.epoll.poll():
+            for number, event in self.epoll.poll(self._send_due()):
                 connection = self.connections.get(number)
                 if connection is None:
                     if number in self.listeners:
@@ -67,13 +75,26 @@ class Server:
                 except OSError:  # the client is gone
                     self._close(connection)
 
+    def _send_due(self) -> float | None:
+        """Send the answers whose time has come; seconds until the next."""
+        while self.later:
+            left = self.later[0][0] - time.monotonic()
+            if left > 0:
+                return left
+            _, _, connection, answer = heapq.heappop(self.later)
+            if connection.client.fileno() in self.connections:
+                with suppress(OSError):  # what the next read finds as well
+                    self._send(connection, answer)
+        return None
+
     def _accept(self, listener: socket.socket) -> None:
         with suppress(BlockingIOError):
             while True:
                 client, _ = listener.accept()
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.connections[client.fileno()] = Connection(client)
+                delay = self.delays.get(client.getsockname()[1], 0.0)
+                self.connections[client.fileno()] = Connection(client, delay=delay)
                 self.epoll.register(client, select.EPOLLIN)
 
     def _close(self, connection: Connection) -> None:
@@ -86,7 +107,10 @@ class Server:
             self._close(connection)
             return
         answer = take_requests(connection, got, self.answers)
-        if answer:
+        if answer and connection.delay:
+            self.number += 1
+            heapq.heappush(self.later, (time.monotonic() + connection.delay, self.number, connection, answer))
+        elif answer:
             self._send(connection, answer)
 
     def _send(self, connection: Connection, answer: bytes) -> None:
@@ -147,7 +171,8 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = Server(make_answers(order["body_bytes"]))
+    delays = {int(port): seconds for port, seconds in order.get("delays", {}).items()}
+    server = Server(make_answers(order["body_bytes"]), delays)
     server.listen(order["address"], order["ports"])
     gc.freeze()
     gc.disable()  # nothing here makes circles

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
+from lbgen.engines.rendered import render_with
+from lbgen.plan.overlay import with_version
 from lbgen.runtime.local.apply import choose
 from lbgen.runtime.stack_request import chosen_engines
 
@@ -49,6 +52,12 @@ def verified_engines(
         if each.name not in {x.engine for x in refused}
     )
     return good, (*left, *refused)
+
+
+def rendered_files(plan: Plan, choice: EngineChoice, accept: tuple[str, ...]) -> dict[str, str]:
+    """The files that an engine gets for `plan`, by name."""
+    plan = with_version(replace(plan, resolvers=choice.resolvers), choice.name, choice.version)
+    return {each.name: each.text for each in render_with(choice.engine, plan, choice.version, accept).files}
 
 
 def refused_engines(report: Report) -> tuple[UnmeasuredEngine, ...]:

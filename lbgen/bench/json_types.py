@@ -92,6 +92,8 @@ class LoadRecord(Record):
     seconds: int
     """Of each round."""
     rounds: int
+    delays: dict[str, float]
+    """By endpoint the seconds after which it answers."""
 
 
 class BenchRecord(Record):

@@ -166,7 +166,7 @@ def exit_code_of(not_measured: Sequence[UnmeasuredEngine]) -> int:
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What was sent: `seconds` per round, answers of `body_bytes`; `generators` and `commands` (command lines) by
-    shape, in the order of the tables."""
+    shape, in the order of the tables. `delays`: by endpoint the seconds after which it answers."""
 
     generators: dict[LoadShape, str]
     commands: dict[LoadShape, str]
@@ -174,6 +174,7 @@ class LoadOptions:
     seconds: int
     rounds: int
     body_bytes: int
+    delays: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,8 @@ class BenchReport:
             found.append(
                 "constant rate: latency counts from the time at which a request was due, also if none was sent"
             )
+        for endpoint, seconds in self.load.delays.items():
+            found.append(f"{endpoint} answers {seconds * 1000:g} ms late")
         if self.load.target.server_name is not None:
             found.append("direct: over HTTP/1.1 without TLS, which the endpoint does not speak")
         if self.load.target.http2 and not any(shape.streams for shape in self.load.generators):
@@ -258,6 +261,7 @@ class BenchReport:
                 "body_bytes": self.load.body_bytes,
                 "seconds": self.load.seconds,
                 "rounds": self.load.rounds,
+                "delays": self.load.delays,
             },
             "engines": [
                 {"engine": each.engine, "version": each.version, "verified_cases": each.cases} for each in self.engines

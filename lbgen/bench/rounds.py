@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbgen.bench.generators import Generators
     from lbgen.bench.subjects import Subject
 
-LADDER = (0.25, 0.5, 0.75)  # of what the fastest engine answers in the closed loop
+LADDER = (0.1, 0.25, 0.5)  # of what the fastest engine answers in the closed loop
 MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
 WARM_UP_SECONDS = 1
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lbgen.bench.gate import verified_engines
+from lbgen.bench.gate import rendered_files, verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.machine import Machine
@@ -16,7 +16,6 @@ from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.engines.rendered import render_with
 from lbgen.plan.model import Plan
 from lbgen.runtime.common.progress import no_progress
 
@@ -44,6 +43,7 @@ def bench(
     new_connections: bool = False,
     rates: Sequence[int] | None = None,
     ladder: Sequence[float] = LADDER,
+    delays: Mapping[str, float] | None = None,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
     progress: Callable[[BenchProgress], None] = no_progress,
@@ -56,7 +56,8 @@ def bench(
     `rates` of requests per second (None: at the shares `ladder` of what the fastest engine answered, without the
     engines that answered less themselves; (): none). Where the listener speaks HTTP/2, h2load measures that in a closed
     loop too, if it is in PATH. `request`: the GET to send, of a listener of the plan (default: the first that is
-    forwarded, on `listener` or any). An engine that differs or fails is in the report, and is not measured.
+    forwarded, on `listener` or any). `delays`: by endpoint, such as `pools.app.endpoints[0]`, the seconds after which
+    it answers. An engine that differs or fails is in the report, and is not measured.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB431 (tiers, nothing to measure), EngineError LB402
     and LB430 (wrk is missing or failed), LB403 (the endpoint or an engine ended meanwhile).
@@ -66,6 +67,10 @@ def bench(
     generators = Generators.find()
     plan = _plan_of(topology)
     target = choose_target(plan, request, listener)
+    late = dict(delays or {})
+    if unknown := late.keys() - {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}:
+        hint = "write it as pools.NAME.endpoints[0]"
+        raise UsageError(Diagnostic("LB431", f"the topology has no endpoint {min(unknown)}", hint=hint))
     progress(BenchProgress("verifying"))
 
     def verifying(event: JobProgress) -> None:
@@ -73,11 +78,12 @@ def bench(
 
     good, left = verified_engines(plan, engines, accept, requests, verifying)
     closed = _closed_loops(sorted(set(connections)), target, generators, new_connections)
+    files = {choice.name: rendered_files(plan, choice, accept) for choice, _ in good}
     samples: Samples = []
     failed: dict[str, tuple[Diagnostic, ...]] = {}
     if good:
         units = [Unit(choice.name, choice, plan, target) for choice, _ in good]
-        with running(units, accept) as (subjects, failed):
+        with running(units, accept, late) as (subjects, failed):
             if len(subjects) > 1:
                 chosen = None if rates is None else tuple(sorted(set(rates)))
                 samples = Measurement(
@@ -87,10 +93,7 @@ def bench(
     place = (LOOPBACK, plan.listener(target.listener).port)
     commands = {row.shape: shlex.join(generators.command(row.shape, target, place, seconds)) for row in rows}
     names = {shape: generators.name(shape) for shape in commands}
-    options = LoadOptions(names, commands, target, seconds, rounds, BODY_BYTES)
-    files = {
-        x.name: {file.name: file.text for file in render_with(x.engine, plan, x.version, accept).files} for x, _ in good
-    }
+    options = LoadOptions(names, commands, target, seconds, rounds, BODY_BYTES, late)
     measured = tuple(engine for _, engine in good if engine.engine not in failed)
     not_started = (UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())
     return BenchReport(plan.name, Machine.this(), options, measured, (*left, *not_started), rows, files)

@@ -6,7 +6,7 @@ import http.client
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,9 +66,12 @@ class Subject:
 
 @contextmanager
 def running(
-    units: Sequence[Unit], accept: tuple[str, ...]
+    units: Sequence[Unit], accept: tuple[str, ...], delays: Mapping[str, float] | None = None
 ) -> Iterator[tuple[list[Subject], dict[str, tuple[Diagnostic, ...]]]]:
-    """The endpoint and every unit before it, for as long as the block lasts; by name why others did not start."""
+    """The endpoint and every unit before it, for as long as the block lasts; by name why others did not start.
+
+    `delays`: by field of an endpoint the seconds after which it answers; `direct` is one without, if there is any."""
+    late = delays or {}
     jobs = move_to_loopback(
         [
             Job(x.name, x.version, x.binary, replace(unit.plan, resolvers=x.resolvers), (), isolated=False)
@@ -80,10 +83,10 @@ def running(
     plans = [_with_metrics(job.plan, free) for job in jobs]
     endpoints = [endpoint for each in plans for pool in each.pools for endpoint in pool.endpoints]
     first = units[0].target
-    direct = next(endpoint.port for endpoint in endpoints if endpoint.field == first.endpoint)
+    direct = min(endpoints, key=lambda each: (each.field in late, each.field != first.endpoint)).port
     failed: dict[str, tuple[Diagnostic, ...]] = {}
     with ExitStack() as stack:
-        stack.enter_context(_endpoint([each.port for each in endpoints]))
+        stack.enter_context(_endpoint({each.port: late.get(each.field, 0.0) for each in endpoints}))
         subjects = [Subject(DIRECT, direct, replace(first, server_name=None))]
         for unit, moved in zip(units, plans, strict=True):
             try:
@@ -108,9 +111,11 @@ def _with_metrics(plan: Plan, free: FreePorts) -> Plan:
 
 
 @contextmanager
-def _endpoint(ports: list[int]) -> Iterator[None]:
-    """The process that answers on all these ports; it ends with the block, or with this process."""
-    order = json.dumps({"address": LOOPBACK, "ports": ports, "body_bytes": BODY_BYTES})
+def _endpoint(delays: Mapping[int, float]) -> Iterator[None]:
+    """The process that answers on all these ports, after so many seconds; it ends with the block, or with this
+    process."""
+    ports = list(delays)
+    order = json.dumps({"address": LOOPBACK, "ports": ports, "body_bytes": BODY_BYTES, "delays": delays})
     argv = [sys.executable, "-I", "-S", str(endpoint_program.__file__), order]
     with TemporaryDirectory(prefix="lbgen-bench-") as folder:
         log = Path(folder) / "output.log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,25 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 10_000
 MOST_RATE = 100_000
-QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS, QUICK_LADDER = 2, 3, (50,), (0.25, 0.5)
+QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS, QUICK_LADDER = 2, 3, (50,), (0.1, 0.25)
+
+
+class Delay(click.ParamType[tuple[str, float]]):
+    """An endpoint and a duration; the value is its field and seconds."""
+
+    name = "delay"
+
+    def convert(
+        self, value: str | tuple[str, float], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Return them, or fail with a usage error."""
+        if isinstance(value, tuple):
+            return value
+        field, _, number = value.partition("=")
+        found = re.fullmatch(r"(\d+)(ms|s)", number)
+        if not field or found is None:
+            self.fail(f"{value!r} is not an endpoint and a time such as pools.app.endpoints[0]=5ms", param, ctx)
+        return field, int(found[1]) * (0.001 if found[2] == "ms" else 1.0)
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
@@ -103,8 +122,16 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     "--rates",
     type=Numbers(MOST_RATE, none=True),
     metavar="N,N",
-    help="Constant rates, requests per second; none: the closed loop only.  [default: 25, 50 and 75 % of what the "
-    "fastest engine answers; 25 and 50 % with --quick]",
+    help="Constant rates, requests per second; none: the closed loop only.  [default: 10, 25 and 50 % of what the "
+    "fastest engine answers; 10 and 25 % with --quick]",
+)
+@click.option(
+    "--delay",
+    "delays",
+    type=Delay(),
+    multiple=True,
+    metavar="ENDPOINT=TIME",
+    help="This endpoint answers late, such as pools.app.endpoints[0]=5ms (repeatable).",
 )
 @click.option("--seconds", type=click.IntRange(1, 3600), help="Of each round.  [default: 4; 2 with --quick]")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="For each engine.  [default: 5; 3 with --quick]")
@@ -130,6 +157,7 @@ def command(
     connections: tuple[int, ...] | None,
     new_connections: bool,
     rates: tuple[int, ...] | None,
+    delays: tuple[tuple[str, float], ...],
     seconds: int | None,
     rounds: int | None,
     costs: bool,
@@ -148,8 +176,8 @@ def command(
     """
     if url is not None and listener is not None:
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
-    if costs and (connections or new_connections or rates is not None):
-        raise click.UsageError("--cost chooses connections and rate itself")
+    if costs and (connections or new_connections or delays or rates is not None):
+        raise click.UsageError("--cost chooses connections and rate itself, and endpoints answer at once")
     if costs and (html or markdown):
         raise click.UsageError("--cost has no page; -o writes its JSON")
     import lbgen
@@ -186,6 +214,7 @@ def command(
                 new_connections=new_connections,
                 rates=rates,
                 ladder=QUICK_LADDER if quick else LADDER,
+                delays=dict(delays),
                 accept=accept,
                 progress=show,
             )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
+import sys
+import time
 
 import pytest
 
+from lbgen.bench import endpoint
 from lbgen.bench.endpoint import Connection, make_answers, take_requests
+from lbgen.conformance.free_ports import FreePorts
+from lbgen.runtime.common.ports import accepts
 
 ANSWERS = make_answers(100)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -45,3 +52,23 @@ def test_a_head_has_no_body_and_close_is_said(connection) -> None:
     closing = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     assert take_requests(connection, closing + GET, ANSWERS) == ANSWERS[True, False]
     assert connection.close
+
+
+def test_a_port_with_a_delay_answers_late() -> None:
+    ports = FreePorts()
+    late, prompt = ports.take(), ports.take()
+    order = {"address": "127.0.0.1", "ports": [late, prompt], "body_bytes": 10, "delays": {late: 0.2}}
+    with subprocess.Popen([sys.executable, "-I", "-S", endpoint.__file__, json.dumps(order)]) as process:
+        try:
+            while not (accepts("127.0.0.1", late) and accepts("127.0.0.1", prompt)):
+                time.sleep(0.02)
+            took = {}
+            for port in (late, prompt):
+                with socket.create_connection(("127.0.0.1", port), 5) as client:
+                    begun = time.monotonic()
+                    client.sendall(GET)
+                    assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+                    took[port] = time.monotonic() - begun
+        finally:
+            process.kill()
+    assert took[prompt] < 0.2 <= took[late] < 1

@@ -35,7 +35,9 @@ def sample(per_second: float, cpu: float | None = None, memory: float | None = N
 
 def report(rows=(), not_measured=()) -> BenchReport:
     generators = {row.shape: "wrk 4 (x)" for row in rows}
-    options = LoadOptions(generators, {shape: f"wrk -c{shape.connections}" for shape in generators}, TARGET, 1, 3, 5120)
+    options = LoadOptions(
+        generators, {shape: f"wrk -c{shape.connections}" for shape in generators}, TARGET, 1, 3, 5120, {}
+    )
     machine = Machine("Linux", 2, "a processor")
     engines = (MeasuredEngine("nginx", "1.31.3", 9),)
     files = {"nginx": {"nginx.conf": "worker_processes auto;\n"}}

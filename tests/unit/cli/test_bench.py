@@ -42,6 +42,7 @@ def test_a_change_is_printed_and_exits_4(tmp_path: Path) -> None:
         (("shop.yaml", "--cost", "--html", "x.html"), "--cost has no page"),
         (("shop.yaml", "--url", "http://a/", "--listener", "web"), "exclude each other"),
         (("shop.yaml", "--rates", "5,x"), "is not a list such as"),
+        (("shop.yaml", "--delay", "pools.app.endpoints[0]=5"), "is not an endpoint and a time"),
         ((), "Missing argument 'TOPOLOGY'"),
     ],
 )

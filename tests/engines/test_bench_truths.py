@@ -1,0 +1,100 @@
+"""Benchmarks find what is known to be there: no connections kept to endpoints, a slow endpoint, nothing at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.bench.cost import WHOLE, costs_of
+from lbgen.bench.gate import verified_engines
+from lbgen.bench.generators import Generators
+from lbgen.bench.load import LoadShape
+from lbgen.bench.report import rows_of
+from lbgen.bench.rounds import Measurement, run_round
+from lbgen.bench.subjects import Unit, running
+from lbgen.bench.target import choose_target
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.runtime.common.executables import environment_variable, find
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.xdist_group("bench"),
+    pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed"),
+]
+OLD_NGINX = Path("/usr/sbin/nginx")  # Debian's, before 1.29.7 made keep-alive to endpoints the default
+
+
+def topology(endpoints: int = 1):
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": "truth",
+            "profile": "minimal",
+            "guarantees": "engine",
+            "listeners": {"web": {"port": 8080}},
+            "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n + 1}:80"} for n in range(endpoints)]}},
+            "routes": [{"name": "all", "forward": "app"}],
+        }
+    )
+
+
+@pytest.fixture
+def haproxy() -> None:
+    try:
+        find(engine("haproxy"))
+    except EngineError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.skipif(not OLD_NGINX.exists(), reason="Debian's nginx is not installed")
+def test_nginx_without_connections_kept_to_endpoints_is_twice_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In CPU per request, which depends least on what else the machine does."""
+    monkeypatch.setenv(environment_variable("nginx"), str(OLD_NGINX))
+    kept, fresh = topology(), topology().replace({"pools.app.connections.keepalive": 0})
+    target, generators = choose_target(lbgen.plan(kept)), Generators.find()
+    units = []
+    for name, variant in (("kept", kept), ("fresh", fresh)):
+        ((choice, _),), _ = verified_engines(lbgen.plan(variant), ("nginx",), (), 10, lambda event: None)
+        units.append(Unit(name, choice, lbgen.plan(variant), target))
+    with running(units, ()) as (subjects, failed):
+        assert not failed
+        samples = Measurement(subjects, generators, [LoadShape(50)], 1, 5, (), (), lambda step: None).run()
+    cpu = {row.subject: row.cpu_us for row in rows_of(samples)}
+    assert cpu["fresh"].median > 2 * cpu["kept"].median, cpu
+    assert min(cpu["fresh"].rounds) > max(cpu["kept"].rounds), cpu
+
+
+def test_a_slow_endpoint_of_three_shows_in_the_slow_percentiles_alone(haproxy: None) -> None:
+    slow = {"pools.app.endpoints[1]": 0.02}
+    few = {"connections": (20,), "rates": (60,), "seconds": 2, "rounds": 3, "requests": 10}
+    found = lbgen.bench(topology(3), ("haproxy",), delays=slow, **few)
+    direct, row = (x for x in found.rows if x.shape.rate is not None)
+    assert row.p95_ms is not None
+    assert direct.p95_ms is not None
+    assert row.p50_ms.median < 20 <= row.p95_ms.median
+    assert direct.p95_ms.median < row.p95_ms.median
+    assert "pools.app.endpoints[1] answers 20 ms late" in found.notes
+
+
+def test_equal_configurations_have_no_price(haproxy: None) -> None:
+    plan = lbgen.plan(topology())
+    target, generators = choose_target(plan), Generators.find()
+    good, _ = verified_engines(plan, ("haproxy",), (), 10, lambda event: None)
+    ((choice, measured),) = good
+    shape = LoadShape(50, 500)
+    samples = {WHOLE: [], "nothing": []}
+    with running([Unit(name, choice, plan, target) for name in samples], ()) as ((_, *subjects), failed):
+        assert not failed
+        for subject in subjects:
+            run_round(generators, subject, shape, 1)
+        whole, same = subjects
+        for _ in range(5):
+            for subject in (whole, same, whole):
+                samples[subject.name].append(run_round(generators, subject, shape, 1))
+    (price,) = costs_of(measured, 500, samples, {}).prices
+    assert not price.cpu_us.measurable, price
+    assert not price.p50_ms.measurable, price
