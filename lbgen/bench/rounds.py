@@ -13,6 +13,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 
 if TYPE_CHECKING:
     from lbgen.bench.generators import Generators
+    from lbgen.bench.partial import PartialResults
     from lbgen.bench.subjects import Subject
 
 LADDER = (0.1, 0.25, 0.5)  # of what the fastest engine answers in the closed loop
@@ -37,7 +38,7 @@ Samples = list[tuple[str, LoadShape, Sample]]
 @dataclass(slots=True)
 class Measurement:
     """How to measure: `rounds` of `seconds` each. `rates`: requests per second; None: `ladder`, shares of the rate of
-    the fastest engine in the closed loop with keep-alive."""
+    the fastest engine in the closed loop with keep-alive. `partial`: rounds that need not be measured again."""
 
     subjects: Sequence[Subject]
     generators: Generators
@@ -47,6 +48,7 @@ class Measurement:
     rates: tuple[int, ...] | None
     ladder: tuple[float, ...]
     progress: Callable[[BenchProgress], None]
+    partial: PartialResults | None = None
     done: int = 0
     total: int = 0
 
@@ -96,9 +98,19 @@ class Measurement:
                     left = (self.total - self.done) * self.seconds
                     step = f"round {number} of {self.rounds}, {what}: {subject.name}, {shape.title}"
                     self.progress(BenchProgress(step, self.done, self.total, left))
-                    samples.append((subject.name, shape, run_round(self.generators, subject, shape, self.seconds)))
+                    samples.append((subject.name, shape, self._round(number, subject, shape)))
                     self.done += 1
         return samples
+
+    def _round(self, number: int, subject: Subject, shape: LoadShape) -> Sample:
+        """One round, or what is known of it."""
+        key = (number, shape, subject.name)
+        if self.partial is not None and (known := self.partial.known.get(key)) is not None:
+            return known
+        sample = run_round(self.generators, subject, shape, self.seconds)
+        if self.partial is not None:
+            self.partial.add(key, sample)
+        return sample
 
 
 def run_round(generators: Generators, subject: Subject, shape: LoadShape, seconds: int) -> Sample:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.bench.gate import rendered_files, verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.machine import Machine
+from lbgen.bench.partial import PartialResults
 from lbgen.bench.report import BenchReport, LoadOptions, UnmeasuredEngine, rows_of
 from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
@@ -44,6 +47,7 @@ def bench(
     rates: Sequence[int] | None = None,
     ladder: Sequence[float] = LADDER,
     delays: Mapping[str, float] | None = None,
+    partial: Path | None = None,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
     progress: Callable[[BenchProgress], None] = no_progress,
@@ -57,7 +61,8 @@ def bench(
     engines that answered less themselves; (): none). Where the listener speaks HTTP/2, h2load measures that in a closed
     loop too, if it is in PATH. `request`: the GET to send, of a listener of the plan (default: the first that is
     forwarded, on `listener` or any). `delays`: by endpoint, such as `pools.app.endpoints[0]`, the seconds after which
-    it answers. An engine that differs or fails is in the report, and is not measured.
+    it answers. `partial`: a file that keeps the rounds until all are measured; the same call goes on with it. An engine
+    that differs or fails is in the report, and is not measured.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB431 (tiers, nothing to measure), EngineError LB402
     and LB430 (wrk is missing or failed), LB403 (the endpoint or an engine ended meanwhile).
@@ -79,16 +84,23 @@ def bench(
     good, left = verified_engines(plan, engines, accept, requests, verifying)
     closed = _closed_loops(sorted(set(connections)), target, generators, new_connections)
     files = {choice.name: rendered_files(plan, choice, accept) for choice, _ in good}
+    chosen = None if rates is None else tuple(sorted(set(rates)))
+    kept: PartialResults | None = None
+    if partial is not None:
+        what = (files, [engine.version for _, engine in good], asdict(target), late, asdict(Machine.this()))
+        how = (asdict(generators), list(map(asdict, closed)), chosen, ladder, seconds, rounds)
+        kept = PartialResults(partial, (what, how))
     samples: Samples = []
     failed: dict[str, tuple[Diagnostic, ...]] = {}
     if good:
         units = [Unit(choice.name, choice, plan, target) for choice, _ in good]
         with running(units, accept, late) as (subjects, failed):
             if len(subjects) > 1:
-                chosen = None if rates is None else tuple(sorted(set(rates)))
                 samples = Measurement(
-                    subjects, generators, closed, seconds, rounds, chosen, tuple(ladder), progress
+                    subjects, generators, closed, seconds, rounds, chosen, tuple(ladder), progress, kept
                 ).run()
+    if kept is not None:
+        kept.remove()
     rows = rows_of(samples)
     place = (LOOPBACK, plan.listener(target.listener).port)
     commands = {row.shape: shlex.join(generators.command(row.shape, target, place, seconds)) for row in rows}

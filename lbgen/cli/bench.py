@@ -142,7 +142,13 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     help="Measure what each feature of the topology costs: it is removed, one at a time.  [rounds of 1 s by default]",
 )
 @click.option("--quick", is_flag=True, help="Shorter rounds, fewer of them, one number of connections.")
-@click.option("-o", "--output", type=options.PageFile(), metavar="FILE", help="Also write the JSON there.")
+@click.option(
+    "-o",
+    "--output",
+    type=options.PageFile(),
+    metavar="FILE",
+    help="Also write the JSON there. If the command is interrupted, the same one goes on with FILE.partial.",
+)
 @click.option(
     "--html", type=options.PageFile(), metavar="FILE", help="Also write a page with charts; it needs no network."
 )
@@ -200,6 +206,7 @@ def command(
                 progress=show,
             )
         else:
+            from lbgen.bench.partial import SUFFIX
             from lbgen.bench.rounds import LADDER
             from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
 
@@ -215,6 +222,7 @@ def command(
                 rates=rates,
                 ladder=QUICK_LADDER if quick else LADDER,
                 delays=dict(delays),
+                partial=None if output in (None, "-") else Path(f"{output}{SUFFIX}"),
                 accept=accept,
                 progress=show,
             )

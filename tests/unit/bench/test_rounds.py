@@ -23,13 +23,16 @@ class FixedRates:
         return Load(100, shape.rate or RATES[place[1]], 1.0, 2.0, 0, 0)
 
 
-def measured(**options):
+def subjects() -> list[Subject]:
     running = SimpleNamespace(pid=0, agent=None, ensure_alive=lambda: None)
-    subjects = [Subject("direct", 1, TARGET), Subject("fast", 2, TARGET, running), Subject("slow", 3, TARGET, running)]
+    return [Subject("direct", 1, TARGET), Subject("fast", 2, TARGET, running), Subject("slow", 3, TARGET, running)]
+
+
+def measured(**options):
     steps: list[BenchProgress] = []
     closed = options.pop("closed", [LoadShape(5), LoadShape(50)])
     chosen = {"rounds": 2, "rates": None, "ladder": (0.25, 0.5), **options}
-    samples = Measurement(subjects, FixedRates(), closed, 3, progress=steps.append, **chosen).run()
+    samples = Measurement(subjects(), FixedRates(), closed, 3, progress=steps.append, **chosen).run()
     return [(name, shape) for name, shape, _ in samples], steps
 
 
