@@ -64,7 +64,7 @@ def print_cost(out: Console, report: CostReport) -> None:
     if not report.engines:
         out.print("no engine was measured", style="bold red")
     else:
-        note = "two figures of the whole topology were as far apart, or the quartiles are on both sides of 0"
+        note = "two figures of the whole topology were as far apart, or rounds are on both sides of 0"
         out.print(f"{_DROWNS}: {note}", markup=False, style="dim")
 
 
