@@ -145,14 +145,19 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-o",
     "--output",
-    type=options.PageFile(),
+    type=options.PageFile(dash=False),
     metavar="FILE",
     help="Also write the JSON there. If the command is interrupted, the same one goes on with FILE.partial.",
 )
 @click.option(
-    "--html", type=options.PageFile(), metavar="FILE", help="Also write a page with charts; it needs no network."
+    "--html",
+    type=options.PageFile(dash=False),
+    metavar="FILE",
+    help="Also write a page with charts; it needs no network.",
 )
-@click.option("--markdown", type=options.PageFile(), metavar="FILE", help="Also write the tables as Markdown.")
+@click.option(
+    "--markdown", type=options.PageFile(dash=False), metavar="FILE", help="Also write the tables as Markdown."
+)
 @options.accept
 @options.json_flag
 def command(
@@ -222,7 +227,7 @@ def command(
                 rates=rates,
                 ladder=QUICK_LADDER if quick else LADDER,
                 delays=dict(delays),
-                partial=None if output in (None, "-") else Path(f"{output}{SUFFIX}"),
+                partial=None if output is None else Path(f"{output}{SUFFIX}"),
                 accept=accept,
                 progress=show,
             )

@@ -98,9 +98,6 @@ def write_reports(report: BenchReport, html: str | None, markdown: str | None) -
 
 
 def _write(file: str, text: str) -> None:
-    if file == "-":
-        click.echo(text, nl=False)
-        return
     Path(file).write_text(text, encoding="utf-8")
     click.echo(f"wrote {file}", err=True)
 

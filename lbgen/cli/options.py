@@ -176,10 +176,10 @@ class ProfileName(OneOf):
 
 
 class PageFile(click.Path):
-    """A file for the HTML report, or `-`; its folder must be there before a long command begins."""
+    """A file for a report, or with `dash` also `-`; its folder must be there before a long command begins."""
 
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, allow_dash=True)
+    def __init__(self, *, dash: bool = True) -> None:
+        super().__init__(dir_okay=False, writable=True, allow_dash=dash)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
         """Return the path, or fail with a usage error."""

@@ -43,6 +43,7 @@ def test_a_change_is_printed_and_exits_4(tmp_path: Path) -> None:
         (("shop.yaml", "--url", "http://a/", "--listener", "web"), "exclude each other"),
         (("shop.yaml", "--rates", "5,x"), "is not a list such as"),
         (("shop.yaml", "--delay", "pools.app.endpoints[0]=5"), "is not an endpoint and a time"),
+        (("shop.yaml", "-o", "/no/such/folder/a.json"), "there is no folder '/no/such/folder'"),
         ((), "Missing argument 'TOPOLOGY'"),
     ],
 )
