@@ -42,8 +42,10 @@ class Connection:
 
 @dataclass(slots=True)
 class Figures:
-    """What came of the requests: times in seconds. `late`: requests without an answer at the end, which count in the
-    percentiles with the time until then. `failed`: connections that broke. `busy`: share of a core that this used."""
+    """What came of the requests: times in seconds. `elapsed`: until the last request was sent, as a last answer that
+    takes long is no lower rate; until the end where some were not sent. `late`: requests without an answer at the end,
+    which count in the percentiles with the time until then. `failed`: connections that broke. `busy`: share of a core
+    that this used."""
 
     answered: int = 0
     elapsed: float = 0.0
@@ -79,9 +81,10 @@ class Generator:
         before, start = time.process_time(), time.perf_counter()
         sent, count, step, free = 0, self.count, 1 / self.rate, self.free
         end = start + count * step + DRAIN_SECONDS
+        last = start
         while (now := time.perf_counter()) < end:
             while sent < count and (due := start + sent * step) <= now and (connection := self._take()) is not None:
-                sent += 1
+                sent, last = sent + 1, now
                 connection.due, connection.busy = due, True
                 if connection.ready:
                     self._send(connection)
@@ -99,9 +102,9 @@ class Generator:
         self.found.late = len(waiting)
         self.times += [end - due for due in waiting]
         self.found.answered = len(self.times) - len(waiting)
-        self.found.elapsed = end - start
+        self.found.elapsed = (last if sent == count else end) - start + step
         self.found.percentiles = percentiles(self.times)
-        self.found.busy = (time.process_time() - before) / self.found.elapsed
+        self.found.busy = (time.process_time() - before) / (end - start)
         return self.found
 
     def _connect_all(self) -> None:
