@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.statements import Statement, acl, found, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
+from lbgen.plan.precedence import group
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -20,50 +22,63 @@ if TYPE_CHECKING:
 
 TARGET = "txn.target"
 _DRAWS = 1_000_000  # a share is exact to one in a million
+_MOST_LISTED = 8  # targets or backends that HAProxy tries one by one; from here on a lookup costs less
 
 
 @record
 class Choice:
     """One target of a route. `key` is what `txn.target` holds when it is drawn by lot (`drawn`), else the name of the
-    route key."""
+    route key. `before` and `total` are weights: of the targets before it, and of all."""
 
     key: str
     route_key: RouteKey
     target: Target
     drawn: bool
+    before: int
+    total: int
 
 
 def choices(route_keys: Mapping[str, RouteKey], plan: Plan) -> Iterator[Choice]:
-    """Every target that can get a request."""
+    """Every target that can get a request. The first of a split needs no draw where it takes what the others leave and
+    nothing else tells it apart."""
     for route_key in route_keys.values():
         action = plan.route(route_key.route).action
         if not isinstance(action, Forward):
             continue
         served = [t for t in action.targets if t.weight or (plan.pool(t.pool).sticky and len(action.targets) > 1)]
+        is_plain = not served[0].request_headers and not any(plan.pool(t.pool).sticky for t in served)
+        total = sum(target.weight for target in served)
+        before = 0
         for number, target in enumerate(served, 1):
-            drawn = len(served) > 1
-            yield Choice(f"{route_key.name}@{number}" if drawn else route_key.name, route_key, target, drawn)
+            drawn = len(served) > 1 and not (number == 1 and is_plain)
+            key = f"{route_key.name}@{number}" if drawn else route_key.name
+            yield Choice(key, route_key, target, drawn, before, total)
+            before += target.weight
 
 
 def draw_statements(drawn: list[Choice], per_route: PerRoute, maps: Maps) -> list[Statement]:
     """Draw a target for each request of a split."""
-    splits: dict[str, list[Choice]] = {}
-    for choice in drawn:
-        splits.setdefault(choice.route_key.name, []).append(choice)
+    if len(drawn) <= _MOST_LISTED:
+        return [_draw_one(choice, per_route) for choice in drawn]
     file = maps.file("splits.map", "route and drawn number, as far as it decides -> target")
-    for key, group in splits.items():
-        total = sum(choice.target.weight for choice in group)
-        start = weight = 0
-        for choice in group:
-            weight += choice.target.weight
-            end = round(weight * _DRAWS / total)
-            for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
-                file.add(f"{key}|{digits}", choice.key, choice.target.field)
-            start = end
+    for choice in drawn:
+        start, end = (round(w * _DRAWS / choice.total) for w in (choice.before, choice.before + choice.target.weight))
+        for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
+            file.add(f"{choice.route_key.name}|{digits}", choice.key, choice.target.field)
+    splits = list(dict.fromkeys(choice.route_key.name for choice in drawn))
     return [
-        per_route.restrict(set_var("txn.drawn", f"rand({_DRAWS}),add({_DRAWS})"), list(splits), "split"),
+        per_route.restrict(set_var("txn.drawn", f"rand({_DRAWS}),add({_DRAWS})"), splits, "split"),
         set_var(TARGET, f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})", [found("txn.drawn")]),
     ]
+
+
+def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
+    """A target takes its share of what those before it got."""
+    weight, sofar = choice.target.weight, choice.before + choice.target.weight
+    divisor = gcd(weight, sofar) or 1
+    when = [acl(f"rand({sofar // divisor}) lt {weight // divisor}")] if weight < sofar else []
+    action = set_var(TARGET, f"str({choice.key})", when, choice.target.field)
+    return per_route.restrict(action, [choice.route_key.name], choice.key)
 
 
 def sticky_statements(drawn: list[Choice], plan: Plan, maps: Maps) -> list[Statement]:
@@ -83,7 +98,7 @@ def sticky_statements(drawn: list[Choice], plan: Plan, maps: Maps) -> list[State
         variable = f"txn.kept_{number}"
         value = Literal(f"req.cook({argument(cookie)})")
         statements += [
-            set_var(variable, value, [acl(value, "-m found"), found("txn.drawn")]),
+            set_var(variable, value, [acl(value, "-m found"), found(TARGET)]),
             set_var(TARGET, f"var(txn.route),concat(|,{variable}),map_str({file.name})", [found(variable)]),
         ]
     return statements
@@ -101,16 +116,25 @@ def decimal_prefixes(start: int, end: int) -> Iterator[str]:
 
 
 def use_backend_statements(
-    names: Mapping[str, str], chosen: list[Choice], origins: Mapping[str, str], maps: Maps
+    names: Mapping[str, str], chosen: list[Choice], per_route: PerRoute, per_target: PerRoute
 ) -> list[Statement]:
     """`names` are backends by the key of their choice, or by route key for routes without targets."""
+    drawn = {choice.key for choice in chosen if choice.drawn}
     if len(set(names.values())) == 1:
         return [statement("default_backend", next(iter(names.values())))]
-    file = maps.file("backends.map", "route or target -> backend")
-    fields = {**origins, **{choice.key: choice.target.field for choice in chosen}}
+    by_target = group((name, key) for key, name in names.items() if key in drawn)
+    by_route = group((name, key) for key, name in names.items() if key not in drawn)
+    if len(by_target) + len(by_route) <= _MOST_LISTED:
+        sides = ((per_target, by_target), (per_route, by_route))
+        return [
+            side.restrict(statement("use_backend", name), keys, f"backend.{name}")
+            for side, backends in sides
+            for name, keys in backends.items()
+        ]
+    file = per_route.maps.file("backends.map", "route or target -> backend")
+    fields = {**per_route.origins, **per_target.origins}
     for key, name in names.items():
         file.add(key, name, fields.get(key, ""))
-    drawn = {choice.key for choice in chosen if choice.drawn}
     statements = []
     if drawn:
         statements.append(statement("use_backend", f"%[var({TARGET}),map_str({file.name})]", when=[found(TARGET)]))

@@ -11,7 +11,7 @@ from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
 from lbgen.engines.haproxy import lua
 from lbgen.engines.haproxy.buffers import DEFAULT, added_kib, buffer_bytes, head_kib
-from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
+from lbgen.engines.haproxy.l4 import DENIED, join_backends, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.matching import ROUTE, ROUTING
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from lbgen.engines.haproxy.view import ActionBackend, Frontend
+    from lbgen.engines.haproxy.view import ActionBackend, Frontend, L4Frontend
     from lbgen.plan.model import Plan
 
 
@@ -76,7 +76,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     lua_files: list[RenderedFile] = []
     maps_files: list[RenderedFile] = []
     frontends: list[Frontend] = []
-    l4_frontends = []
+    l4_frontends: list[L4Frontend] = []
     action_backends: list[ActionBackend] = []
     for listener in plan.listeners:
         maps = Maps(listener.name)
@@ -91,6 +91,10 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             lua_files += rules
         maps_files += maps.rendered()
     pools = backends.pools()
+    views = backends.views()
+    if plan.metrics is None:  # which count by listener and pool
+        l4_frontends = list(join_backends(l4_frontends, views))
+    joined = {each.backend.name.text for each in l4_frontends if each.backend is not None}
     judges = any(pool.passive for pool in pools)
     limits_bodies = any(route.max_body is not None for route in plan.routes)
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
@@ -119,7 +123,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         lua_files=tuple(Atom(file.name) for file in lua_files),
         frontends=tuple(frontends),
         l4_frontends=tuple(l4_frontends),
-        backends=backends.views(),
+        backends=tuple(each for each in views if each.name.text not in joined),
         action_backends=tuple(action_backends),
         nameservers=tuple(
             statement("nameserver", f"dns{n}", _with_port(server)) for n, server in enumerate(plan.resolvers, 1)
@@ -130,6 +134,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_mirrors=any(each.has_mirrors for each in frontends),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
+        logged=sum(listener.logs for listener in l7),
         prints_log=any(listener.access_log for listener in plan.listeners),
         metrics_fd=METRICS_FD if plan.metrics is not None else None,
         judges=judges,

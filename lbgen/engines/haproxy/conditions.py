@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, named, set_var, statement
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Match, NamedMatch, ValueMatch
+    from lbgen.plan.model import HostPattern, Match, NamedMatch, ValueMatch
 
+_HOSTS_IN_PLACE = 8  # of a statement; more have a named ACL
 _WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a name
 
 
@@ -25,13 +26,35 @@ class Conditions:
     acls: list[Statement] = field(default_factory=list)
     _variables: dict[tuple[str, str], str] = field(default_factory=dict)
     _lists: dict[tuple[str, ValueMatch], Acl] = field(default_factory=dict)
+    _hosts: dict[tuple[HostPattern | None, ...], Acl] = field(default_factory=dict)
     _names: int = 0
 
-    def of(self, match: Match, origin: str) -> list[Acl]:
-        """ACLs that all hold when `match` does; its path is tested only when it is a regex."""
+    def of_hosts(self, hosts: tuple[HostPattern | None, ...], origin: str) -> list[Acl]:
+        """ACLs that all hold when `txn.host` belongs to one of `hosts`."""
+        if None in hosts:
+            return []
+        exact = [host.name for host in hosts if host and not host.wildcard]
+        wildcards = [f".{host.name}" for host in hosts if host and host.wildcard]
+        if sorted(exact) == sorted(name[1:] for name in wildcards):  # domains with all below them
+            return [acl(f"str(.),concat(,txn.host) -m end {' '.join(wildcards)}")]
+        ways = [acl(f"var(txn.host) -m str {' '.join(names)}") for names in batches(exact)]
+        ways += [acl(f"var(txn.host) -m end {' '.join(names)}") for names in batches(wildcards)]
+        if len(hosts) <= _HOSTS_IN_PLACE and len(ways) == 1:
+            return ways
+        if hosts not in self._hosts:
+            self._hosts[hosts] = self._name(f"host.{(exact or wildcards)[0].strip('.')}", origin, *ways)
+        return [self._hosts[hosts]]
+
+    def of(self, match: Match, origin: str, whole_path: bool = False) -> list[Acl]:
+        """ACLs that all hold when `match` does. Its path is tested only when it is a regex, or with `whole_path`."""
         acls: list[Acl] = []
-        if match.path.kind is PathKind.REGEX:
-            acls.append(acl("path -m reg --", Literal(f"^(?:{match.path.value})$")))
+        path = match.path
+        if path.kind is PathKind.REGEX:
+            acls.append(acl("path -m reg --", Literal(f"^(?:{path.value})$")))
+        elif whole_path and path.kind is PathKind.EXACT:
+            acls.append(acl("path -m str --", Literal(path.value)))
+        elif whole_path and not path.covers_all:  # the slash behind it keeps /api from taking /apix
+            acls.append(acl("path,concat(/) -m beg --", Literal(f"{path.value}/")))
         if match.methods:
             acls.append(acl("method", *match.methods))
         acls += (self._header(each, origin) for each in match.headers)

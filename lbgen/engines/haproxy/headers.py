@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Listener
+    from lbgen.plan.model import HeaderEdits, Listener, Route
 
 _HOP_BY_HOP = ("connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade")
+CLAIMS = "^x-(?:forwarded-(?:for|host|port|proto)|request-id)$"  # which only trusted proxies may make
 _CLIENT = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto")
 
 
@@ -33,15 +34,24 @@ def plain_head(listener: Listener) -> str:
     return rf"^{line}host: [A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*+(?::[1-5]?[0-9]{{1,4}})?+\r\n{line}\r\n$"
 
 
-def dropped_names(listener: Listener) -> str | None:
+def dropped_names(listener: Listener, underscores: bool) -> str | None:
     """A regex of the names that a request loses whoever sent it, None for no name; lua.drop_nominated and a rule see to
-    the others."""
+    the others. `underscores`: names with an underscore are among them."""
     names: list[str] = []
     if not listener.guarantees.connection_options:
         names += (name for name in _HOP_BY_HOP if name not in ("connection", "upgrade"))
     if not listener.trusted_proxies:
         names += _claims(listener)
-    return f"^(?:{'|'.join(names)})$" if names else None
+    parts = [*(["_"] if underscores else []), *([f"^(?:{'|'.join(names)})$"] if names else [])]
+    return "|".join(parts) or None
+
+
+def tests_underscores(listener: Listener, routes: Iterable[Route]) -> bool:
+    """Whether a rule or a limit looks at a header whose name has an underscore, so that the listener has to drop it
+    before."""
+    matched = {header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers}
+    keys = {limit.key.name for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None}
+    return any("_" in name for name in matched | keys)
 
 
 def _claims(listener: Listener) -> tuple[str, ...]:

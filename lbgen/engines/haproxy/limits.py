@@ -59,7 +59,7 @@ class Limits:
         limits, field = listener.limits, f"{listener.field}.limits"
         statements = []
         if limits.target is not None:
-            statements.append(return_text(431, when=[acl(f"url_len gt {limits.target}")], origin=field))
+            statements.append(return_text(431, when=[acl(f"pathq,length gt {limits.target}")], origin=field))
         if limits.headers is not None:
             most = limits.headers + 2  # the sample counts the line break at the end
             statements.append(return_text(431, when=[acl(f"req.hdrs,length gt {most}")], origin=field))
@@ -138,12 +138,12 @@ class Limits:
         for number, (key, users) in enumerate(_keys_by_value((k, key) for k, (_, key) in keys.items()), 1):
             names = {user: keys[user][0].name for user in users}
             purpose = f"{variable.partition('.')[2]}.{number}"
-            acls, counted_by = [], None
+            acls, counted_by = [], list[str | Sample]()
             match key.kind:
                 case KeyKind.CLIENT_IP:
-                    counted_by = Sample(self._client)
+                    counted_by = ["/", Sample(self._client)]
                 case KeyKind.HEADER:
-                    counted_by = Sample(f"req.fhdr({argument(key.name)})")
+                    counted_by = ["/", Sample(f"req.fhdr({argument(key.name)})")]
                     acls = [acl(Literal(f"req.fhdr_cnt({argument(key.name)})"), "gt 0")]
             action = statement(f"http-request set-var-fmt({variable})", when=acls)
             yield from self._per_route.with_values(action, names, purpose, counted_by)

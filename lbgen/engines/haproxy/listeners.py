@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy import cors, paths
-from lbgen.engines.haproxy.actions import action_backend
+from lbgen.engines.haproxy.actions import action_backend, answer_in_place
 from lbgen.engines.haproxy.backend_selection import (
     TARGET,
     choices,
@@ -15,13 +15,13 @@ from lbgen.engines.haproxy.backend_selection import (
     use_backend_statements,
 )
 from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
-from lbgen.engines.haproxy.headers import dropped_names, header_statements, plain_head
+from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements, plain_head, tests_underscores
 from lbgen.engines.haproxy.limits import Limits
 from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_statements
 from lbgen.engines.haproxy.per_route import PerRoute
-from lbgen.engines.haproxy.rewrites import rewrite_statements, tail_statements
-from lbgen.engines.haproxy.statements import Section, Statement, batches, found, statement, words
+from lbgen.engines.haproxy.rewrites import rewrite_statements
+from lbgen.engines.haproxy.statements import Section, Statement, found, statement, words
 from lbgen.engines.haproxy.timeouts import duration, filter_times, late_statements
 from lbgen.engines.haproxy.tls import tls_options
 from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths, Plain
@@ -83,7 +83,9 @@ def frontend(
     times = {name: text for name, action in forwards.items() if (text := filter_times(action))}
     time_statements = per_route.with_values(statement("http-request set-var-fmt(txn.times)"), times, "times")
     mirrors = mirror_statements(routes, plan, backends, per_route)
-    actions = {name: action_backend(key, plan, listener) for name, key in keys.items() if name not in forwards}
+    answering = [key for name, key in keys.items() if name not in forwards]
+    answers = answer_in_place(answering, plan, listener, per_route)
+    actions = {} if answers is not None else {key.name: action_backend(key, plan, listener) for key in answering}
     names = {choice.key: backends.for_choice(choice, plan) for choice in chosen}
     names |= {name: backend.name.text for name, backend in actions.items()}
     requests = [(key.name, plan.route(key.route).request_headers) for key in forwarding]
@@ -94,12 +96,14 @@ def frontend(
         *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
         *([*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, plan, maps)] if drawn else []),
         *header_statements("http-request", target_edits(chosen, drawn=True), per_target, "share"),
-        *tail_statements(keys.values(), per_route),
         *rewrite_statements(forwarding, plan, per_route),
         *late_statements(routes, per_response),
         *cors.response_statements(with_cors, per_response),
         *header_statements("http-after-response", responses, per_response, "response"),
     ]
+    drops_underscores = not listener.underscores
+    tests = drops_underscores and tests_underscores(listener, (route for _, route in routes))
+    dropped = dropped_names(listener, drops_underscores and not tests)
     policies = cors.policies_file(listener.name, routes)
     return (
         Frontend(
@@ -108,13 +112,14 @@ def frontend(
             logs=listener.logs,
             guarantees=listener.guarantees,
             plain=_plain(listener),
-            dropped=Atom(dropped) if (dropped := dropped_names(listener)) else None,
+            dropped=Atom(dropped) if dropped else None,
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
-            forwarded=_forwarded(listener),
+            forwarded=_forwarded(listener, maps),
             paths=_paths(listener),
-            drops_underscores=not listener.underscores,
+            drops_underscores=drops_underscores,
+            tests_underscores=tests,
             guards=_section("Limits of the request head, and the access list of the listener", limits.before_routing()),
             routing=_section(ROUTING, routing.statements),
             admission=_section(
@@ -127,8 +132,8 @@ def frontend(
             may_expire=may_expire_while_waiting(routes),
             compresses=any(route.compression for _, route in routes),
             forwards=bool(forwards),
-            edits=_section("What routes change, and the target that is drawn for a split", edits),
-            use_backend=_section("The backend", use_backend_statements(names, chosen, origins, maps) if keys else []),
+            edits=_section("What routes change, draw and answer, and the backend", [*edits, *(answers or ())]),
+            use_backend=tuple(use_backend_statements(names, chosen, per_route, per_target) if names else ()),
         ),
         list(actions.values()),
         [*routing.lua, *([policies] if policies is not None else [])],
@@ -145,8 +150,12 @@ def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
-def _forwarded(listener: Listener) -> Forwarded:
-    trusted = (statement("acl trusted src", *nets, origin=listener.field) for nets in batches(listener.trusted_proxies))
+def _forwarded(listener: Listener, maps: Maps) -> Forwarded:
+    trusted = []
+    if listener.trusted_proxies:
+        drop = statement("http-request del-header", Literal(CLAIMS), "-m reg")
+        inside = maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
+        trusted.append(drop.extend(acls=[~inside], origin=listener.field))
     return Forwarded(
         trusted=tuple(trusted),
         sets=listener.forwarded_headers,

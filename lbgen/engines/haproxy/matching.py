@@ -1,4 +1,5 @@
-"""Routing: map files that lead from host and path to a route, and the statements that look requests up in them."""
+"""Routing: the statements that find a request's route. A few rules are tried one by one; many are looked up in map
+files that lead from host and path to the route."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lua_rules import rules_file
-from lbgen.engines.haproxy.statements import Statement, acl, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
-from lbgen.plan.precedence import covering_hosts, path_groups
+from lbgen.plan.precedence import covering_hosts, group, path_groups
 from lbgen.records import record
 
 if TYPE_CHECKING:
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 
 ROUTE = "txn.route"
 ROUTING = "Routing"  # the title of the section
+MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
+_MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
 MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
 _ANY_HOST = "*"
+# A text, so that it is set, and empty, without a Host header.
+_HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
 
 
 @record
@@ -84,13 +89,16 @@ class _RouteKeys:
 
 
 def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Routing:
-    """Everything between an accepted request and its route.
+    """Everything between an accepted request and its route. `needs_host`: `txn.host` is used elsewhere.
 
-    One lookup finds the table of the host, one or two the deepest path of that table (exact, then longest prefix with
-    a slash behind it, which keeps /api from taking /apix). Where several rules remain for that path, the map names a
-    set of rules and only those are tried, in order of precedence. `needs_host`: `txn.host` is used elsewhere.
+    Few rules are tried in order of precedence. Where there are more, one lookup finds the table of the host, one or two
+    the deepest path of that table (exact, then longest prefix with a slash behind it, which keeps /api from taking
+    /apix). Where several rules remain for that path, the map names a set of rules and only those are tried, in order of
+    precedence.
     """
     keys = _RouteKeys(listener, plan)
+    if (listed := _listed_rules(listener)) is not None:
+        return Routing(keys.by_name, _listed_statements(listed, keys, needs_host), ())
     tables, names = _distinct_tables(listener)
     has_hosts = len(listener.hosts) > 1
     statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
@@ -115,6 +123,57 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
     if sets.names or not _takes_every_path(groups, has_hosts):
         statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
     return Routing(keys.by_name, statements, lua)
+
+
+def _listed_rules(listener: Listener) -> list[list[Rule]] | None:
+    """Rules in an order in which the first that matches wins, None when they have to be looked up. Those that differ by
+    their hosts only stand together, where that is possible."""
+    rules = sorted({rule.id: rule for table in listener.hosts for rule in table.rules}.values(), key=attrgetter("rank"))
+    # An escape in a path may be written in two ways, which the lookups see to.
+    if len(rules) > _MOST_RULES or any("%" in rule.match.path.value for rule in rules):
+        return None
+    alike = group(((rule.route, rule.match), rule) for rule in rules)
+    listed = _in_order(list(alike.values())) or [[rule] for rule in rules]
+    return listed if len(listed) <= MAX_LISTED else None
+
+
+def _in_order(groups: list[list[Rule]]) -> list[list[Rule]] | None:
+    """The groups in an order that keeps precedence within every host; None where there is no such order."""
+    left, ordered = list(groups), []
+    while left:
+        first = next((one for one in left if not any(_precedes(other, one) for other in left)), None)
+        if first is None:
+            return None
+        left.remove(first)
+        ordered.append(first)
+    return ordered
+
+
+def _precedes(one: list[Rule], other: list[Rule]) -> bool:
+    return one is not other and any(a.rank < b.rank and _overlap(a.host, b.host) for a in one for b in other)
+
+
+def _overlap(one: HostPattern | None, other: HostPattern | None) -> bool:
+    """Whether some host belongs to both."""
+    return one is None or other is None or one.covers_pattern(other) or other.covers_pattern(one)
+
+
+def _listed_statements(listed: list[list[Rule]], keys: _RouteKeys, needs_host: bool) -> list[Statement]:
+    """Try the rules one by one."""
+    conditions = Conditions()
+    statements: list[Statement] = []
+    acls: list[Acl] = []
+    for rules in listed:
+        rule, hosts = rules[0], tuple(rule.host for rule in rules)
+        acls = [*conditions.of_hosts(hosts, rule.field), *conditions.of(rule.match, rule.field, whole_path=True)]
+        unrouted = [~named("routed")] if statements else []
+        statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, *acls], rule.field))
+    if len(statements) > 1:
+        statements.insert(0, statement("acl routed", f"var({ROUTE}) -m found"))
+    if acls or not statements:
+        statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
+    needs_host = needs_host or any(rule.host for rules in listed for rule in rules)
+    return [*([_HOST] if needs_host else []), *conditions.variables, *conditions.acls, *statements]
 
 
 def stripped_segments(rule: Rule, plan: Plan) -> int | None:
@@ -146,10 +205,7 @@ def _distinct_tables(listener: Listener) -> tuple[list[tuple[str, HostTable]], d
 
 
 def _host_statements(listener: Listener, names: dict[HostPattern | None, str], maps: Maps) -> list[Statement]:
-    # A text, so that it is set, and empty, without a Host header.
-    statements = [
-        statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
-    ]
+    statements = [_HOST]
     if len(names) == 1:
         return statements
     exact = maps.file("hosts.map", "host -> table")
@@ -196,13 +252,13 @@ def _path_statements(
         return []
     if _takes_every_path([(table, group) for table, group, _ in values], has_hosts):
         return [set_var(variable, f"str({values[0][2]})", origin=values[0][1].candidates[0].rule.field)]
-    for table, group, value in values:
+    for table, paths, value in values:
         table_key = f"{table}|" if has_hosts else ""
-        origin = group.candidates[0].rule.field
-        if group.kind is PathKind.EXACT:
-            maps.file("exact.map", "exact path -> route").add(table_key + group.path, value, origin)
+        origin = paths.candidates[0].rule.field
+        if paths.kind is PathKind.EXACT:
+            maps.file("exact.map", "exact path -> route").add(table_key + paths.path, value, origin)
         else:
-            path = group.path.rstrip("/") + "/"
+            path = paths.path.rstrip("/") + "/"
             maps.file("prefix.map", "path prefix -> route").add(table_key + path, value, origin)
     statements = []
     key = "path"

@@ -36,14 +36,13 @@ class PerRoute:
         return action.extend(acls=self._acls(keys, purpose), origin=self._origin(keys))
 
     def with_values(
-        self, action: Statement, values: Mapping[str, str], purpose: str, tail: Sample | None = None
+        self, action: Statement, values: Mapping[str, str], purpose: str, end: Sequence[str | Sample] = ()
     ) -> list[Statement]:
-        """`action` with the value of the request's route as its last argument, a log-format text; a slash and `tail`
-        follow every value."""
+        """`action` with the value of the request's route as its last argument, a log-format text; `end` follows every
+        value."""
         groups: dict[str, list[str]] = {}
         for key, value in values.items():
             groups.setdefault(value, []).append(key)
-        end = () if tail is None else ("/", tail)
         if len(groups) < _MAP_FROM:
             return [
                 action.extend(

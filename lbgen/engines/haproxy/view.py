@@ -57,7 +57,8 @@ class Plain:
 @record
 class Frontend:
     """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex
-    of the headers that no request keeps, None = no name. `measures_bodies`: a filter counts bodies of unknown
+    of the headers that no request keeps, None = no name; with `drops_underscores` it has names with an underscore,
+    unless something tests these before (`tests_underscores`). `measures_bodies`: a filter counts bodies of unknown
     length; `may_expire`: the time of a request can end while its body is waited for; `has_times`, `has_mirrors`,
     `compresses`: some route needs that filter; `forwards`: some route has a pool."""
 
@@ -73,6 +74,7 @@ class Frontend:
     forwarded: Forwarded
     paths: Paths
     drops_underscores: bool
+    tests_underscores: bool
     guards: Section
     routing: Section
     admission: Section
@@ -83,16 +85,18 @@ class Frontend:
     compresses: bool
     forwards: bool
     edits: Section
-    use_backend: Section
+    use_backend: tuple[Statement, ...]
 
 
 @record
 class L4Frontend:
-    """An L4 listener; `idle` is the longest silence of its connections."""
+    """An L4 listener; `idle` is the longest silence of its connections. `backend`: the one that takes all of them, and
+    those of no other listener, None = its statements choose."""
 
     bind: Bind
     idle: Atom
     statements: tuple[Statement, ...]
+    backend: Backend | None = None
 
 
 @record
@@ -178,6 +182,7 @@ class View:
     has_grpc: bool
     purge_delay: Atom
     logs: bool
+    logged: int
     prints_log: bool
     metrics_fd: int | None
     has_mirrors: bool

@@ -44,7 +44,7 @@ function Mirror:http_headers(txn, message)
   end
   if #pools == 0 then return end
   self.pools, self.headers = pools, txn.http:req_get_headers()
-  self.line = txn.f:method() .. " " .. txn.f:url() .. " HTTP/1.1"
+  self.line = txn.f:method() .. " " .. (txn.f:pathq() or txn.f:url()) .. " HTTP/1.1"
   local length = self.headers["content-length"] and tonumber(self.headers["content-length"][0])
   if length == 0 or (length == nil and self.headers["transfer-encoding"] == nil and message:eom()) then
     self:send()

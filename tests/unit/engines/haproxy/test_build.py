@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lbgen.engines.api import Level
-from lbgen.engines.haproxy import ENGINE
+from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.haproxy.backend_selection import decimal_prefixes
 from lbgen.engines.haproxy.upstream_servers import weights
 from lbgen.plan.features import Feature
@@ -73,6 +74,54 @@ def test_every_line_has_a_place_and_the_same_plan_the_same_bytes():
     assert places["frontend web from http"] == "listeners.web"
 
 
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules are looked up, as where there are many."""
+    monkeypatch.setattr(matching, "MAX_LISTED", 0)
+
+
+def routing(of: Plan) -> list[str]:
+    """The statements that set the route."""
+    lines = files(of)["haproxy.cfg"].splitlines()
+    return [line.strip().removeprefix("http-request ") for line in lines if "set-var(txn.route)" in line]
+
+
+def test_few_rules_are_tried_in_order_of_precedence():
+    made = plan(
+        (route("api", forward("p")), HostPattern("a.example"), prefix("/api")),
+        (route("all", forward("q"), 1), None, prefix("/")),
+    )
+    assert routing(made) == [
+        "set-var(txn.route) str(api) if { var(txn.host) -m str a.example } { path,concat(/) -m beg -- /api/ }",
+        "set-var(txn.route) str(all) if !routed",
+    ]
+
+
+def test_a_rule_of_a_domain_and_all_below_it_is_tried_once_behind_those_of_its_hosts():
+    shop, below, www = HostPattern("x.example"), HostPattern("x.example", wildcard=True), HostPattern("www.x.example")
+    api, apex = route("api", forward("p")), route("apex", forward("q"), 1)
+    made = plan((api, shop, prefix("/api")), (api, below, prefix("/api")), (apex, www, prefix("/")))
+    assert routing(made) == [
+        "set-var(txn.route) str(apex) if { var(txn.host) -m str www.x.example }",
+        "set-var(txn.route) str(api) if !routed { str(.),concat(,txn.host) -m end .x.example } "
+        "{ path,concat(/) -m beg -- /api/ }",
+    ]
+
+
+def test_rules_stay_apart_where_one_between_them_has_to_win_on_one_host_and_lose_on_another():
+    one, other = HostPattern("a.x.example"), HostPattern("x.example", wildcard=True)
+    wide, narrow = route("wide", forward("p")), route("narrow", forward("q"), 1)
+    made = plan(
+        (wide, one, exact("/a")), (narrow, one, prefix("/")), (wide, other, exact("/a")), (narrow, other, exact("/b"))
+    )
+    assert len(routing(made)) == 4
+
+
+def test_a_path_with_an_escape_is_looked_up_as_it_may_be_written_in_two_ways():
+    assert "maps/web.exact.map" in files(plan((route("a", forward("p")), None, exact("/%C3"))))
+
+
+@pytest.mark.usefixtures("looked_up")
 def test_hosts_are_looked_up_and_an_apex_is_not_below_its_wildcard():
     made = plan(
         (route("deep", forward("p")), HostPattern("a.example", wildcard=True), prefix("/")),
@@ -86,6 +135,7 @@ def test_hosts_are_looked_up_and_an_apex_is_not_below_its_wildcard():
     assert rendered["haproxy.cfg"].index(two) < rendered["haproxy.cfg"].index(one)
 
 
+@pytest.mark.usefixtures("looked_up")
 def test_hosts_with_the_same_rules_share_a_table():
     made = plan(*((route("all", forward("p")), HostPattern(f"h{n}.example"), prefix("/")) for n in range(5)))
     rendered = files(made)
@@ -93,6 +143,7 @@ def test_hosts_with_the_same_rules_share_a_table():
     assert len(rendered["maps/web.hosts.map"].splitlines()) == 6
 
 
+@pytest.mark.usefixtures("looked_up")
 def test_conditions_are_tried_only_where_a_path_leaves_a_choice():
     canary = (equals("x-canary", "true"),)
     made = plan(
@@ -138,14 +189,23 @@ def test_no_limit_is_written_as_the_longest_time():
     assert "timeout server 24d" in files(plan((route("a", endless), None, prefix("/"))))["haproxy.cfg"]
 
 
-def test_answers_have_backends_of_their_own():
+def test_few_answers_stand_in_the_frontend():
     made = plan(
         (route("old", Redirect(301, path="/new%20")), None, exact("/old")),
         (route("ok", Respond(200, "ok\n", (("content-type", "text/plain"),)), 1), None, exact("/health")),
     )
     config = files(made)["haproxy.cfg"]
-    assert "hdr Location http://%[var(txn.host)]:8080/new%%20%[var(txn.query)]" in config
-    assert "return status 200 content-type text/plain string 'ok'\\n" in config
+    location = "'http://%[var(txn.host),regsub(^$,0.0.0.0)]:8080/new%%20%[pathq,regsub(^[^?]*,)]'"
+    assert f"hdr Location {location} if {{ var(txn.route) -m str old }}" in config
+    assert "return status 200 content-type text/plain string 'ok'\\n if { var(txn.route) -m str ok }" in config
+    assert "\nbackend " not in config
+
+
+def test_an_answer_that_the_log_tells_by_its_backend_has_one():
+    made = plan(
+        (route("off", Respond(503, "off\n", ())), None, exact("/off")), (route("p", forward("p"), 1), None, prefix("/"))
+    )
+    assert "\nbackend route:web:off from http\n" in files(made)["haproxy.cfg"]
 
 
 @given(st.integers(1_000_000, 1_999_999), st.integers(0, 999_999))
