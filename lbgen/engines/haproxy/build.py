@@ -61,7 +61,7 @@ def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
     for line, origin in zip(config.text.splitlines(), config.origins, strict=True):
         if any(part in line for part in unused):
             continue
-        if not line and lines and lines[-1][0] == f"    # {ROUTING}":
+        if lines and lines[-1][0] == f"    # {ROUTING}" and (not line or line.startswith("    #")):
             lines.pop()
         if line or origin or (lines and lines[-1][0]):  # empty lines of a user stay
             lines.append((line, origin))

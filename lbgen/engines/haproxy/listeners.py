@@ -132,7 +132,7 @@ def frontend(
             may_expire=may_expire_while_waiting(routes),
             compresses=any(route.compression for _, route in routes),
             forwards=bool(forwards),
-            edits=_section("What routes change, draw and answer, and the backend", [*edits, *(answers or ())]),
+            edits=_section("What the route changes or answers, and its backend", [*edits, *(answers or ())]),
             use_backend=tuple(use_backend_statements(names, chosen, per_route, per_target) if names else ()),
         ),
         list(actions.values()),

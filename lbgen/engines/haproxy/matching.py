@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
-ROUTING = "Routing"  # the title of the section
+# The title of the section.
+ROUTING = "Routing: the first rule that holds names the route, by which the log and the rules below go"
 MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
 _MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
 MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
