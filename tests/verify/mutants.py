@@ -58,7 +58,6 @@ def times(plan: Plan, engine: str) -> Iterator[Mutant]:
 _LEFT_OUT = {
     "http-error status 503": "parts late connects from those refused at once, which half does too",
     "readTimeout:": "Traefik's, for a TLS hello; without TLS its plugin sets the time for the head anew",
-    "timeout client-fin": "after an L4 endpoint has ended its side, which no stand-in does: not tried",
     "per_try_idle_timeout:": "Envoy's, for WebSocket handshakes with retries that get no answer: not tried",
     "idle_timeout:": "Envoy's where only failed connections are tried again: the times of single tries end first",
 }
@@ -76,7 +75,7 @@ def _left_out(lines: list[str], at: int, column: int) -> bool:
         return any("exact: websocket" in before for before in lines[max(0, at - 28) : at])
     if line.startswith(tuple(_LEFT_OUT)):
         return True
-    section = next((line for line in reversed(lines[:at]) if line.startswith(("frontend ", "backend "))), "")
+    section = next((line for line in reversed(lines[:at]) if line.startswith(("frontend ", "backend ", "listen "))), "")
     return section.endswith(" from tcp") and line.split()[:2] in (["timeout", "client"], ["timeout", "server"])
 
 
