@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lbgen
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE, matching
-from lbgen.engines.haproxy.backend_selection import decimal_prefixes
+from lbgen.engines.haproxy.backend_selection import choices, decimal_prefixes
+from lbgen.engines.haproxy.matching import RouteKey
 from lbgen.engines.haproxy.upstream_servers import weights
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
@@ -24,6 +27,7 @@ from lbgen.plan.model import (
     Respond,
     Rewrite,
     Route,
+    Target,
     Timeouts,
 )
 from lbgen.plan.policy import Retries, RetryCause
@@ -206,6 +210,35 @@ def test_an_answer_that_the_log_tells_by_its_backend_has_one():
         (route("off", Respond(503, "off\n", ())), None, exact("/off")), (route("p", forward("p"), 1), None, prefix("/"))
     )
     assert "\nbackend route:web:off from http\n" in files(made)["haproxy.cfg"]
+
+
+@pytest.mark.parametrize(("listener", "sections"), [("db", ["listen pg"]), ("pg", ["frontend pg", "backend pg"])])
+def test_an_l4_listener_with_a_pool_of_its_own_is_one_section_unless_the_names_collide(
+    listener: str, sections: list[str]
+) -> None:
+    topology = {
+        "version": 1,
+        "name": "t",
+        "listeners": {listener: {"port": 5432, "mode": "l4"}},
+        "pools": {"pg": {"endpoints": [{"address": "10.0.0.1:5432"}]}},
+        "routes": [{"name": "pg", "listeners": [listener], "forward": "pg"}],
+    }
+    lines = files(lbgen.plan(lbgen.load(topology)))["haproxy.cfg"].splitlines()
+    assert [line.removesuffix(" from tcp") for line in lines if line.endswith(" from tcp")] == sections
+
+
+@given(st.integers(1, 256), st.integers(1, 256), st.integers(1, 256))
+def test_each_target_of_a_split_gets_its_share(one: int, two: int, three: int) -> None:
+    weights = (one, two, three)
+    targets = tuple(Target("p", weight, NO, "") for weight in weights)
+    route_key = RouteKey("r", "r", -1, "")
+    made = plan((route("r", replace(forward("p"), targets=targets)), None, prefix("/")))
+    left, shares = Fraction(1), []
+    for choice in reversed(list(choices({"r": route_key}, made))):
+        share = left * Fraction(choice.target.weight, choice.before + choice.target.weight)
+        shares.append(share)
+        left -= share
+    assert shares[::-1] == [Fraction(weight, sum(weights)) for weight in weights]
 
 
 @given(st.integers(1_000_000, 1_999_999), st.integers(0, 999_999))
