@@ -169,6 +169,12 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         client_times=shared_times,
         times=default_times,
         forwards=bool(pools),
+        jumps=any(
+            (each.redirect_to is not None and not each.redirect_to.after_limits)
+            or (each.answer is not None and each.answer.body_at is not None)
+            for block in blocks
+            for each in (*block.locations, *block.named)
+        ),
         answers=kept.answers,
         refusals=kept.answers or any(_answers_refusals(x) for x in listeners),
         recursive=kept.answers or any(continues_elsewhere(x) for block in blocks for x in block.named),

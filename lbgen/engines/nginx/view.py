@@ -291,6 +291,7 @@ class Http:
     client_times: ClientTimes | None
     times: Times | None
     forwards: bool
+    jumps: bool  # some location hands its requests to another by a status
     answers: bool  # nginx's own answers have lbgen's texts
     refusals: bool  # a location answers refused requests
     recursive: bool  # an error page leads to a location with another one
