@@ -118,7 +118,6 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         shares_state=shares_state,
         has_one_state=shares_state and version == "2.6",
         recent=recent,
-        sets_empty=version_key(version) >= (3, 0),
         own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
         lua_files=tuple(Atom(file.name) for file in lua_files),
         frontends=tuple(frontends),

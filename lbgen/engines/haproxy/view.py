@@ -147,7 +147,7 @@ class View:
     listener trusts proxies that set request ids. `limits_concurrency`,
     `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `recent`: it is 3.2 or newer, which can give Lua booleans as
-    such; `sets_empty`: a header that is set from nothing is there, empty. `own` begins the names of sections
+    such. `own` begins the names of sections
     `defaults`. `queues`: some endpoints have a limit, so requests may wait. `judges`: statements of some backend look
     at every response. `has_passing_check`: some check needs a frontend
     that accepts every connection. `denied`: the backend for connections that an L4 route denies. `purge_delay`: a step
@@ -170,7 +170,6 @@ class View:
     shares_state: bool
     has_one_state: bool
     recent: bool
-    sets_empty: bool
     own: Atom
     lua_files: tuple[Atom, ...]
     frontends: tuple[Frontend, ...]

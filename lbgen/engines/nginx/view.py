@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from lbgen.engines.text import Atom, Literal
 from lbgen.records import record
 
-NONE = Atom("")
-PROXY, HTTP = Atom("proxy"), Atom("http")
+NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
 
 

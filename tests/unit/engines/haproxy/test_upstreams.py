@@ -122,9 +122,9 @@ def test_newer_versions_get_sections_of_different_names() -> None:
             {"name": "s", "listeners": ["http"], "forward": "http"},
         ],
     }
-    kinds = ("frontend ", "backend ", "defaults ")
+    kinds = ("frontend ", "backend ", "listen ", "defaults ")
     for version, unique in (("2.8", False), ("3.0", False), ("3.2", True)):
         lines = ENGINE.render(plan(load(data)), version)[0].text.splitlines()
         names = [line.split()[1] for line in lines if line.startswith(kinds)]
         assert (len(names) == len(set(names))) is unique, version
-    assert {"web", "web:1", "http", "http:1", "tcp", "lbgen:tcp"} <= set(names)
+    assert {"web", "web:1", "http:1", "tcp", "lbgen:tcp"} <= set(names)
