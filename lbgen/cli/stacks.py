@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from lbgen.api import Stack
 
+_NAMED = 3  # endpoints of a reason that are named before the rest is counted
+
 
 def stack_argument(command: Callable[..., None]) -> Callable[..., None]:
     """The optional argument STACK: a topology file or a stack's name."""
@@ -32,7 +34,9 @@ def stacks_table(stacks: Sequence[Stack]) -> Table:
     """Build the table with a row for each engine and listener."""
     from rich.table import Column, Table
 
-    made = Table("stack", "engine", "state", "listener", Column("url", no_wrap=True), "pid")
+    stack_column, engine_column = Column("stack", overflow="fold"), Column("engine", overflow="fold")
+    one_line = (Column(name, no_wrap=True) for name in ("listener", "url", "pid"))
+    made = Table(stack_column, engine_column, Column("state", min_width=len("running")), *one_line)
     for stack in stacks:
         for engine in stack.engines:
             state = "[green]running[/]" if engine.running else f"[red]{engine.ended or 'gone'}[/]"
@@ -47,10 +51,11 @@ def stacks_table(stacks: Sequence[Stack]) -> Table:
 
 
 def health_table(stacks: Sequence[Stack]) -> Table | None:
-    """Build the table with a row for each engine and endpoint, in the state that the engine reports; None if empty."""
+    """Build the table with a row for each engine and endpoint, in the state that the engine reports, and below it the
+    reasons, each once for an engine. None if empty."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Column, Table
+    from rich.text import Text
 
     colours = {"up": "green", "down": "red", "ejected": "red", "unknown": "dim"}
     rows = [
@@ -62,13 +67,29 @@ def health_table(stacks: Sequence[Stack]) -> Table | None:
     if not rows:
         return None
     played = any(each.address != each.endpoint for _, each in rows)
-    endpoint = (Column("endpoint", no_wrap=True), *([Column("stand-in", no_wrap=True)] if played else ()))
-    made = Table("engine", "pool", *endpoint, "state", "since", Column("reason", overflow="fold"), box=box.SIMPLE_HEAD)
+    names = ("endpoint", *(("stand-in",) if played else ()), "state", "since")
+    columns = (
+        Column("engine", overflow="fold"),
+        Column("pool", overflow="fold"),
+        *(Column(x, no_wrap=True) for x in names),
+    )
+    made = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1))
+    reasons: dict[tuple[str, str], list[str]] = {}
     for engine, each in rows:
         address = () if not played else ("" if each.address == each.endpoint else each.address,)
         state = f"[{colours.get(each.state, 'yellow')}]{each.state}[/]"
-        made.add_row(engine, each.pool, each.endpoint, *address, state, _ago(each.since), escape(each.reason))
+        made.add_row(engine, each.pool, each.endpoint, *address, state, _ago(each.since))
+        if each.reason:
+            reasons.setdefault((engine, each.reason), []).append(f"{each.pool} {each.endpoint}")
+    notes = (f"{engine}, {_first(places)}: {reason}" for (engine, reason), places in reasons.items())
+    made.caption, made.caption_justify, made.caption_style = Text("\n".join(notes)), "left", ""
     return made
+
+
+def _first(places: Sequence[str]) -> str:
+    """Name the first places, and count the others."""
+    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    return ", ".join(places[:_NAMED]) + more
 
 
 def _ago(since: float | None) -> str:

@@ -73,7 +73,7 @@ def combine_health(
     said = engine.health(pools, answers) if engine is not None and answers is not None else {}
     silent = f"{title} does not answer"
     if engine is None:
-        silent = f"{title} does not tell, and no agent checks it"
+        silent = f"{title} does not report it, and no agent checks it"
     elif answers is not None:
         silent = f"{title} says nothing of it"
     found = []

@@ -70,7 +70,7 @@ def test_what_nobody_tells_is_unknown() -> None:
         "down",
         "refused",
     )
-    assert (second.state, second.reason) == ("unknown", "nginx does not tell, and no agent checks it")
+    assert (second.state, second.reason) == ("unknown", "nginx does not report it, and no agent checks it")
     up = json.dumps({"p": [{"state": "up"}], "q": [{"state": "up"}]})
     traefik = engine("traefik")
     states = [x.state for x in combine_health("Traefik", traefik, members, {traefik.status_paths[0]: up}, {})]
