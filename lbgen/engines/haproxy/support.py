@@ -203,6 +203,9 @@ _LARGE_HEAD = (
     "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
 )
 
+# HAProxy 3.2 evaluates a server's `sni`, which stores the time of a try, at the first try only.
+_FIRST_TRY = "where a try takes the whole connect time and the next one is refused, the answer is 504 instead of 502"
+
 # HAProxy 2.6 cannot answer in these cases.
 _CLOSED = (
     "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
@@ -241,4 +244,5 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
+        known[Feature.RETRIES] = approximate(_FIRST_TRY, {"route.retries.refused_last": "status 504"})
     return {feature: known[feature] for feature in Feature}
