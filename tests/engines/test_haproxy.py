@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -22,6 +23,7 @@ from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import HeaderEdits, Match, PathKind, PathMatch, Plan, Redirect, Respond, Timeouts
 from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route
 
@@ -240,3 +242,54 @@ def refused_afar(pool: dict[str, object], port: int) -> Plan:
             "routes": [{**route, "timeouts": {"connect": "3s"}}],
         }
     )
+
+
+FILTERS = {
+    "max_body": {"max_body": "1KiB"},
+    "mirror": {"mirror": [{"pool": "p", "percent": 1}]},
+    "compression": {"compression": {"types": ["application/json"]}},
+    "request time": {"timeouts": {"request": "5s"}},
+}
+
+
+@pytest.mark.parametrize("protocol", ["http1", "http2"])
+@pytest.mark.parametrize("fields", FILTERS.values(), ids=FILTERS)
+def test_requests_whose_endpoint_closes_are_not_kept(binary, tmp_path, fields, protocol) -> None:
+    """With filters HAProxy kept such a request and its connections, and sent others over those of HTTP/2."""
+    at = free_port()
+    data = {
+        "version": 1,
+        "name": "closing",
+        "profile": "minimal",
+        "timeouts": {"connect": "1s", "response": "4s", "idle": "4s"},
+        "listeners": {"web": {"port": free_port(), "address": "127.0.0.1"}},
+        "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{at}"}], "protocol": protocol}},
+        "routes": [{"name": "a", "forward": "p", **fields}],
+    }
+    if target_version(ENGINE, binary.version) == "2.6" and protocol == "http2":
+        pytest.skip("2.6 has its own verdict on HTTP/2 connections that close")
+    plan = plan_of(data)
+    close = json.dumps({"mode": "close"})
+    with stand_in_servers([StandIn("p-0", "p", "127.0.0.1", at)]), serving(plan, binary, tmp_path) as port:
+        assert [ask(port, "GET /")[0] for _ in range(4)] == [200] * 4
+        before = descriptors(binary)
+        assert [ask(port, "GET /", f"{CONTROL}: {close}")[0] for _ in range(20)] == [502] * 20
+        assert [ask(port, "GET /")[0] for _ in range(40)] == [200] * 40
+        limit = time.monotonic() + 5
+        while descriptors(binary) > before + 6 and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert descriptors(binary) <= before + 6
+
+
+def descriptors(binary: Binary) -> int:
+    """Of the HAProxy that this test started."""
+    mine = [each for each in Path("/proc").glob("[0-9]*") if is_child(each, binary)]
+    return sum(len(list((each / "fd").iterdir())) for each in mine)
+
+
+def is_child(process: Path, binary: Binary) -> bool:
+    try:
+        parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        return parent == os.getpid() and (process / "exe").resolve() == binary.path.resolve()
+    except OSError:
+        return False

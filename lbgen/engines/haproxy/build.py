@@ -131,6 +131,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_grpc=any(pool.protocol is PoolProtocol.GRPC for pool in pools),
         has_times=any(each.has_times for each in frontends),
         has_mirrors=any(each.has_mirrors for each in frontends),
+        has_filters=any(x.measures_bodies or x.has_times or x.has_mirrors or x.compresses for x in frontends),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
         logged=sum(listener.logs for listener in l7),

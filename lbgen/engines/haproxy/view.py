@@ -144,14 +144,14 @@ class View:
 
     `answers`: some listener keeps the contract's answers; `statuses`: so it does, or other fields rest on the statuses
     of HAProxy's own answers. `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some
-    listener trusts proxies that set request ids. `limits_concurrency`,
-    `limits_bodies`, `has_times`, `has_mirrors`: some route has these. `shares_state`: some Lua counts for all threads;
+    listener trusts proxies that set request ids. `limits_concurrency`, `limits_bodies`, `has_times`, `has_mirrors`:
+    some route has these; `has_filters`: some frontend has a filter. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `recent`: it is 3.2 or newer, which can give Lua booleans as
     such. `own` begins the names of sections
     `defaults`. `queues`: some endpoints have a limit, so requests may wait. `judges`: statements of some backend look
-    at every response. `has_passing_check`: some check needs a frontend
-    that accepts every connection. `denied`: the backend for connections that an L4 route denies. `purge_delay`: a step
-    in which idle connections to endpoints are closed.
+    at every response. `has_passing_check`: some check needs a frontend that accepts every connection. `denied`: the
+    backend for connections that an L4 route denies. `purge_delay`: a step in which idle connections to endpoints are
+    closed.
     """
 
     version: Atom
@@ -186,6 +186,7 @@ class View:
     metrics_fd: int | None
     has_mirrors: bool
     has_times: bool
+    has_filters: bool
     queues: bool
     judges: bool
     has_passing_check: bool
