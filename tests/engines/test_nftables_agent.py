@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -85,6 +86,20 @@ def test_an_endpoint_is_out_and_back_in_time_and_others_notice_nothing():
         assert not [each for each in found if not each[1]], found
         assert over(connection) == mine
         connection.close()
+
+
+def test_an_endpoint_that_drops_packets_is_out_in_time():
+    with served() as (group, handle), ThreadPoolExecutor(64) as pool:
+        group.listen("db-0", "drop")
+        begun = time.monotonic()
+        asked = []
+        while (now := time.monotonic() - begun) < INTERVAL * FALL + GRACE + 1:
+            asked.append((now, pool.submit(ask, handle, "db")))
+            time.sleep(0.03)
+        found = [(now, each.result()[1]) for now, each in asked]
+        late = [each for each in found if each[0] > INTERVAL * FALL + GRACE and each[1] not in ("db-1", "db-2")]
+        assert not late, found
+        assert {name for now, name in found if now < 0.2} == {"", "db-1", "db-2"}
 
 
 def test_all_down_is_refused_and_a_drained_backup_serves_alone():
