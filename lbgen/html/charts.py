@@ -103,7 +103,7 @@ def _lines(
 ) -> LineChart:
     low = math.floor(math.log10(max(1e-3, min(value for _, value in figures))))
     high = max(low + 1, math.ceil(math.log10(max(value for _, value in figures))))
-    right, top = WIDTH - 20, 10
+    right, top = WIDTH - 30, 10
 
     def x(rate: int) -> float:
         return round(_LEFT + (right - _LEFT) * rate / rates[-1], 1)
