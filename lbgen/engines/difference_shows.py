@@ -34,6 +34,11 @@ def where_http2_is_served(plan: Plan, field: str) -> bool:
     return any(listener.http2 for listener in _listeners_of(plan, field))
 
 
+def where_answers_are_kept(plan: Plan, field: str) -> bool:
+    """Whether the listener answers failures as the contract says."""
+    return any(listener.guarantees.answers for listener in _listeners_of(plan, field))
+
+
 def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
     """Whether a route of the listener forwards."""
     rules = (rule for listener in _listeners_of(plan, field) for rule in _rules(listener))

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.difference_shows import where_bodies_are_forwarded
+from lbgen.engines.difference_shows import where_answers_are_kept, where_bodies_are_forwarded
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -244,5 +244,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
-        known[Feature.RETRIES] = approximate(_FIRST_TRY, {"route.retries.refused_last": "status 504"})
+        known[Feature.RETRIES] = approximate(
+            _FIRST_TRY, {"route.retries.refused_last": "status 504"}, where_answers_are_kept
+        )
     return {feature: known[feature] for feature in Feature}
