@@ -97,7 +97,7 @@ def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator
         elif KeyKind.CLIENT_IP in keys:
             return
         if shared:
-            one = replace(one, case=replace(case, features=(*case.features, SERVER)))
+            one = replace(one, case=replace(one.case, features=(*case.features, SERVER)))
         if KeyKind.ROUTE in keys or crowded or shared:
             if shared and one.phase in (Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN) and not one.pool:
                 yield one

@@ -371,3 +371,13 @@ def test_what_both_files_begin_and_end_with_is_not_compared_line_by_line(monkeyp
 def test_a_rate_is_tried_where_no_other_case_has_used_it_up(rate: str, key: Any, client: str, tried: bool) -> None:
     plan = plan_of({"name": "all", "forward": "a", "rate_limit": {"rate": rate, "burst": 12, "key": key}})
     assert any(one.case.clause == "5.rate" for one in faults.fault_cases(plan, client)) is tried
+
+
+@pytest.mark.parametrize("protocol", ["http1", "http2"])
+def test_faults_of_a_route_with_a_rate_by_client_do_not_use_it_up(protocol: str) -> None:
+    pools = {"a": {"endpoints": [{"address": "10.0.0.1:80"}], "protocol": protocol}}
+    rate = {"rate": "30/m", "burst": 12, "key": "client_ip"}
+    plan = plan_of({"name": "all", "forward": "a", "rate_limit": rate}, pools=pools)
+    asked = [x.case.request for x in faults.fault_cases(plan, CLIENT) if x.phase in (Phase.REFUSED, Phase.DROPPED)]
+    assert len(asked) > 3
+    assert len({one.client for one in asked}) == len(asked)
