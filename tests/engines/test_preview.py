@@ -31,7 +31,7 @@ ENGINES = ("haproxy", "nginx", "envoy", "traefik")
 SAMPLE = {
     "haproxy": ("nothing", "listener.port", "pool.endpoint.new", "route.respond", "containers.memory"),
     "nginx": ("pool.health.active", "route.new"),
-    "envoy": ("route.timeouts", "listener.l4.gone"),
+    "envoy": ("route.timeouts", "listener.port", "listener.new", "listener.l4.gone"),
 }
 
 

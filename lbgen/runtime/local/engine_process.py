@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.workers import wait_until_closed, workers
+from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.run_as import engine_user
 from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, ProcessSpec
+    from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.local.network import Network
 
 LOG = "engine.log"
@@ -42,7 +42,7 @@ class EngineProcess:
     agent: Process | None = None  # checks endpoints for an engine without active checks
     draining: list[Process] = field(default_factory=list)  # predecessors of `process` that still run
     epoch: int = 0
-    old_workers: tuple[ProcessId, ...] = ()  # from before the last reload
+    old_workers: tuple[ProcessId, ...] = ()  # from before the last reload, or the process that reloads by itself
     old_ports: frozenset[int] = frozenset()  # on which these may listen no more
     death: signal.Signals | None = signal.SIGTERM  # sent to it and its agent when this process ends; None = they stay
 
@@ -116,12 +116,15 @@ class EngineProcess:
                 self.network.run_command(command, self.directory)
         elif spec.hot_restart_argv and succeeded:
             self._hot_restart(plan, spec)
-            self.old_workers = tuple(filter(None, (ProcessId.of(each.pid) for each in self.draining)))
+            self.old_workers = tuple(member for each in self.draining for member in group_members(each.pid))
             self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)  # the other sockets are handed over
         elif spec.reload is not None and self.is_alive():
             self.old_workers = workers(self.pid)
             self.old_ports = _tcp_ports(self.plan) | _tcp_ports(plan)
             self.process.send_signal(spec.reload)
+        else:  # it follows its files by itself
+            self.old_workers = group_members(self.pid)
+            self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)
         self.plan, self.spec = plan, spec
         if spec.agent:
             self.restart_agent()
