@@ -36,7 +36,7 @@ def test_help_lists_every_verb_and_the_exit_codes():
     assert done.returncode == 0
     for verb in VERBS:
         assert f"  {verb} " in done.stdout
-    assert "4  behaviour differs" in done.stdout
+    assert "4  differs: engines (verify)" in done.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)

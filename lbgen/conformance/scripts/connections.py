@@ -76,6 +76,17 @@ def few_idle_connections(ctx: ScriptContext) -> Iterator[str]:
         yield f"idle connections: 12 requests at once after 12 others opened {new} new ones, expected 6 at least"
 
 
+def no_idle_connections(ctx: ScriptContext) -> Iterator[str]:
+    """With `keepalive: 0` no connection to an endpoint is kept: each request has its own."""
+    name = f"{ctx.params['pool']}-0"
+    before = ctx.endpoints.connections[name]
+    with ClientConnection(ctx.at["web"]) as stream:
+        statuses = {stream.ask(get(f"/{ctx.params['pool']}")).status for _ in range(6)}
+    opened = ctx.endpoints.connections[name] - before
+    if statuses != {200} or opened != 6:
+        yield f"6 requests: statuses {statuses}, {opened} connections, expected 6"
+
+
 def idle_connections_are_closed(ctx: ScriptContext) -> Iterator[str]:
     """The proxy closes a connection to an endpoint that stays unused: at the latest after `keepalive_idle` and half as
     much again, `seconds` here, for a busy machine. Soon after its request the next one uses it."""

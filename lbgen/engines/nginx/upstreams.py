@@ -88,7 +88,7 @@ def _block(
         zone=_ZONE_MIN_KIB + _ZONE_PER_ENDPOINT_KIB * len(servers) if shared else 0,
         method=method,
         endpoints=tuple(servers),
-        keepalive=0 if l4 else pool.keepalive,
+        keepalive=None if l4 else pool.keepalive,
         keepalive_idle=duration(pool.keepalive_idle),
         include=Atom(f"upstreams/{'stream' if l4 else 'http'}/{name}.conf") if pool.active else None,
         slow_start=bool(pool.slow_start),

@@ -242,7 +242,7 @@ class Upstream:
     zone: int
     method: Atom | None
     endpoints: tuple[Endpoint, ...]
-    keepalive: int
+    keepalive: int | None
     keepalive_idle: Atom
     include: Atom | None = None
     slow_start: bool = False
