@@ -245,6 +245,7 @@ def refused_afar(pool: dict[str, object], port: int) -> Plan:
 
 
 FILTERS = {
+    "none": {},
     "max_body": {"max_body": "1KiB"},
     "mirror": {"mirror": [{"pool": "p", "percent": 1}]},
     "compression": {"compression": {"types": ["application/json"]}},
@@ -266,8 +267,11 @@ def test_requests_whose_endpoint_closes_are_not_kept(binary, tmp_path, fields, p
         "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{at}"}], "protocol": protocol}},
         "routes": [{"name": "a", "forward": "p", **fields}],
     }
-    if target_version(ENGINE, binary.version) == "2.6" and protocol == "http2":
+    version = target_version(ENGINE, binary.version)
+    if version == "2.6" and protocol == "http2":
         pytest.skip("2.6 has its own verdict on HTTP/2 connections that close")
+    if version == "3.0" and protocol == "http2" and fields:
+        pytest.skip("open: beside filters 3.0 closes the client's connection instead of answering 502")
     plan = plan_of(data)
     close = json.dumps({"mode": "close"})
     with stand_in_servers([StandIn("p-0", "p", "127.0.0.1", at)]), serving(plan, binary, tmp_path) as port:
@@ -275,6 +279,8 @@ def test_requests_whose_endpoint_closes_are_not_kept(binary, tmp_path, fields, p
         before = descriptors(binary)
         assert [ask(port, "GET /", f"{CONTROL}: {close}")[0] for _ in range(20)] == [502] * 20
         assert [ask(port, "GET /")[0] for _ in range(40)] == [200] * 40
+        if protocol == "http1":  # the end of the connection ends the response
+            assert [ask(port, "GET /", f'{CONTROL}: {{"mode": "half_close"}}')[0] for _ in range(40)] == [200] * 40
         limit = time.monotonic() + 5
         while descriptors(binary) > before + 6 and time.monotonic() < limit:
             time.sleep(0.1)

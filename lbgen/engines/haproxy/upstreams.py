@@ -143,6 +143,7 @@ class Backends:
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
             times=_times(timers) if timers != usual[l7] else None,
             may_be_empty=l7 and bool(pool.active or pool.passive or any(map(is_resolved, pool.endpoints))),
+            retries=draft.retries is not None,
             answers_closed=self.version != "2.6" and l7 and not keeps_requests(draft.retries),
             compresses=draft.compresses,
             statements=tuple(_statements(draft, tracked)),

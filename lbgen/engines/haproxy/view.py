@@ -113,7 +113,8 @@ class Times:
 @record
 class Backend:
     """A pool's endpoints with one set of times (None: those of the section `defaults`). `may_be_empty`: at times no
-    server is up; `answers_closed`: Lua answers where an endpoint closes without a response."""
+    server is up; `retries`: some failures are tried again; `answers_closed`: 502 is still to be made where an endpoint
+    closes without a response."""
 
     name: Atom
     origin: Atom
@@ -122,6 +123,7 @@ class Backend:
     is_hashed: bool
     times: Times | None
     may_be_empty: bool
+    retries: bool
     answers_closed: bool
     compresses: bool
     statements: tuple[Statement, ...]
