@@ -61,7 +61,7 @@ def join_backends(frontends: Sequence[L4Frontend], backends: Iterable[Backend]) 
     for each in frontends:
         match each.statements:
             case [Statement(directive=Atom("default_backend"), arguments=[Atom() as name])] if (
-                uses[name] == 1 and name not in taken
+                uses[name] == 1 and name not in taken and name.text in by_name
             ):
                 yield replace(each, backend=by_name[name.text])
             case _:
