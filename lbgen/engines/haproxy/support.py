@@ -180,8 +180,8 @@ _REFUSED = {
 
 # What HAProxy does where a clause is left to it.
 HABITS = {
-    Guarantee.PATHS: "rules see the path as it came and it is forwarded so, dot segments, empty segments and escapes "
-    "included; a raw byte outside US-ASCII and a fragment get 400",
+    Guarantee.PATHS: "rules see the path as it came, and the target is forwarded so: dot segments, empty segments, "
+    "escapes and the absolute form; a raw byte outside US-ASCII and a fragment get 400",
     Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, one of 2^64 counts as 0, equal lengths or "
     "Host lines become one, bare LF, folded lines and extra blanks in the request line are normalized, a missing Host "
     "passes; differing lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
