@@ -96,9 +96,14 @@ def test_a_port_that_another_process_has(daemon: DockerClient) -> None:
     assert re.search(rf"{where}: lbgen-{NAME}-ports cannot publish 127.0.0.1:{port}: {owner} has it; stop what", said)
 
 
+def an_image(daemon: DockerClient) -> images.ImageRow:
+    """The small one of rules in the kernel."""
+    return next(x for x in images.list_images(daemon) if x.engine == "nftables" and x.present)
+
+
 def test_a_port_that_another_container_has(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS)
-    [row] = [x for x in images.list_images(daemon) if x.engine == "nftables"]
+    row = an_image(daemon)
     other = daemon.containers.run(
         row.reference, ["sleep", "60"], detach=True, name=f"{ODD}-holder", ports={"80/tcp": ("127.0.0.1", port)}
     )
@@ -117,7 +122,7 @@ def test_an_image_that_is_nowhere(daemon: DockerClient, monkeypatch: pytest.Monk
 
 
 def test_an_image_of_another_engine(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    [image] = {x.reference for x in images.list_images(daemon) if x.engine == "nftables"}
+    image = an_image(daemon).reference
     monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", image)
     said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
     assert f"LB422: the image {image} is without /usr/local/sbin/haproxy; is it of this engine?" in said
@@ -131,7 +136,7 @@ def test_an_image_for_another_processor(daemon: DockerClient, monkeypatch: pytes
 
 
 def test_one_that_dies_at_its_start_says_its_last_lines(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    [base] = {x.reference for x in images.list_images(daemon) if x.engine == "nftables"}
+    base = an_image(daemon).reference
     monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", odd(daemon, "dies", b"#!/bin/sh\necho the last line; exit 7\n", base))
     said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
     assert re.search(r"LB403: HAProxy ended .*while starting.*; it said:\n  the last line", said), said
