@@ -196,6 +196,11 @@ _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comm
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
 
+# Open: neither Lua nor retry-on makes HAProxy 3.0 answer there.
+_CLOSED_OVER_HTTP2 = (
+    "; beside `max_body`, `mirror`, `compression` or `timeouts.request`, the client's connection is closed without a "
+    "502 where an HTTP/2 endpoint closes without a response"
+)
 _LONG_CHUNK_HEAD = "; the line before a chunk may have any length until the client's times end"
 # HAProxy 3.2 has statuses of their own for large heads.
 _LARGE_HEAD = (
@@ -241,6 +246,8 @@ def support(version: str) -> Mapping[Feature, Verdict]:
     if version == "3.0":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.long_chunk_head": "text: a chunk "}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _LONG_CHUNK_HEAD, framing)
+        failures = _APPROXIMATE[Feature.FAILURES] + _CLOSED_OVER_HTTP2
+        known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES])
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
