@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import EngineError
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, network, saved_plan
@@ -168,14 +168,22 @@ class Converger:
         self.progress(Progress(Step.STARTED, record.engine or str(record.role), detail))
 
     def commit(self) -> None:
-        """Remove the containers that were replaced."""
+        """Remove the containers that were replaced. Raises EngineError LB421 once all were tried."""
+        found: list[Diagnostic] = []
         for each in self._aside:
-            with docker_errors(f"removing the container {each.name}"):
-                if each.running:  # one that could not be drained may have a request under way
-                    each.handle.stop(timeout=STOP_SECONDS)
-                container.remove(each.handle)
+            try:
+                with docker_errors(f"removing the container {each.name}"):
+                    try:
+                        if each.running:  # one that could not be drained may have a request under way
+                            each.handle.stop(timeout=STOP_SECONDS)
+                    finally:
+                        container.remove(each.handle)
+            except EngineError as error:
+                found += error.diagnostics
         self._aside.clear()
         self._new.clear()
+        if found:
+            raise EngineError(found)
         remove_leftovers(self.client, self.stack)
 
     def rollback(self) -> None:
