@@ -149,7 +149,9 @@ def _print(out: Console, report: Report) -> None:
             f"\n... and {len(report.differences) - SHOWN} more (lbgen verify --json or --html has all)", markup=False
         )
     failed = f"{pluralize(len(report.differences), 'difference')}, {pluralize(len(report.broken), 'engine')} failed"
-    verdict = "green" if report.green else failed
+    verdict = (
+        "green" if report.green else "nothing was verified, every case is refused" if report.all_refused else failed
+    )
     out.print(
         f"\n{report.name}: {verdict} in {report.seconds:.0f} s", style="bold green" if report.green else "bold red"
     )

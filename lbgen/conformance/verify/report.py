@@ -44,7 +44,8 @@ class VerifiedEngine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`results` hold every case on every engine. `green`: no difference that no verdict names, and no engine broke.
+    """`results` hold every case on every engine. `green`: no difference that no verdict names, no engine broke, and
+    not every case was refused.
     `moved_because`: why listeners and endpoints did not have the topology's own addresses, "" when they had.
     `untried`: what of the topology no case is about, in words."""
 
@@ -86,14 +87,19 @@ class Report:
         return not self.moved_because
 
     @property
+    def all_refused(self) -> bool:
+        """Whether there are cases, and every engine refuses each: nothing was verified."""
+        return bool(self.results) and all(result.state is CaseState.REFUSED for result in self.results)
+
+    @property
     def green(self) -> bool:
-        """No difference that no verdict names, and no engine broke."""
-        return not self.differences and not self.broken
+        """No difference that no verdict names, no engine broke, and not every case was refused."""
+        return not (self.differences or self.broken or self.all_refused)
 
     @property
     def exit_code(self) -> int:
-        """0 green, 4 differences, 3 an engine failed."""
-        return 4 if self.differences else 3 if self.broken else 0
+        """0 green, 4 differences, 3 an engine failed, or every case was refused."""
+        return 4 if self.differences else 0 if self.green else 3
 
     def as_dict(self) -> ReportRecord:
         """The JSON record."""

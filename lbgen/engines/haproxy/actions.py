@@ -27,7 +27,7 @@ def answer_in_place(
 ) -> list[Statement] | None:
     """Statements of the frontend that answer for these routes; None where backends have to, as with many routes.
 
-    Only a backend gives an answer headers after the fact, and the access log tells a 503 without a server by it.
+    Headers can be added to such an answer in a backend only; the access log recognizes a 503 without a server by that.
     """
     answers = [(each.name, statement) for each in route_keys for statement in _statements(each, plan, listener)]
     in_place = all(

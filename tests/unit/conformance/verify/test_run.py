@@ -381,3 +381,10 @@ def test_faults_of_a_route_with_a_rate_by_client_do_not_use_it_up(protocol: str)
     asked = [x.case.request for x in faults.fault_cases(plan, CLIENT) if x.phase in (Phase.REFUSED, Phase.DROPPED)]
     assert len(asked) > 3
     assert len({one.client for one in asked}) == len(asked)
+
+
+@pytest.mark.parametrize(("states", "code"), [(("refused",), 3), (("refused", "pass"), 0), ((), 0)])
+def test_a_verification_in_which_every_case_is_refused_is_not_green(states: tuple[str, ...], code: int) -> None:
+    results = tuple(Result("nginx", "topology", f"c/{n}", "c", CaseState(x)) for n, x in enumerate(states))
+    report = Report("shop", results, (), (), Scale(1, ()), "", 1.0)
+    assert (report.exit_code, report.green) == (code, code == 0)
