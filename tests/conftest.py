@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from lbgen.installed import engine_names
 from lbgen.runtime.local import isolated_network
 
 hypothesis.settings.register_profile("lbgen", deadline=None)  # beside others an example may take any time
@@ -70,8 +72,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 
 
+def _check_entry_points() -> None:
+    """What is installed in this environment has the entry points of this checkout."""
+    written = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    if missing := written["project"]["entry-points"]["lbgen.engines"].keys() - set(engine_names()):
+        again = "python -m pip install --no-deps --no-build-isolation -e ."
+        raise pytest.UsageError(f"{', '.join(missing)}: not installed in this environment; run `{again}` in it again")
+
+
 def pytest_configure() -> None:
     """A run in the background of a shell begins with signals ignored, and so would all that it starts."""
+    _check_entry_points()
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

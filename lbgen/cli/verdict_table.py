@@ -23,6 +23,7 @@ _SHOWN = {
     "refused": ("refused", "red"),
 }
 _CELL = 8  # columns of the longest verdict
+_WIDE = 100  # columns of a terminal with room between those of the table
 
 
 def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str, str], title: str) -> None:
@@ -30,13 +31,16 @@ def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str,
     from rich.table import Table
 
     rows = worst_by_feature(columns)
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    out = console()
+    gap = 2 if out.width >= _WIDE else 1
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0)
+    )
     table.add_column("feature", no_wrap=True)
     for name in columns:
         engine, _, version = titles[name].rpartition(" ")
         table.add_column(f"{engine}\n{version}", no_wrap=True)
-    out = console()
-    room = out.width - (_CELL + 2) * len(columns)
+    room = out.width - sum(max(_CELL, len(titles[name].rpartition(" ")[0])) + gap for name in columns)
     for label, cells in rows.items():
         table.add_row(_broken(label, room), *(_cell(cells[name]) if name in cells else "" for name in columns))
     out.print(table)

@@ -118,4 +118,8 @@ LB431 a benchmark that would not compare like with like
     before the load.
   example: $ lbgen bench topology.yaml    # whose only listener expects a PROXY header
   remedy: Choose another request with `--url`, or look at the differences with `lbgen verify`.
+LB432 the kernel lacks what an engine works with
+  cause: The engine forwards in the kernel by a part that this host's kernel does not have, or has not loaded.
+  example: $ lbgen up topology.yaml -e keepalived    # on a kernel without IPVS
+  remedy: Load it as the finding says, use another host, or leave the engine out; `render` and `check` need no kernel.
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, engine, engine_names, target_version
 from lbgen.runtime.common.executables import candidates
+from lbgen.runtime.common.kernel_needs import missing_in_kernel
 
 if TYPE_CHECKING:
     from lbgen.runtime.docker.images import Image
@@ -74,6 +75,7 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
                 continue
             binary = next((b for b in binaries if _is_of(b, supported)), None)
             gap = "" if binary is not None else f"no executable of {target.title} {supported} here"
+            gap = gap or "; ".join(each.message for each in missing_in_kernel(target))
             found.append(EngineUnderTest(name, supported, binary, gap))
     return tuple(found)
 
@@ -92,6 +94,7 @@ def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineU
                 continue
             image = every.get(supported)
             gap = "" if image is not None else f"no image of {target.title} {supported} can be had"
+            gap = gap or "; ".join(each.message for each in missing_in_kernel(target))
             found.append(
                 EngineUnderTest(name, supported, gap=gap, in_image=InImage(room, image) if image is not None else None)
             )

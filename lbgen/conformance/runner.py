@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 # No binary, no root: the engine could not be tried at all.
-_SKIPS = frozenset({"LB402", "LB407"})
+_SKIPS = frozenset({"LB402", "LB407", "LB432"})
 
 
 class CaseState(StrEnum):
@@ -213,7 +213,7 @@ def run_file(
     def every(state: CaseState, detail: str) -> tuple[Result, ...]:
         return tuple(Result(subject.label, file.name, c.id, c.clause, state, detail) for c in cases)
 
-    if subject.binary is None and subject.in_image is None:
+    if subject.gap:
         return every(CaseState.SKIPPED, subject.gap)
     try:
         with engine_session(file, subject) as found:

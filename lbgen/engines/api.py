@@ -182,6 +182,22 @@ class CheckSpec:
     ask: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class KernelNeed:
+    """A part of the kernel that an engine works with. `path` is there once it is loaded, which `load` does."""
+
+    path: str
+    name: str
+    load: str
+
+
+@runtime_checkable
+class NeedsKernel(Protocol):
+    """An engine that works with parts of the kernel which a host may lack; beside `Engine`."""
+
+    kernel_needs: tuple[KernelNeed, ...]
+
+
 @runtime_checkable
 class Engine(Protocol):
     """One target. Everything here is pure: nothing looks at the host or starts anything."""

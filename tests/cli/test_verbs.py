@@ -111,7 +111,7 @@ def test_render_writes_what_can_and_names_the_rest(tmp_path):
     done = lbgen("render", SHOP, "-o", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["envoy", "haproxy", "nginx", "traefik"]
-    assert re.search(r"left out .*\n(  .*\n)*  nftables  it refuses ", done.stderr)
+    assert re.search(r"left out .*\n(  .*\n)*  nftables +it refuses ", done.stderr)
 
 
 def test_render_of_a_named_engine_that_refuses_fails(tmp_path):
@@ -124,7 +124,7 @@ def test_render_of_a_named_engine_that_refuses_fails(tmp_path):
 
 def test_render_json_has_files_and_verdicts_per_engine():
     records = json.loads(lbgen("render", POSTGRES, "--json").stdout)
-    assert sorted(records) == ["envoy", "haproxy", "nftables", "nginx", "traefik"]
+    assert sorted(records) == ["envoy", "haproxy", "keepalived", "nftables", "nginx", "traefik"]
     assert "lbgen.nft" in records["nftables"]["files"]
     assert {"feature", "verdict", "note", "fields", "accepted", "default"} == set(records["nginx"]["verdicts"][0])
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
 ROUTES = 36  # of `rich_topology` twice as many have every kind of route and pool twice as often
-NAMES = [name for name in engine_names() if name != "nftables"]
+NAMES = [name for name in engine_names() if name not in ("keepalived", "nftables")]
 
 
 # Hosts and pools are as many as the routes need, or some per route: what is linear in each is so in both shapes.

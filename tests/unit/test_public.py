@@ -104,7 +104,7 @@ def test_every_engine_answers_every_feature_in_every_version():
 
 
 def test_unknown_engines_and_versions_say_what_there_is():
-    with pytest.raises(UsageError, match="installed: envoy, haproxy, nftables, nginx, traefik"):
+    with pytest.raises(UsageError, match="installed: envoy, haproxy, keepalived, nftables, nginx, traefik"):
         engine("apache")
     nginx = engine("nginx")
     assert target_version(nginx, None) == nginx.versions[0]

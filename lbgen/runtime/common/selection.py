@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.kernel_needs import ensure_kernel
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine, ProcessSpec
@@ -38,7 +39,8 @@ def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: 
 
 
 def ensure_startable(target: Engine, spec: ProcessSpec) -> None:
-    """EngineError LB403 for an engine that needs something on other hosts."""
+    """EngineError LB403 for an engine that needs something on other hosts, LB432 for one that this kernel lacks."""
+    ensure_kernel(target)
     if spec.elsewhere:
         message = f"{target.title} needs {spec.elsewhere}, where lbgen loads nothing"
         hint = "`lbgen render` writes the files for all hosts; or leave this engine out"

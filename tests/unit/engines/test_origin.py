@@ -19,7 +19,7 @@ def test_rendered_files_have_one_line_of_origin(engine: str, profile: str) -> No
         "version": 1,
         "name": "shop",
         "profile": profile,
-        "listeners": L7 if engine != "nftables" else L4,
+        "listeners": L4 if engine in ("keepalived", "nftables") else L7,
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": "all", "listeners": ["web"], "forward": "app"}],
     }

@@ -1,0 +1,86 @@
+"""The keepalived engine: TCP and UDP by IPVS in the kernel, with keepalived's health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import (
+    Binary,
+    BinaryHint,
+    CheckSpec,
+    Images,
+    KernelNeed,
+    Objection,
+    ProcessSpec,
+    RenderedFile,
+    Verdict,
+)
+from lbgen.engines.keepalived import objections as plan_objections
+from lbgen.engines.keepalived import run, support
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from lbgen.json_types import AccessRecord
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import FileSystemLoader
+
+    from lbgen.engines import text
+    from lbgen.engines.keepalived import quote
+    from lbgen.resources import folder
+
+    return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote.word})
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalived:
+    """See `lbgen.engines.api.Engine` and, for `kernel_needs`, `lbgen.engines.api.NeedsKernel`."""
+
+    name: str = "keepalived"
+    title: str = "keepalived"
+    versions: tuple[str, ...] = ("2.2",)
+    binaries: tuple[BinaryHint, ...] = (BinaryHint("keepalived", version_argv=("--version",)),)
+    images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/usr/sbin/nft"))  # noqa: RUF009  # frozen
+    kernel_needs: tuple[KernelNeed, ...] = (KernelNeed("/proc/net/ip_vs", "IPVS", "modprobe ip_vs"),)
+
+    insertion_points: tuple[tuple[str, str], ...] = (
+        ("global_defs", "end of the block `global_defs`"),
+        ("file", "end of keepalived.conf"),
+    )
+
+    def verdict(self, feature: Feature, version: str) -> Verdict:
+        return support.SUPPORT[feature]
+
+    def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
+        return plan_objections.objections(plan)
+
+    def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+        from lbgen.engines import text
+        from lbgen.engines.keepalived.build import build
+        from lbgen.engines.verbatim import texts
+
+        view = build(plan)
+        config = text.render(_environment(), "keepalived.conf.j2", view, texts(plan, self.name))
+        marks = text.render(_environment(), "marks.nft.j2", view)
+        return (RenderedFile(run.FILE, *config), RenderedFile(run.MARKS, *marks))
+
+    def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+        return run.process(plan, binary, directory)
+
+    def access_record(self, line: str) -> AccessRecord | None:
+        return None  # no requests at L4
+
+    def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+        return run.check(plan, binary, directory)
+
+
+ENGINE = Keepalived()

@@ -1,0 +1,107 @@
+"""Objections of keepalived to values that its verdicts on features do not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.keepalived.names import family
+from lbgen.engines.keepalived.quote import can_hold
+from lbgen.engines.keepalived.upstreams import MAX_WEIGHT, backups, balance, forward_of, members, pools
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Listener, Mode, Plan, Pool, Protocol, Route
+
+_ONE_SUCCESS = approximate(
+    "keepalived brings an endpoint back after one connection that succeeds; with `path`, `rise` is honoured"
+)
+_UNCHECKED = approximate("keepalived does not check its sorry server: connections go there while it is down, too")
+_CLOSED = approximate("the kernel counts a closed connection for up to two minutes more")
+
+
+def objections(plan: Plan) -> Iterator[Objection]:
+    """Addresses that IPVS cannot reach, idle times that differ, and what only one endpoint or pool can have."""
+    found: dict[str, tuple[Listener, Route]] = {}
+    for listener in plan.listeners:
+        if listener.mode is not Mode.L4:
+            continue  # refused by its feature
+        for rule in listener.l4_rules:
+            route = plan.route(rule.route)
+            yield from _addresses(plan, route, listener.address)
+            found.setdefault(route.name, (listener, route))
+    routes = [route for _, route in found.values()]
+    yield from _idle(plan)
+    for route in routes:
+        yield from _balances(plan, route)
+        yield from _backups(plan, route)
+    for pool in {pool.name: pool for route in routes for pool in pools(plan, route)}.values():
+        yield from _checks(pool)
+        if pool.max_per_endpoint is not None:
+            yield Objection(_CLOSED, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+
+
+def _addresses(plan: Plan, route: Route, address: str) -> Iterator[Objection]:
+    for pool in pools(plan, route):
+        for endpoint in pool.endpoints:
+            if not endpoint.is_ip:
+                continue  # refused by its feature
+            if family(endpoint.host) != family(address):
+                why = f"IPVS cannot forward connections from {address} to {endpoint.host}"
+                yield Objection(refused(why), endpoint.field)
+            elif ip_address(endpoint.host).is_loopback:
+                why = "the kernel does not forward to a loopback address; use an address of another interface"
+                yield Objection(refused(why), endpoint.field)
+
+
+def _idle(plan: Plan) -> Iterator[Objection]:
+    """IPVS has one idle time for all TCP connections of a host, and one for all UDP flows."""
+    first: dict[Protocol, int] = {}
+    for listener in plan.listeners:
+        for rule in listener.l4_rules:
+            route = plan.route(rule.route)
+            idle = forward_of(route).timeouts.idle
+            if first.setdefault(listener.protocol, idle) != idle:
+                why = f"IPVS has one idle time for all {listener.protocol.value.upper()} services of a host"
+                yield Objection(refused(why), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+
+
+def _balances(plan: Plan, route: Route) -> Iterator[Objection]:
+    if balance(plan, route) is None:
+        yield Objection(refused("the pools of its targets must have the same `balance`"), route.field)
+        return
+    most = max((x.weight for x in members(plan, route)), default=0)
+    if most > MAX_WEIGHT:
+        yield Objection(refused(f"these weights need one of {most}, and the limit is {MAX_WEIGHT}"), route.field)
+    if len(forward_of(route).targets) > 1 and any(pool.active is not None for pool in pools(plan, route)):
+        why = "when all endpoints of a target are down, the endpoints of the other targets get its share"
+        yield Objection(approximate(why), f"{route.field}.forward", Feature.SPLIT)
+    ends = [(x.endpoint.host, x.endpoint.port) for x in members(plan, route)]
+    if len(set(ends)) < len(ends):
+        yield Objection(refused("IPVS knows an endpoint once, and two targets of this route have it"), route.field)
+
+
+def _backups(plan: Plan, route: Route) -> Iterator[Objection]:
+    every = backups(plan, route)
+    if not every:
+        return
+    yield Objection(_UNCHECKED, f"{every[0].field}.backup", Feature.BACKUP)
+    for endpoint in every[1:]:
+        yield Objection(refused("keepalived has one sorry server"), f"{endpoint.field}.backup", Feature.BACKUP)
+    if len(forward_of(route).targets) > 1:
+        why = "the sorry server is one for all targets of a route"
+        yield Objection(refused(why), f"{every[0].field}.backup", Feature.BACKUP)
+    if not all(pool.active is not None for pool in pools(plan, route)):
+        why = "the kernel does not notice an endpoint that is down; add health.active"
+        yield Objection(refused(why), f"{every[0].field}.backup", Feature.BACKUP)
+
+
+def _checks(pool: Pool) -> Iterator[Objection]:
+    active = pool.active
+    if active is None:
+        return
+    field = f"{pool.field}.health.active"
+    if active.path is not None and not can_hold(active.path):
+        why = "keepalived.conf cannot hold this path: its parser gives a meaning to one of its characters"
+        yield Objection(refused(why), f"{field}.path")
+    if active.path is None and active.rise > 1:
+        yield Objection(_ONE_SUCCESS, f"{field}.rise", Feature.HEALTH_ACTIVE)

@@ -1,0 +1,43 @@
+"""Running and checking keepalived, and the rules beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
+from lbgen.engines.keepalived.names import family, table_name
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+
+FILE = "keepalived.conf"
+MARKS = "marks.nft"
+_PID_FILES = ("--pid", "keepalived.pid", "--checkers_pid", "checkers.pid", "--vrrp_pid", "vrrp.pid")
+
+
+def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
+    """keepalived as root in the network namespace of its services; `nft` loads the marks before."""
+    families = sorted({family(x.address) for x in plan.listeners})
+    return ProcessSpec(
+        argv=(str(binary.path), "--dont-fork", "--log-console", "--log-detail", "--use-file", FILE, *_PID_FILES),
+        setup=(("nft", "-f", MARKS),),
+        teardown=tuple(("nft", "delete", "table", word, table_name(plan)) for word in families),
+        reload=Signals.SIGHUP,
+        kernel=True,
+        reload_note="open connections to an endpoint that is removed end; give it weight 0 first",
+    )
+
+
+def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
+    """`keepalived -t` reads the file and ends."""
+    return CheckSpec((str(binary.path), "--config-test", "--use-file", FILE), _judge)
+
+
+def _judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:
+    if code == 0:
+        return ()
+    lines = tuple(line for line in output.splitlines() if line.strip())
+    return lines or (f"keepalived ended with {code}",)

@@ -1,0 +1,86 @@
+"""Typed shapes of keepalived.conf and of the marks, as the templates print them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.records import record
+
+if TYPE_CHECKING:
+    from lbgen.engines.text import Atom, Literal
+
+
+@record
+class Status:
+    first: int
+    last: int
+
+
+@record
+class Check:
+    """Times in seconds. `path` None = a connection is enough; an HTTP check has as many `urls` as successes in a row
+    bring an endpoint back. `port` is the one that is checked."""
+
+    path: Literal | None
+    urls: tuple[int, ...]
+    port: int
+    statuses: tuple[Status, ...]
+    interval: Atom
+    timeout: Atom
+    retry: int
+
+
+@record
+class Server:
+    """A real server; `limit`: connections at a time, None = any number."""
+
+    field: Atom
+    address: Atom
+    port: int
+    weight: int
+    limit: int | None
+    check: Check | None
+
+
+@record
+class Sorry:
+    """Serves when no other endpoint is up."""
+
+    field: Atom
+    address: Atom
+    port: int
+
+
+@record
+class Service:
+    """A virtual server; `address` None = every address of this host, by `mark`."""
+
+    name: Atom
+    field: Atom
+    family: Atom  # ip or ip6
+    address: Atom | None
+    protocol: Atom  # tcp or udp
+    port: int
+    mark: int
+    scheduler: Atom
+    servers: tuple[Server, ...]
+    sorry: Sorry | None
+
+
+@record
+class Table:
+    family: Atom
+    services: tuple[Service, ...]
+
+
+@record
+class View:
+    """`tcp` and `udp`: seconds for which the kernel keeps a silent connection or flow, None = no such service."""
+
+    lbgen: Atom
+    topology: Atom
+    name: Atom
+    tcp: int | None
+    udp: int | None
+    services: tuple[Service, ...]
+    tables: tuple[Table, ...]

@@ -1,0 +1,117 @@
+"""keepalived: its own checker accepts what lbgen renders, and a kernel without IPVS is said, not passed over."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.engines.api import Level
+from lbgen.engines.keepalived import ENGINE, quote
+from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.local.check import check
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(
+        shutil.which("keepalived", path="/usr/sbin:/sbin") is None, reason="keepalived is not installed"
+    ),
+]
+ROOT = Path(__file__).parents[2]
+GOLDEN = sorted(path.parent for path in (ROOT / "tests/golden").rglob("keepalived.conf"))
+POSTGRES = str(ROOT / "examples/postgres/topology.yaml")
+no_ipvs = pytest.mark.skipif(not missing_in_kernel(ENGINE), reason="this kernel has IPVS")
+
+
+def topology(**changes: object) -> dict[str, object]:
+    pool = {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80", "weight": 3}], **changes}
+    return {
+        "version": 1,
+        "name": "l4",
+        "listeners": {
+            "web": {"port": 80, "mode": "l4", "address": "10.1.1.1"},
+            "any": {"port": 81, "mode": "l4"},
+            "dns": {"ports": "5300-5302", "mode": "l4", "protocol": "udp", "address": "10.1.1.1"},
+        },
+        "pools": {"app": pool},
+        "routes": [
+            {"name": "a", "listeners": ["web", "any"], "forward": "app"},
+            {"name": "d", "listeners": ["dns"], "forward": "app"},
+        ],
+    }
+
+
+def problems(data: dict[str, object]) -> tuple[lbgen.Diagnostic, ...]:
+    return check(lbgen.plan(lbgen.load(data)), ENGINE, accept=("all",))
+
+
+@pytest.mark.parametrize("folder", GOLDEN, ids=lambda path: path.parent.name)
+def test_its_checker_accepts_every_golden_file(folder: Path) -> None:
+    command = ("unshare", "--net", "/usr/sbin/keepalived", "--config-test", "--use-file", "keepalived.conf")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    done = subprocess.run(("unshare", "--net", "nft", "-c", "-f", "marks.nft"), cwd=folder, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("balance", ["round_robin", "least_connections", "source_hash"])
+@pytest.mark.parametrize("path", [None, "/healthz?a=b&c=%20"])
+def test_its_checker_accepts_every_scheduler_and_check(balance: str, path: str | None) -> None:
+    active = {"interval": "250ms", "timeout": "150ms", "port": 8008} | ({"path": path} if path else {})
+    assert problems(topology(balance=balance, health={"active": active}, connections={"max_per_endpoint": 9})) == ()
+
+
+def test_a_path_is_held_or_refused_by_name() -> None:
+    """A character of its parser (comments, quotes, parameters, conditions, sequences) never reaches the file."""
+    refused = set()
+    for char in map(chr, range(33, 127)):
+        try:
+            plan = lbgen.plan(lbgen.load(topology(health={"active": {"path": f"/a{char}b", "port": 80}})))
+        except lbgen.LbgenError:
+            continue  # no path of a URL
+        if quote.can_hold(f"/a{char}b"):
+            assert f'path "/a{char}b"\n' in lbgen.render(plan, engine="keepalived", accept=("all",))["keepalived.conf"]
+            continue
+        refused.add(char)
+        with pytest.raises(lbgen.LbgenError) as stop:
+            lbgen.render(plan, engine="keepalived", accept=("all",))
+        assert [each.field for each in stop.value.diagnostics] == ["pools.app.health.active.path"]
+    assert refused >= set("!$@~")
+
+
+def test_what_one_endpoint_or_host_can_have_once_is_said() -> None:
+    data = topology(
+        endpoints=[{"address": "10.0.0.1:80"}, *({"address": f"10.0.0.{n}:80", "backup": True} for n in (2, 3))],
+        health={"active": {"path": "/", "port": 80}},
+    )
+    data["routes"][0]["timeouts"] = {"idle": "7s"}  # type: ignore[index]
+    data["listeners"]["more"] = {"port": 82, "mode": "l4"}  # type: ignore[index]
+    data["routes"].append({"name": "b", "listeners": ["more"], "forward": "app"})  # type: ignore[attr-defined]
+    said = {x.field: x.verdict for x in ENGINE.objections(lbgen.plan(lbgen.load(data)), "2.2")}
+    assert said["pools.app.endpoints[1].backup"].level is Level.APPROXIMATE
+    assert said["pools.app.endpoints[2].backup"].note == "keepalived has one sorry server"
+    assert said["routes[2].timeouts.idle"].note == "IPVS has one idle time for all TCP services of a host"
+
+
+@no_ipvs
+@pytest.mark.parametrize("verb", [("up", "--runtime", "local"), ("verify",)], ids=lambda verb: verb[0])
+def test_a_kernel_without_ipvs_is_said_with_the_remedy(verb: tuple[str, ...]) -> None:
+    command = (sys.executable, "-m", "lbgen", verb[0], POSTGRES, "-e", "keepalived", *verb[1:])
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "LB432" in done.stderr
+    assert "modprobe ip_vs" in done.stderr
+
+
+@no_ipvs
+def test_its_cases_are_counted_as_skipped(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "lbgen.conformance", "-k", "7.balance.weights", "-e", "keepalived", "--json")
+    subprocess.run((*command, str(tmp_path / "r.json")), capture_output=True)
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert {each["state"] for each in results} == {"skipped"}
+    assert all("has none (there is no /proc/net/ip_vs)" in each["detail"] for each in results)
