@@ -3,7 +3,8 @@
 Latency counts from the time at which a request was due, so a server that stalls delays every request that became due
 meanwhile, also those that found no free connection. It runs as a program and imports nothing of lbgen; its one argument
 is JSON: `address`, `port`, `request` (the bytes as Latin-1), `connections` at most, `rate` per second, `seconds`,
-`keep_alive`, and `server_name` for TLS, or null. It prints JSON: `Figures`.
+`keep_alive`, and `server_name` for TLS, or null. `each` (default false): connections are opened when they are needed,
+and each request is in the output. It prints JSON: `Figures`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Figures:
     """What came of the requests: times in seconds. `elapsed`: until the last request was sent, as a last answer that
     takes long is no lower rate; until the end where some were not sent. `late`: requests without an answer at the end,
     which count in the percentiles with the time until then. `failed`: connections that broke. `busy`: share of a core
-    that this used."""
+    that this used. `began`: when the clock started, as `time.monotonic`. `each`: where asked for, when each request was
+    due after that, what it took, and its status, 0 without an answer."""
 
     answered: int = 0
     elapsed: float = 0.0
@@ -54,6 +56,8 @@ class Figures:
     failed: int = 0
     refused: int = 0
     busy: float = 0.0
+    began: float = 0.0
+    each: list[tuple[float, float, int]] = field(default_factory=list)
 
 
 class Generator:
@@ -68,6 +72,7 @@ class Generator:
         self.server_name = order["server_name"]
         self.context = trusting_context() if self.server_name is not None else None
         self.most = int(str(order["connections"]))
+        self.each = bool(order.get("each"))
         self.epoll = select.epoll()
         self.connections: dict[int, Connection] = {}
         self.free: list[Connection] = []
@@ -76,12 +81,12 @@ class Generator:
 
     def run(self) -> Figures:
         """Send all requests, and wait for their answers."""
-        if self.keep_alive:
+        if self.keep_alive and not self.each:
             self._connect_all()
         before, start = time.process_time(), time.perf_counter()
         sent, count, step, free = 0, self.count, 1 / self.rate, self.free
         end = start + count * step + DRAIN_SECONDS
-        last = start
+        last = self.found.began = start
         while (now := time.perf_counter()) < end:
             while sent < count and (due := start + sent * step) <= now and (connection := self._take()) is not None:
                 sent, last = sent + 1, now
@@ -90,7 +95,7 @@ class Generator:
                     self._send(connection)
             if sent == count and not any(each.busy for each in self.connections.values()):
                 break
-            can_send = sent < count and (free or (not self.keep_alive and len(self.connections) < self.most))
+            can_send = sent < count and (free or len(self.connections) < self.most)
             wait = (start + sent * step if can_send else end) - time.perf_counter()
             if wait > 0:
                 select.select([self.epoll], [], [], wait)  # epoll alone sleeps whole milliseconds
@@ -100,7 +105,8 @@ class Generator:
         waiting = [each.due for each in self.connections.values() if each.busy]
         waiting += [start + number * step for number in range(sent, count)]
         self.found.late = len(waiting)
-        self.times += [end - due for due in waiting]
+        for due in waiting:
+            self._count(due, end, 0)
         self.found.answered = len(self.times) - len(waiting)
         self.found.elapsed = (last if sent == count else end) - start + step
         self.found.percentiles = percentiles(self.times)
@@ -182,7 +188,7 @@ class Generator:
         if length is None or (len(received) < length if length >= 0 else not received.endswith(_LAST_CHUNK)):
             connection.received = received
             return
-        self.times.append(time.perf_counter() - connection.due)
+        self._count(connection.due, time.perf_counter(), int(received[9:12]))
         if received[9:10] not in b"23":
             self.found.refused += 1
         closes = not self.keep_alive or b"\r\nconnection: close" in received[: received.index(_END)].lower()
@@ -194,8 +200,17 @@ class Generator:
 
     def _fail(self, connection: Connection) -> None:
         """A connection that closes while it is unused is no failure."""
-        self.found.failed += connection.busy
+        if connection.busy:
+            self.found.failed += 1
+            if self.each:
+                self.found.each.append((connection.due - self.found.began, time.perf_counter() - connection.due, 0))
         self._close(connection)
+
+    def _count(self, due: float, end: float, status: int) -> None:
+        """A request that was answered, or had no answer until the end."""
+        self.times.append(end - due)
+        if self.each:
+            self.found.each.append((due - self.found.began, end - due, status))
 
     def _close(self, connection: Connection) -> None:
         del self.connections[connection.socket.fileno()]

@@ -73,8 +73,10 @@ class Generators:
             return read_wrk(output)
 
 
-def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: int) -> list[str]:
-    """The command line of one round at `shape.rate`."""
+def constant_rate_command(
+    shape: LoadShape, target: LoadTarget, place: tuple[str, int], seconds: float, *, each: bool = False
+) -> list[str]:
+    """The command line of one round at `shape.rate`. `each`: the output has every request."""
     lines = [f"GET {target.target} HTTP/1.1", *(f"{name}: {value}" for name, value in target.headers)]
     if not shape.keep_alive:
         lines.append("Connection: close")
@@ -87,6 +89,7 @@ def constant_rate_command(shape: LoadShape, target: LoadTarget, place: tuple[str
         "seconds": seconds,
         "keep_alive": shape.keep_alive,
         "server_name": target.server_name,
+        "each": each,
     }
     return [sys.executable, "-I", "-S", constant_rate.__file__, json.dumps(order)]
 

@@ -157,6 +157,68 @@ class CostRecord(Record):
     not_measured: list[UnmeasuredEngineRecord]
 
 
+class FaultBucketRecord(Record):
+    """Half a second of a drill."""
+
+    second: float
+    """When it begins."""
+    answered_per_second: float
+    """Good answers that came in it."""
+    failed: int
+    """Of the requests that were due in it."""
+    p99_ms: float | None
+    """Of the requests that were due in it. null: none was."""
+
+
+class FaultRecord(Record):
+    """One fault on one engine."""
+
+    engine: str
+    fault: str
+    """slow, reset, freeze, flap, 503, slow-clients, reload or kill."""
+    begin: float
+    """When the fault began, in seconds of the timeline."""
+    end: float
+    requests: int
+    failed: int
+    """Without an answer, or with one that is neither 2xx nor 3xx."""
+    may_fail: int
+    """As many as the topology's times, retries and health checks allow."""
+    slowest_ms: float
+    slowest_may_be_ms: float | None
+    """Without what the machine adds. null: no bound."""
+    why: str
+    """What the topology allows, in a sentence."""
+    excesses: list[str]
+    """What it does not allow, in sentences."""
+    detail: str
+    timeline: list[FaultBucketRecord]
+    reasons: list[FindingRecord]
+    """Why there are no requests."""
+
+
+class FaultsRecord(Record):
+    """What clients saw while endpoints, clients or the engine itself failed."""
+
+    name: str
+    lbgen: str
+    """Its version."""
+    system: str
+    cores: int
+    cpu: str
+    """The processor."""
+    route: str
+    target: str
+    """Path and query."""
+    rate: int
+    """Requests per second."""
+    seconds: float
+    """Of each timeline."""
+    engines: list[MeasuredEngineRecord]
+    not_measured: list[UnmeasuredEngineRecord]
+    faults: list[FaultRecord]
+
+
 class ChangeRecord(Record):
     """A figure whose rounds are all on one side of those before, and whose median is more than 10 % away."""
 

@@ -70,7 +70,7 @@ def bench(
     if seconds < 1 or rounds < 1 or not connections or min((*connections, *(rates or ()), 1)) < 1:
         raise UsageError(Diagnostic("LB431", "seconds, rounds, connections and rates of a benchmark are at least 1"))
     generators = Generators.find()
-    plan = _plan_of(topology)
+    plan = plan_of(topology)
     target = choose_target(plan, request, listener)
     late = dict(delays or {})
     if unknown := late.keys() - {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}:
@@ -123,7 +123,8 @@ def _closed_loops(
     return found
 
 
-def _plan_of(topology: Topology | Plan) -> Plan:
+def plan_of(topology: Topology | Plan) -> Plan:
+    """The plan to measure. Raises UsageError LB431 for a topology of tiers."""
     if isinstance(topology, Plan):
         return topology
     if topology.model.tiers is not None:

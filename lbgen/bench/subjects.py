@@ -72,15 +72,7 @@ def running(
 
     `delays`: by field of an endpoint the seconds after which it answers; `direct` is one without, if there is any."""
     late = delays or {}
-    jobs = move_to_loopback(
-        [
-            Job(x.name, x.version, x.binary, replace(unit.plan, resolvers=x.resolvers), (), isolated=False)
-            for unit in units
-            for x in (unit.choice,)
-        ]
-    )
-    free = FreePorts(avoid={p for job in jobs for p in _ports(job.plan)})
-    plans = [_with_metrics(job.plan, free) for job in jobs]
+    plans = moved_plans([(unit.choice, unit.plan) for unit in units])
     endpoints = [endpoint for each in plans for pool in each.pools for endpoint in pool.endpoints]
     first = units[0].target
     direct = min(endpoints, key=lambda each: (each.field in late, each.field != first.endpoint)).port
@@ -93,11 +85,23 @@ def running(
                 choice, port = unit.choice, moved.listener(unit.target.listener).port
                 engine = run_engine(choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS)
                 subject = Subject(unit.name, port, unit.target, stack.enter_context(engine))
-                _wait_serving(subject)
+                wait_serving(unit.name, port, unit.target, subject.process)
                 subjects.append(subject)
             except LbgenError as error:
                 failed[unit.name] = error.diagnostics
         yield subjects, failed
+
+
+def moved_plans(units: Sequence[tuple[EngineChoice, Plan]]) -> list[Plan]:
+    """The plan of each engine with listeners and endpoints on free ports of 127.0.0.1, none of them twice."""
+    jobs = move_to_loopback(
+        [
+            Job(x.name, x.version, x.binary, replace(plan, resolvers=x.resolvers), (), isolated=False)
+            for x, plan in units
+        ]
+    )
+    free = FreePorts(avoid={p for job in jobs for p in _ports(job.plan)})
+    return [_with_metrics(job.plan, free) for job in jobs]
 
 
 def _ports(plan: Plan) -> Iterator[int]:
@@ -133,14 +137,14 @@ def _endpoint(delays: Mapping[int, float]) -> Iterator[None]:
             stop(process, SIGTERM, 2.0)
 
 
-def _wait_serving(subject: Subject) -> None:
+def wait_serving(name: str, port: int, target: LoadTarget, process: EngineProcess | None) -> None:
     """Return once the target is answered with 200. EngineError LB403 with the last status."""
     end = time.monotonic() + _START_SECONDS
-    while (status := _get(subject.port, subject.target)) != _OK:
-        if subject.process is not None:
-            subject.process.ensure_alive()
+    while (status := _get(port, target)) != _OK:
+        if process is not None:
+            process.ensure_alive()
         if time.monotonic() > end:
-            message = f"{subject.name} answers {subject.target.target} with status {status} instead of {_OK}"
+            message = f"{name} answers {target.target} with status {status} instead of {_OK}"
             raise EngineError(Diagnostic("LB403", message))
         time.sleep(0.05)
 

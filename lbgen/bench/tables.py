@@ -106,14 +106,19 @@ def to_markdown(report: BenchReport) -> str:
         f"{report.machine.system}, {report.machine.cores} cores, {report.machine.cpu}.",
     ]
     for table in tables(report):
-        lines += ["", f"## {table.title}", "", f"| engine | {' | '.join(table.columns)} |"]
-        lines.append("|---" + "|---:" * len(table.columns) + "|")
-        for row in table.rows:
-            cells = (f"{x.text} ({x.quartiles})" if x.quartiles else x.text for x in row.figures)
-            lines.append(f"| {row.subject} {row.detail}".rstrip() + f" | {' | '.join(cells)} |")
+        lines += ["", f"## {table.title}", "", *markdown_lines(table)]
     if report.not_measured:
         lines += ["", "## Not measured", ""]
         lines += [f"- {each.engine}, {each.why}: {each.reasons[0].message}" for each in report.not_measured]
     lines += ["", "## Notes", "", *(f"- {note}" for note in report.notes), "", "## Commands", "", "```sh"]
     lines += [*load.commands.values(), "```"]
     return "\n".join(lines) + "\n"
+
+
+def markdown_lines(table: FigureTable, head: str = "engine") -> list[str]:
+    """A table without its title; `head` is over its first column."""
+    lines = [f"| {head} | {' | '.join(table.columns)} |", "|---" + "|---:" * len(table.columns) + "|"]
+    for row in table.rows:
+        cells = (f"{x.text} ({x.quartiles})" if x.quartiles else x.text for x in row.figures)
+        lines.append(f"| {row.subject} {row.detail}".rstrip() + f" | {' | '.join(cells)} |")
+    return lines

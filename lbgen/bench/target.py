@@ -36,9 +36,11 @@ class LoadTarget:
     http2: bool = False
 
 
-def choose_target(plan: Plan, request: Request | None = None, listener: str | None = None) -> LoadTarget:
+def choose_target(
+    plan: Plan, request: Request | None = None, listener: str | None = None, *, several: bool = False
+) -> LoadTarget:
     """The load's request: `request`, a GET, else the first one of a route without limits that forwards, on `listener`
-    or any; listeners of layer 4 come last.
+    or any; listeners of layer 4 come last. `several`: rather one that several endpoints serve.
 
     Raises UsageError LB431 when it is not forwarded, or no client of `lbgen bench` speaks what it needs."""
     if listener is not None and listener not in {each.name for each in plan.listeners}:
@@ -49,12 +51,23 @@ def choose_target(plan: Plan, request: Request | None = None, listener: str | No
             raise UsageError(Diagnostic("LB431", f"the request cannot be measured: {found}", hint=_HINT))
         return found
     reasons = []
+    alone: LoadTarget | None = None
     for found in _targets(plan, listener):
-        if isinstance(found, LoadTarget):
+        if isinstance(found, str):
+            reasons.append(found)
+        elif not several or _has_several(plan, found):
             return found
-        reasons.append(found)
+        else:
+            alone = alone or found
+    if alone is not None:
+        return alone
     why = reasons[0] if reasons else "no route forwards a GET"
     raise UsageError(Diagnostic("LB431", f"no request of the topology can be measured: {why}", hint=_HINT))
+
+
+def _has_several(plan: Plan, target: LoadTarget) -> bool:
+    pool = next(p for p in plan.pools if any(x.field == target.endpoint for x in p.endpoints))
+    return sum(x.weight > 0 and not x.backup for x in pool.endpoints) > 1
 
 
 def _targets(plan: Plan, name: str | None) -> Iterator[LoadTarget | str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lbgen.bench.faults.fault import Fault
     from lbgen.bench.rounds import BenchProgress
     from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
@@ -44,6 +45,26 @@ class Delay(click.ParamType[tuple[str, float]]):
         if not field or found is None:
             self.fail(f"{value!r} is not an endpoint and a time such as pools.app.endpoints[0]=5ms", param, ctx)
         return field, int(found[1]) * (0.001 if found[2] == "ms" else 1.0)
+
+
+class Faults(click.ParamType["tuple[Fault, ...]"]):
+    """Names of faults, separated by commas, or `all`."""
+
+    name = "faults"
+
+    def convert(
+        self, value: str | tuple[Fault, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Fault, ...]:
+        """Return them, or fail with a usage error."""
+        if isinstance(value, tuple):
+            return value
+        from lbgen.bench.faults.fault import Fault
+
+        names = list(map(str, Fault))
+        words = names if value == "all" else value.split(",")
+        if unknown := [word for word in words if word not in names]:
+            self.fail(f"{unknown[0]!r} is no fault; it is all or some of {','.join(names)}", param, ctx)
+        return tuple(map(Fault, words))
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
@@ -102,6 +123,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     epilog="\b\nExamples:\n  lbgen bench shop.yaml --quick            # 2 s rounds, 3 of them, 50 connections\n"
     "  lbgen bench shop.yaml -e nginx -e haproxy --connections 50,250,500\n"
     "  lbgen bench shop.yaml -e nginx --cost    # what each feature adds\n"
+    "  lbgen bench shop.yaml --faults reset,kill # what clients see meanwhile\n"
     "  lbgen bench shop.yaml -o now.json --html now.html\n"
     "  lbgen bench --compare before.json now.json\n"
     "  lbgen bench shop.yaml --url http://shop.example:8080/api/cart --json"
@@ -141,6 +163,15 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     is_flag=True,
     help="Measure what each feature of the topology costs: it is removed, one at a time.  [rounds of 1 s by default]",
 )
+@click.option(
+    "--faults",
+    type=Faults(),
+    default=(),
+    metavar="LIST",
+    help="What clients see while something fails, as timelines: all, or some of slow, reset, freeze, flap, 503 (of one "
+    "endpoint), slow-clients, reload, kill, separated by commas. 100 requests/s, or one number of --rates; exit 4 "
+    "where more fails than the topology's times and retries allow.",
+)
 @click.option("--quick", is_flag=True, help="Shorter rounds, fewer of them, one number of connections.")
 @click.option(
     "-o",
@@ -172,6 +203,7 @@ def command(
     seconds: int | None,
     rounds: int | None,
     costs: bool,
+    faults: tuple[Fault, ...],
     quick: bool,
     output: str | None,
     html: str | None,
@@ -189,15 +221,29 @@ def command(
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
     if costs and (connections or new_connections or delays or rates is not None):
         raise click.UsageError("--cost chooses connections and rate itself, and endpoints answer at once")
-    if costs and (html or markdown):
-        raise click.UsageError("--cost has no page; -o writes its JSON")
+    others = connections or new_connections or delays or seconds or rounds or quick or costs
+    if faults and (others or (rates is not None and len(rates) != 1)):
+        raise click.UsageError("--faults has times of its own; beside it only one number of --rates has a meaning")
     import lbgen
-    from lbgen.cli.bench_output import print_bench, print_cost, write_json, write_reports
+    from lbgen.cli.bench_output import print_bench, print_cost, print_faults, write_json, write_reports
 
     loaded = topology.load()
     request = None if url is None else _request(lbgen.plan(loaded), url)
     with _progress(console(stderr=True)) as show:
-        if costs:
+        if faults:
+            from lbgen.bench.faults import run as drill
+
+            drilled = drill.drill(
+                loaded,
+                chosen or None,
+                tuple(dict.fromkeys(faults)),
+                request=request,
+                listener=listener,
+                rate=rates[0] if rates else drill.RATE,
+                accept=accept,
+                progress=show,
+            )
+        elif costs:
             from lbgen.bench import cost
 
             priced = cost.cost(
@@ -231,13 +277,14 @@ def command(
                 accept=accept,
                 progress=show,
             )
-    found = priced if costs else report
+    found = drilled if faults else priced if costs else report
     if output is not None:
         write_json(output, found.as_dict())
-    if not costs:
-        write_reports(report, html, markdown)
+    write_reports(found, html, markdown)
     if as_json:
         print_json(found.as_dict())
+    elif faults:
+        print_faults(console(), drilled)
     elif costs:
         print_cost(console(), priced)
     else:

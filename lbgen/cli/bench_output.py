@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lbgen.bench.compare import Comparison
-    from lbgen.bench.cost import Added, CostReport, EngineCosts
-    from lbgen.bench.report import BenchReport, Spread, UnmeasuredEngine
+    from lbgen.bench.cost import CostReport
+    from lbgen.bench.faults.report import FaultReport
+    from lbgen.bench.report import BenchReport, UnmeasuredEngine
     from lbgen.bench.tables import FigureTable
 
 # Heads of columns in two lines.
@@ -26,8 +27,10 @@ _BROKEN = {
     "over direct": "over\ndirect",
     "errors, not 2xx or 3xx": "errors,\nnot 2xx\nor 3xx",
     "p99.9 ms": "p99.9\nms",
+    "may fail": "may\nfail",
+    "p99 ms before": "p99 ms\nbefore",
+    "slowest ms": "slowest\nms",
 }
-_DROWNS = "not measurable here"
 
 
 def print_bench(out: Console, report: BenchReport) -> None:
@@ -53,19 +56,40 @@ def print_bench(out: Console, report: BenchReport) -> None:
 
 def print_cost(out: Console, report: CostReport) -> None:
     """A table for each engine."""
+    from lbgen.bench.cost_tables import NOTE, cost_problems, cost_tables
+
     target = report.target
     out.print(f"{report.name}: what each feature adds to GET {target.target}, route {target.route}", markup=False)
     out.print(f"{report.rounds} rounds of {report.seconds} s: median, and below it the quartiles", markup=False)
-    for each in report.engines:
-        out.print(_costs(each))
-        for feature, why in each.failed.items():
-            out.print(f"not measured without {feature}: {why}", markup=False)
+    for each in cost_tables(report):
+        out.print(_table(each, "feature"))
+    for problem in cost_problems(report):
+        out.print(problem, markup=False)
     _print_unmeasured(out, report.not_measured)
     if not report.engines:
         out.print("no engine was measured", style="bold red")
     else:
-        note = "two figures of the whole topology were as far apart, or rounds are on both sides of 0"
-        out.print(f"{_DROWNS}: {note}", markup=False, style="dim")
+        out.print(NOTE, markup=False, style="dim")
+
+
+def print_faults(out: Console, report: FaultReport) -> None:
+    """A table for each fault, what left the envelope, what was not measured, and notes."""
+    from lbgen.bench.faults.tables import fault_notes, fault_problems, fault_tables
+
+    target = report.target
+    out.print(
+        f"{report.name}: GET {target.target}, route {target.route}, {report.rate} requests/s while something fails",
+        markup=False,
+    )
+    for each in fault_tables(report):
+        out.print(_table(each))
+    for problem in fault_problems(report):
+        out.print(problem, markup=False, style="red")
+    _print_unmeasured(out, report.not_measured)
+    if not report.drills:
+        out.print("no engine was measured", style="bold red")
+    for note in fault_notes(report) if report.drills else ():
+        out.print(note, markup=False, style="dim")
 
 
 def print_comparison(out: Console, comparison: Comparison) -> None:
@@ -85,38 +109,32 @@ def write_json(file: str, record: object) -> None:
     _write(file, json.dumps(record, indent=2) + "\n")
 
 
-def write_reports(report: BenchReport, html: str | None, markdown: str | None) -> None:
+def write_reports(report: BenchReport | CostReport | FaultReport, html: str | None, markdown: str | None) -> None:
     """Write the page and the Markdown to the files that are given."""
-    if html is not None:
-        from lbgen.html.bench_page import bench_to_html
+    from lbgen.bench.cost import CostReport
+    from lbgen.bench.cost_tables import cost_to_markdown
+    from lbgen.bench.faults.report import FaultReport
+    from lbgen.bench.faults.tables import faults_to_markdown
+    from lbgen.bench.tables import to_markdown
 
-        _write(html, bench_to_html(report))
     if markdown is not None:
-        from lbgen.bench.tables import to_markdown
+        if isinstance(report, FaultReport):
+            _write(markdown, faults_to_markdown(report))
+        else:
+            _write(markdown, cost_to_markdown(report) if isinstance(report, CostReport) else to_markdown(report))
+    if html is not None:
+        from lbgen.html.bench_page import bench_to_html, cost_to_html
+        from lbgen.html.faults_page import faults_to_html
 
-        _write(markdown, to_markdown(report))
+        if isinstance(report, FaultReport):
+            _write(html, faults_to_html(report))
+        else:
+            _write(html, cost_to_html(report) if isinstance(report, CostReport) else bench_to_html(report))
 
 
 def _write(file: str, text: str) -> None:
     Path(file).write_text(text, encoding="utf-8")
     click.echo(f"wrote {file}", err=True)
-
-
-def _costs(costs: EngineCosts) -> Table:
-    from rich.markup import escape
-
-    title = f"{costs.engine.engine} {costs.engine.version}, {costs.rate} requests/s at a constant rate"
-    table = _empty_table(title, "feature", ("CPU us/\nrequest", "p50 ms"))
-    table.add_row("the whole topology", _spread(costs.cpu_us, 0), _spread(costs.p50_ms, 2))
-    for price in costs.prices:
-        table.add_row(escape(price.feature), _added(price.cpu_us, 1), _added(price.p50_ms, 2))
-    return table
-
-
-def _added(added: Added, digits: int) -> str:
-    low, high = added.spread.quartiles
-    figure = f"{added.spread.median:+.{digits}f}" if added.measurable else _DROWNS
-    return f"{figure}\n{low:+.{digits}f} to {high:+.{digits}f}"
 
 
 def _print_unmeasured(out: Console, not_measured: Sequence[UnmeasuredEngine]) -> None:
@@ -136,14 +154,11 @@ def _empty_table(title: str, head: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def _table(figures: FigureTable) -> Table:
-    table = _empty_table(figures.title, "engine", [_BROKEN.get(name, name) for name in figures.columns])
+def _table(figures: FigureTable, head: str = "engine") -> Table:
+    from rich.markup import escape
+
+    table = _empty_table(figures.title, head, [_BROKEN.get(name, name) for name in figures.columns])
     for row in figures.rows:
         cells = (f"{each.text}\n{each.quartiles}".rstrip() for each in row.figures)
-        table.add_row(f"{row.subject}\n{row.detail}".replace(", ", "\n"), *cells)
+        table.add_row(escape(f"{row.subject}\n{row.detail}".replace(", ", "\n").rstrip()), *cells)
     return table
-
-
-def _spread(figure: Spread, digits: int) -> str:
-    low, high = figure.quartiles
-    return f"{figure.median:.{digits}f}\n{low:.{digits}f}-{high:.{digits}f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired
 
-from lbgen.bench.json_types import BenchComparisonRecord, BenchRecord, CostRecord
+from lbgen.bench.json_types import BenchComparisonRecord, BenchRecord, CostRecord, FaultsRecord
 from lbgen.conformance.fingerprint import DifferenceRecord
 from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
@@ -195,7 +195,7 @@ ANSWERS: dict[str, Any] = {
     "diff": ComparisonRecord,
     "verify": ReportRecord,
     "fingerprint": FingerprintsRecord,
-    "bench": BenchRecord | CostRecord | BenchComparisonRecord,
+    "bench": BenchRecord | CostRecord | FaultsRecord | BenchComparisonRecord,
     "preview": PreviewRecord,
     "up": StackRecord | PreviewRecord,
     "reload": StackRecord | PreviewRecord,

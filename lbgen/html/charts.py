@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 WIDTH, LABEL, VALUE = 640, 110, 90  # of a chart, of the names on its left, of the figures on its right
 _ROW, _BAR = 30, 16
 _PLOT_HEIGHT, _LEFT, _BOTTOM = 220, 60, 30
+_MOST_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """Latency over the rate; the y axis is logarithmic. Ticks are (pixel, text)."""
+    """Figures over the rate, or over time. Ticks are (pixel, text). `band`: from and to which pixel something is the
+    case; `limit`: SVG's points of a line that the others should stay below."""
 
     title: str
     width: int
@@ -58,6 +60,8 @@ class LineChart:
     lines: tuple[Line, ...]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
+    band: tuple[float, float] | None = None
+    limit: str = ""
 
 
 def bar_charts(report: BenchReport) -> tuple[BarChart, ...]:
@@ -86,7 +90,7 @@ def _bars(title: str, rows: Sequence[tuple[Row, Spread]], colours: dict[str, int
 
 
 def line_charts(report: BenchReport) -> tuple[LineChart, ...]:
-    """p50 and p99 over the constant rates; none with fewer than two rates."""
+    """p50 and p99 over the constant rates, logarithmic; none with fewer than two rates."""
     rows = [row for row in report.rows if row.shape.rate is not None]
     rates = sorted({row.shape.rate for row in rows if row.shape.rate is not None})
     if len(rates) < 2:
@@ -125,6 +129,35 @@ def _lines(
         tuple((x(rate), f"{rate:,}") for rate in rates),
         tuple((y(10.0**power), f"{10.0**power:g}") for power in range(low, high + 1)),
     )
+
+
+def timeline_chart(
+    title: str,
+    figures: Sequence[tuple[str, int, Sequence[tuple[float, float]]]],
+    seconds: float,
+    band: tuple[float, float],
+    limit: Sequence[tuple[float, float]] = (),
+) -> LineChart:
+    """Lines (label, colour, points) over `seconds`, from 0; `limit` are points as well, `band` seconds."""
+    values = [y for _, _, points in figures for _, y in points]
+    most = max([*values, *(y for _, y in limit)], default=0.0)
+    step = 10.0 ** math.floor(math.log10(max(most, 1.0)))
+    step = next(x for x in (step / 5, step / 2, step, 2 * step) if most / x <= _MOST_TICKS or x == 2 * step)
+    ticks = range(max(1, math.ceil(most / step)) + 1)
+    right, top, high = WIDTH - 30, 10, ticks[-1] * step
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x, y = point
+        return round(_LEFT + (right - _LEFT) * x / seconds, 1), round(_PLOT_HEIGHT - (_PLOT_HEIGHT - top) * y / high, 1)
+
+    def joined(points: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{x},{y}" for x, y in map(place, points))
+
+    lines = tuple(Line(label, joined(points), (), colour) for label, colour, points in figures)
+    x_ticks = tuple((place((x, 0))[0], f"{x} s") for x in range(math.floor(seconds) + 1))
+    y_ticks = tuple((place((0, x * step))[1], f"{x * step:g}") for x in ticks)
+    edges = place((band[0], 0))[0], place((band[1], 0))[0]
+    return LineChart(title, WIDTH, _PLOT_HEIGHT + _BOTTOM, _LEFT, lines, x_ticks, y_ticks, edges, joined(limit))
 
 
 def _colours(report: BenchReport) -> dict[str, int]:

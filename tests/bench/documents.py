@@ -21,7 +21,7 @@ from lbgen.bench.machine import Machine
 from lbgen.bench.report import DIRECT, BenchReport, LoadOptions, MeasuredEngine, Row, Spread, UnmeasuredEngine, rows_of
 from lbgen.bench.rounds import Measurement
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
-from lbgen.bench.tables import tables
+from lbgen.bench.tables import markdown_lines, tables
 from lbgen.bench.target import choose_target
 from lbgen.plan.request import Request
 from lbgen.runtime.common.certificates import write_self_signed
@@ -143,16 +143,7 @@ def to_markdown(scenario: Scenario, report: BenchReport) -> str:
     """The section of a scenario."""
     lines = [f"## {scenario.title}", "", f"The document: {scenario.document.strip()}", ""]
     for table in tables(report):
-        lines += [
-            f"{table.title}:",
-            "",
-            f"| | {' | '.join(table.columns)} |",
-            "|---" + "|---:" * len(table.columns) + "|",
-        ]
-        for row in table.rows:
-            cells = (f"{x.text} ({x.quartiles})" if x.quartiles else x.text for x in row.figures)
-            lines.append(f"| {row.subject} {row.detail}".rstrip() + f" | {' | '.join(cells)} |")
-        lines.append("")
+        lines += [f"{table.title}:", "", *markdown_lines(table, ""), ""]
     if scenario.claims:
         lines += ["| claim | where | figures | | why |", "|---|---|---|---|---|"]
     for claim in scenario.claims:

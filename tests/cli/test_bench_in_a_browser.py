@@ -1,5 +1,5 @@
-"""The page of `lbgen bench --html` in a headless Chromium, light on a screen and dark on a phone: charts and tables are
-there and no part is wider than the window; a screenshot of each is among the test's output."""
+"""The pages of `lbgen bench --html` in a headless Chromium, light on a screen and dark on a phone: charts and tables
+are there and no part is wider than the window; a screenshot of each is among the test's output."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from lbgen.bench.faults.envelope import Envelope
+from lbgen.bench.faults.fault import Fault
+from lbgen.bench.faults.report import Drill
+from lbgen.bench.faults.timeline import Outcome
 from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, UnmeasuredEngine, Why, rows_of
 from lbgen.html.bench_page import bench_to_html
+from lbgen.html.faults_page import faults_to_html
 from tests.cli.test_html_in_a_browser import BROWSER, DARK, WINDOWS, browse
+from tests.unit.bench.test_faults import WINDOW, drilled, line
 from tests.unit.bench.test_report import REASON, report
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here (Debian's package chromium)")
@@ -40,12 +46,33 @@ def page() -> str:
     return bench_to_html(report(rows_of(samples), [UnmeasuredEngine("nftables", Why.LEFT_OUT, (REASON,))]))
 
 
+@pytest.fixture(scope="module")
+def faults_page() -> str:
+    third = Envelope(1 / 3, "it gets 33% of the requests; not tried again elsewhere")
+    some = tuple(line(lambda due: 1 <= due < 4 and round(due * 100) % 3 == 0))
+    frozen = tuple(Outcome(x.due, 4 - x.due, 200) if x in some and x.failed else x for x in some)
+    return faults_to_html(
+        drilled(
+            Drill("nginx", Fault.RESET, third, some, WINDOW),
+            Drill("haproxy", Fault.RESET, third, tuple(line(lambda due: 1 <= due < 2)), WINDOW),
+            Drill("nginx", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), frozen, WINDOW),
+            Drill("haproxy", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), failed=(REASON,)),
+        )
+    )
+
+
+# Two closed loops with two charts each, and two charts of latency; direct has no CPU. Of two faults three charts each,
+# with a band and a line of each engine, and one of what may be in two of them.
+@pytest.mark.parametrize(("name", "parts"), [("page", "0 6 18 10 4 false"), ("faults_page", "0 6 6 11 2 false")])
 @pytest.mark.parametrize(("window", "scheme"), [("screen", "light"), ("phone", "dark")])
-def test_it_reads_well(page: str, window: str, scheme: str, tmp_path: Path) -> None:
+def test_it_reads_well(
+    name: str, parts: str, window: str, scheme: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    page = request.getfixturevalue(name)
     path = tmp_path / "page.html"
     path.write_text(page, encoding="utf-8")
     width, height = WINDOWS[window]
-    image = Path(os.environ.get("LBGEN_SCREENSHOTS", tmp_path)) / f"bench-{window}-{scheme}.png"
+    image = Path(os.environ.get("LBGEN_SCREENSHOTS", tmp_path)) / f"bench-{name}-{window}-{scheme}.png"
     size = f"--window-size={width},{height}"
     browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}")
     png = image.read_bytes()
@@ -56,10 +83,10 @@ def test_it_reads_well(page: str, window: str, scheme: str, tmp_path: Path) -> N
     path.write_text(page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE), "utf-8")
     shown = browse(path, tmp_path, size, *DARK[scheme], "--dump-dom")
     title = shown.partition("<title>")[2].partition("</title>")[0]
-    # Two closed loops with two charts each, and two charts of latency; direct has no CPU.
-    assert title == "0 6 18 10 4 false"
+    assert title == parts
 
 
-def test_it_needs_nothing_from_a_network(page: str) -> None:
-    assert "default-src 'none'" in page
-    assert not [word for word in ("http://", "https://", "<script", "url(", "@import") if word in page]
+def test_it_needs_nothing_from_a_network(page: str, faults_page: str) -> None:
+    for text in (page, faults_page):
+        assert "default-src 'none'" in text
+        assert not [word for word in ("http://", "https://", "<script", "url(", "@import") if word in text]

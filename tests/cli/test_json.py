@@ -163,3 +163,5 @@ def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callab
     assert hold("bench", same, 0)["changes"] == []
     priced = run_lbgen("bench", SHOP, "-e", "haproxy", "--cost", "--rounds", "1", "--json", state=tmp_path)
     assert hold("bench", priced, 0)["costs"][0]["engine"] == "haproxy"
+    drilled = run_lbgen("bench", SHOP, "-e", "haproxy", "--faults", "reload", "--json", state=tmp_path)
+    assert hold("bench", drilled, 0)["faults"][0]["fault"] == "reload"

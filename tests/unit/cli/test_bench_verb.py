@@ -39,7 +39,9 @@ def test_a_change_is_printed_and_exits_4(tmp_path: Path) -> None:
     [
         (("--compare", "a", "b", "shop.yaml"), "leave TOPOLOGY out"),
         (("shop.yaml", "--cost", "--rates", "5"), "--cost chooses connections and rate itself"),
-        (("shop.yaml", "--cost", "--html", "x.html"), "--cost has no page"),
+        (("shop.yaml", "--faults", "reset", "--cost"), "--faults has times of its own"),
+        (("shop.yaml", "--faults", "reset", "--rates", "5,6"), "--faults has times of its own"),
+        (("shop.yaml", "--faults", "reset,fire"), "'fire' is no fault"),
         (("shop.yaml", "--url", "http://a/", "--listener", "web"), "exclude each other"),
         (("shop.yaml", "--rates", "5,x"), "is not a list such as"),
         (("shop.yaml", "--delay", "pools.app.endpoints[0]=5"), "is not an endpoint and a time"),

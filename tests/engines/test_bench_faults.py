@@ -1,0 +1,42 @@
+"""`lbgen bench --faults` on a real engine: each fault shows, and stays within what the topology allows."""
+
+from __future__ import annotations
+
+import pytest
+
+import lbgen
+from lbgen.bench.faults.envelope import Envelope
+from lbgen.bench.faults.fault import Fault
+from lbgen.bench.faults.run import drill
+from lbgen.bench.faults.timeline import excesses
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import engine
+from lbgen.runtime.common.executables import find
+
+pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("bench")]
+# Of three endpoints without retries each fault fails a third of the requests; half of the time where it comes and goes.
+FAILED = {Fault.RESET: (70, 130), Fault.FLAP: (30, 70), Fault.KILL: (80, 400), Fault.RELOAD: (0, 0)}
+
+
+def test_faults_show_and_stay_within_the_envelope() -> None:
+    try:
+        find(engine("haproxy"))
+    except EngineError as error:
+        pytest.skip(str(error))
+    topology = lbgen.load(
+        {
+            "version": 1,
+            "name": "drill",
+            "listeners": {"web": {"port": 8080}},
+            "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n}:80"} for n in (1, 2, 3)]}},
+            "routes": [{"name": "all", "forward": "app"}],
+        }
+    )
+    found = drill(topology, ("haproxy",), tuple(FAILED), requests=10)
+    assert (found.exit_code, [x.fault for x in found.drills]) == (0, list(FAILED)), found.as_dict()
+    for each in found.drills:
+        low, high = FAILED[each.fault]
+        assert low <= each.failures <= high, each.as_dict()
+        assert len(each.outcomes) == 550
+    reset = found.drills[0]
+    assert excesses(reset.outcomes, reset.window, Envelope(0.0, "as if retried"))
