@@ -186,7 +186,7 @@ class FaultRecord(Record):
     """As many as the topology's times, retries and health checks allow."""
     slowest_ms: float
     slowest_may_be_ms: float | None
-    """Without what the machine adds. null: no bound."""
+    """With what the machine adds. null: no bound."""
     why: str
     """What the topology allows, in a sentence."""
     excesses: list[str]

@@ -68,7 +68,7 @@ def _figures(drill: Drill, rate: int) -> tuple[Figure, ...]:
     if drill.failed:
         return (*(Figure("-") for _ in _COLUMNS[:-1]), Figure("failed"))
     slowest = max((x.took for x in drill.outcomes), default=0.0) * 1000
-    most = drill.envelope.slowest
+    most = drill.longest_allowed
     return (
         Figure(str(drill.failures)),
         Figure(str(drill.allowed)),

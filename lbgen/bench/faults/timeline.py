@@ -94,10 +94,16 @@ def excesses(outcomes: Sequence[Outcome], window: Window, envelope: Envelope) ->
         first, last = min(x.due for x in outside), max(x.due for x in outside)
         found.append(f"{len(outside)} requests failed at {first:.1f} to {last:.1f} s, where none may")
     slowest = max((x.took for x in outcomes), default=0.0)
-    usual = max((x.took for x in outcomes if x.due + x.took < window.begin), default=0.0)
-    if envelope.slowest is not None and slowest > envelope.slowest + usual + SLACK_SECONDS:
-        found.append(f"a request took {slowest:.2f} s, and {envelope.slowest:g} s may be")
+    longest = longest_allowed(outcomes, window, envelope)
+    if longest is not None and slowest > longest:
+        found.append(f"a request took {slowest:.2f} s, and {longest:.2f} s may be")
     return tuple(found)
+
+
+def longest_allowed(outcomes: Sequence[Outcome], window: Window, envelope: Envelope) -> float | None:
+    """How long a request may take, with what the machine adds; None: no bound."""
+    usual = max((x.took for x in outcomes if x.due + x.took < window.begin), default=0.0)
+    return None if envelope.slowest is None else envelope.slowest + usual + SLACK_SECONDS
 
 
 def _effective(window: Window, envelope: Envelope) -> tuple[float, float]:

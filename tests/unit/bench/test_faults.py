@@ -120,7 +120,7 @@ def test_what_is_outside_the_envelope_is_said() -> None:
     assert said == "9 requests failed at 4.5 to 4.6 s, where none may"
     assert excesses(line(lambda due: due == 2.0), WINDOW, Envelope(0.0, "")) == ("1 requests failed, and 0 may",)
     late = [*line()[:200], Outcome(2.0, 0.6, 200)]
-    assert excesses(late, WINDOW, Envelope(0.0, "")) == ("a request took 0.60 s, and 0 s may be",)
+    assert excesses(late, WINDOW, Envelope(0.0, "")) == ("a request took 0.60 s, and 0.50 s may be",)
     assert excesses(late, WINDOW, Envelope(0.0, "", 0.5)) == ()
 
 
