@@ -11,7 +11,7 @@ from typing import Any
 from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
-from lbgen.engines.verdicts import objections_on, verdict_on
+from lbgen.engines.verdicts import concerns, objections_on, verdict_on
 from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -94,7 +94,10 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
             for listener in hit or plan.listeners:
                 listeners.setdefault(listener.name, reason)
 
-    for feature, uses in plan.uses_by_feature().items():
+    for feature, every in plan.uses_by_feature().items():
+        uses = [use for use in every if concerns(use.field, target)]
+        if not uses:
+            continue
         verdict = verdict_on(plan, target, feature, version)
         if verdict.level is Level.REFUSED:
             for use in uses:

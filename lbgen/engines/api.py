@@ -140,6 +140,17 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointRules:
+    """What the network of the endpoints at the address `host` has to load: `file` is a rendered one, `setup` loads it
+    and `teardown` removes it. The endpoints then answer clients from the listener's address."""
+
+    host: str
+    file: str
+    setup: tuple[tuple[str, ...], ...]
+    teardown: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """How to run an engine as a local process, cwd = the folder its files were written to."""
 
@@ -160,7 +171,7 @@ class ProcessSpec:
     fixed: tuple[str, ...] = ()  # rendered files that it reads at its start alone; "x/" = all in that folder
     watched: tuple[str, ...] = ()  # folders ("x/") of rendered files that it reads again when they are renamed there
     dies_with_parent: bool = False  # by itself: Envoy asks the kernel for SIGTERM when its parent ends
-    elsewhere: str = ""  # what has to be loaded on other hosts, so that no runtime starts it; "" = nothing
+    endpoint_rules: tuple[EndpointRules, ...] = ()  # loaded where the endpoints are; listeners need one address then
     ready: str = ""  # for an engine that listens before it knows its routes: path on the admin port, 200 once it does
 
     def watches(self, name: str) -> bool:

@@ -104,7 +104,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
     unwritten = {(use.feature, use.field) for use in plan.uses if use.default}
     found = []
     for feature, every in plan.uses_by_feature().items():
-        uses = [use for use in every if _concerns(use.field, engine)]
+        uses = [use for use in every if concerns(use.field, engine)]
         if not uses:
             continue
         verdict = verdict_on(plan, engine, feature, version)
@@ -122,7 +122,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
     return tuple(found)
 
 
-def _concerns(field: str, engine: Engine) -> bool:
+def concerns(field: str, engine: Engine) -> bool:
     """Whether it is said to `engine`: what stands under `engines.<name>` is said to that one alone."""
     return not field.startswith("engines.") or field.startswith(f"engines.{engine.name}.")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import lbgen
+from lbgen.conformance.prepare import verdicts_on
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.nftables import direct
 from tests.engines.test_nftables import needs_kernel
@@ -66,10 +67,16 @@ def test_what_direct_forwarding_cannot_do_is_refused_with_the_reason(edits: dict
         lbgen.render(topology(**{**base, **edits}), engine="nftables", accept=("all",))
 
 
-@pytest.mark.parametrize("runtime", ["local", "docker"])
-def test_no_runtime_starts_it(runtime: str) -> None:
-    with pytest.raises(EngineError, match=r"LB403.*rules of direct forwarding on the hosts of its endpoints"):
-        lbgen.up(topology(), engine="nftables", accept=("all",), runtime=runtime)
+@pytest.mark.parametrize("engine", ["nftables", None])
+def test_processes_of_this_host_cannot_do_it(engine: str | None) -> None:
+    with pytest.raises(EngineError, match=r"LB403.*needs rules on the hosts of its endpoints.*--runtime docker"):
+        lbgen.up(topology(), engine=engine, accept=("all",), runtime="local")
+
+
+def test_what_is_said_to_one_engine_is_not_refused_for_others_in_a_verification() -> None:
+    plan = lbgen.plan(topology())
+    assert not verdicts_on(plan, "envoy", "1.40").listeners
+    assert not verdicts_on(plan, "nginx", "1.31").listeners
 
 
 def test_the_number_of_an_endpoint_does_not_depend_on_the_others() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
-from lbgen.engines.nftables.direct import is_direct, tables
+from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
+from lbgen.engines.nftables.direct import FOLDER, is_direct, replies, tables
 from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.names import family, table_name
 
@@ -28,8 +28,15 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         teardown=tuple((nft, "delete", "table", word, table) for word in families),
         kernel=True,
         agent=uses_agent(plan),
-        elsewhere="rules of direct forwarding on the hosts of its endpoints" if is_direct(plan) else "",
+        endpoint_rules=tuple(_endpoint_rules(plan, nft)) if is_direct(plan) else (),
     )
+
+
+def _endpoint_rules(plan: Plan, nft: str) -> Iterator[EndpointRules]:
+    for host in replies(plan):
+        file = f"{FOLDER}/{host}.nft"
+        delete = (nft, "delete", "table", family(host), tables(plan))
+        yield EndpointRules(host, file, ((nft, "-f", file),), (delete,))
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.kernel_needs import ensure_kernel
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Engine, ProcessSpec
+    from lbgen.engines.api import Engine
     from lbgen.plan.model import Listener, Plan
 
 C = TypeVar("C")
@@ -18,9 +17,12 @@ Skipped = tuple[tuple[str, tuple[Diagnostic, ...]], ...]
 _OFFSETS = (*range(10_000, 24_000, 1_000), *range(1_000, 10_000, 1_000), *range(-1_000, -24_000, -1_000))
 
 
-def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: bool) -> tuple[tuple[C, ...], Skipped]:
+def choose(
+    engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: bool, named: Collection[str] = ()
+) -> tuple[tuple[C, ...], Skipped]:
     """What `decide` made of each engine, and those for which it raised, with the reasons. `insist`: they were named, so
-    that it is an error; one that only needs root is skipped either way while another can go on. Raises LbgenError."""
+    that it is an error, as always for those in `named`; one that only needs root is skipped either way while another
+    can go on. Raises LbgenError."""
     chosen: list[C] = []
     skipped: list[tuple[str, tuple[Diagnostic, ...]]] = []
     for target in engines:
@@ -28,7 +30,7 @@ def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: 
             chosen.append(decide(target))
         except LbgenError as error:
             needs_root = all(each.code == "LB407" for each in error.diagnostics)
-            if insist and not (needs_root and len(engines) > 1):
+            if (insist or target.name in named) and not (needs_root and len(engines) > 1):
                 raise
             skipped.append((target.name, error.diagnostics))
     if not chosen:
@@ -38,13 +40,9 @@ def choose(engines: Sequence[Engine], decide: Callable[[Engine], C], *, insist: 
     return tuple(chosen), tuple(skipped)
 
 
-def ensure_startable(target: Engine, spec: ProcessSpec) -> None:
-    """EngineError LB403 for an engine that needs something on other hosts, LB432 for one that this kernel lacks."""
-    ensure_kernel(target)
-    if spec.elsewhere:
-        message = f"{target.title} needs {spec.elsewhere}, where lbgen loads nothing"
-        hint = "`lbgen render` writes the files for all hosts; or leave this engine out"
-        raise EngineError(Diagnostic("LB403", message, hint=hint))
+def configured(plan: Plan) -> frozenset[str]:
+    """The engines of which the topology asks something that no other engine has, such as direct forwarding."""
+    return frozenset(use.feature.only_engine for use in plan.uses) - {""}
 
 
 def offsets(

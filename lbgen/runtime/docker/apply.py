@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
-from lbgen.engines.api import Binary, Engine
+from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
+from lbgen.runtime.common.kernel_needs import ensure_kernel
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.docker import external_networks, images, network, oom, saved_plan, traffic_switch
+from lbgen.runtime.docker import endpoint_rules, external_networks, images, network, oom, saved_plan, traffic_switch
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
 from lbgen.runtime.docker.converge import Converger, StackContainer, forget_stack, list_containers
 from lbgen.runtime.docker.desired import (
-    FOLDER,
     RESOLVER,
     DesiredStack,
     EngineChoice,
@@ -62,11 +62,16 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
     client = connect(here=True)
     with lock(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
         plan = external_networks.resolve_endpoints(client, plan, backends=backends)
+        if selection.configured(plan) & {each.name for each in engines}:
+            plan = external_networks.attach_endpoints(client, plan)
         helper = partial(_helper, client, progress)
         before = recover(client, plan.name, list_containers(client, plan.name), helper)
         choose = partial(_pull_image, client, progress)
         chosen, skipped = selection.choose(
-            engines, lambda target: choose_image(plan, target, accept, choose), insist=options.insist
+            engines,
+            lambda target: choose_image(plan, target, accept, choose),
+            insist=options.insist,
+            named=selection.configured(plan),
         )
         chosen = assign_offsets(plan, chosen, before, instead or {})
 
@@ -76,6 +81,8 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
         if plan.pools:
             progress(Progress(Step.POOLS, detail=describe_pools(plan)))
         desired = make(chosen)
+        side = endpoint_rules.read(before)
+        endpoint_rules.ensure_possible(client, desired.endpoint_side, network.stand_in_address(desired.subnet))
         try:
             if needs_reload(desired, before):
                 warnings = reload_containers(client, desired, before, progress, for_routes(plan, RELOAD_SECONDS))
@@ -97,13 +104,14 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
                     work.converge(desired.containers)
                 if work.changed and plan.networks:
                     traffic_switch.route_joined_networks(client, plan.name, list_containers(client, plan.name), helper)
-                warnings = (
-                    *_wait_for_routes(client, replacement, options),
-                    *(external_networks.missed_containers(client, plan) if backends else ()),
-                )
-                for each in replacement.switches.values():
-                    each.switch()
-                desired.kept.write()
+                with endpoint_rules.loaded(client, side, desired.endpoint_side, anew=work.changed):
+                    warnings = (
+                        *_wait_for_routes(client, replacement, options),
+                        *(external_networks.missed_containers(client, plan) if backends else ()),
+                    )
+                    for each in replacement.switches.values():
+                        each.switch()
+                    desired.kept.write()
             except BaseException:  # also Ctrl-C
                 with defer_signals(forget=True):
                     replacement.rollback(client, plan.name)
@@ -128,7 +136,9 @@ def _name_port_field(plan: Plan, chosen: Sequence[EngineChoice]) -> Iterator[Non
         if plan.metrics is not None:
             asked |= {(plan.metrics.port + each.offset, "tcp"): "metrics" for each in chosen}
         field = asked.get((error.port, error.protocol))
-        raise EngineError([replace(x, field=f"{field}.port" if field else "") for x in error.diagnostics]) from error
+        raise EngineError(
+            [replace(x, field=f"{field}.{error.key}" if field else "") for x in error.diagnostics]
+        ) from error
 
 
 @contextmanager
@@ -166,8 +176,11 @@ def accept_reload(
     plan: Plan,
     options: ReloadOptions,
     choose: Choose,
+    *,
+    connect_endpoints: bool = True,
 ) -> tuple[Plan, tuple[EngineChoice, ...], tuple[str, ...], SavedPlan]:
     """The plan, the engines, the accepted verdicts of the stack `there` after a reload, and what the last change saved.
+    `connect_endpoints`: see `external_networks.attach_endpoints`.
 
     Raises LbgenError (verdicts), EngineError LB412 (it needs a new start).
     """
@@ -176,6 +189,8 @@ def accept_reload(
     plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
     accept = tuple(dict.fromkeys((*last.accept, *options.accept)))
     engines = [each for each in there if each.record.role is Role.ENGINE]
+    if selection.configured(plan) & {each.record.engine for each in engines}:
+        plan = external_networks.attach_endpoints(client, plan, connect=connect_endpoints)
     return plan, tuple(_same_choice(each, last.plan, plan, accept, choose) for each in engines), accept, last
 
 
@@ -231,7 +246,7 @@ def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Ch
     _, problems = judge(named, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    selection.ensure_startable(target, target.process(named, Binary(Path(target.images.program), version), FOLDER))
+    ensure_kernel(target)
     return EngineChoice(target, version, choose(target, version))
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 OLDEST_API = (1, 41)  # Docker 20.10: what this is tested with
-_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+DOCKER_SOCKET = "/var/run/docker.sock"
+_SOCKETS = (DOCKER_SOCKET, "/run/docker.sock")
 _HELLO_SECONDS = 15  # for the version, which a healthy daemon returns at once
 _SECONDS = 60
 _NO_ADDRESS = ("Invalid bind address", "Invalid path", "Invalid port", "Port out of range", "Unsupported")  # the SDK's
@@ -77,6 +78,16 @@ def connect(*, here: bool = False) -> DockerClient:
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
     client.api.timeout = _SECONDS
     return client
+
+
+def socket_path() -> str:
+    """The daemon's socket on this host. EngineError LB420 for a daemon that has none."""
+    where = _address() or f"unix://{DOCKER_SOCKET}"
+    scheme, _, path = where.partition("://")
+    if scheme not in ("unix", "http+unix"):
+        message = f"the docker daemon at {where} has no socket here, which a container of the stack needs"
+        raise EngineError(Diagnostic("LB420", message, hint="set DOCKER_HOST to unix:///PATH"))
+    return path
 
 
 def why_unavailable() -> Diagnostic | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
-from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
 from lbgen.runtime.docker.image_archive import USER, WORK
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ _RUN_TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
 
 
 class PortTakenError(EngineError):
-    """LB404: `port`, to be published for `protocol`, is in use."""
+    """LB404: `port`, to be published for `protocol`, is in use, or (`key`) its address is not of this host."""
 
-    def __init__(self, diagnostic: Diagnostic, port: int, protocol: str) -> None:
+    def __init__(self, diagnostic: Diagnostic, port: int, protocol: str, key: str = "port") -> None:
         super().__init__(diagnostic)
-        self.port, self.protocol = port, protocol
+        self.port, self.protocol, self.key = port, protocol, key
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ContainerSpec:
     shares (and whose network, without `joins`); with `own_processes` it continues when that one ends. `networks` are
     connected in addition to the stack's. `published` are (host address, port, protocol); the port is the same inside.
     `capabilities` are the only ones kept, and need root inside. With `once` it is not restarted, and has no network
-    unless one is given.
+    unless one is given. `docker_socket` is that of this host, which it gets, and no network.
     """
 
     name: str
@@ -89,6 +89,7 @@ class ContainerSpec:
     joins: str = ""
     networks: tuple[str, ...] = ()
     own_processes: bool = False
+    docker_socket: str = ""
 
     def shape(self) -> str:
         """A digest of all but its files: another one needs another container."""
@@ -130,7 +131,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         "environment": dict(spec.env),
         "working_dir": WORK,
         "stop_signal": spec.stop,
-        "user": "0:0" if spec.capabilities else f"{USER}:{USER}",
+        "user": "0:0" if spec.capabilities or spec.docker_socket else f"{USER}:{USER}",
         "read_only": True,
         "tmpfs": {"/tmp": _RUN_TMPFS},  # noqa: S108  # inside the container
         "cap_drop": ["ALL"],
@@ -157,9 +158,13 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         }
     else:
         joined = {"network_mode": f"container:{spec.joins}"} if spec.joins else {"network": network}
+        volumes = {volume: {"bind": WORK, "mode": "rw"}}
+        if spec.docker_socket:
+            joined = {"network_mode": "none"}
+            volumes[spec.docker_socket] = {"bind": DOCKER_SOCKET, "mode": "ro"}
         options |= joined | {
             "ports": {f"{port}/{protocol}": (host, port) for host, port, protocol in spec.published},
-            "volumes": {volume: {"bind": WORK, "mode": "rw"}},
+            "volumes": volumes,
         }
     with docker_errors(f"making the container {spec.name}"):
         if not spec.inside and not spec.once:
@@ -208,6 +213,11 @@ def start(handle: Container, spec: ContainerSpec) -> None:
             host, port, protocol = next((x for x in spec.published if f"{x[0]}:{x[1]}" in text), spec.published[0])
             message = f"{spec.name} cannot publish {host}:{port}: {_holder(handle, port, protocol)}"
             raise PortTakenError(Diagnostic("LB404", message, hint=_OTHER_PORT), port, protocol) from error
+        if spec.published and "cannot assign requested address" in text:
+            host, port, protocol = next((x for x in spec.published if f"{x[0]}:{x[1]}" in text), spec.published[0])
+            message = f"{spec.name} cannot publish {host}:{port}: this host has no such address"
+            hint = "take an address of this host (`ip address` lists them), or 127.0.0.1"
+            raise PortTakenError(Diagnostic("LB404", message, hint=hint), port, protocol, "address") from error
         absent = "executable file not found" in text or "no such file or directory" in text
         if absent or OTHER_PROCESSOR in text:
             why = "made for another processor" if OTHER_PROCESSOR in text else f"without {spec.argv[0]}"

@@ -29,7 +29,15 @@ _TOGETHER = 4
 _GOING = ("removing", "dead")  # docker's states of a container that is being removed
 _RESTARTING = "restarting"  # docker's state of one that died and will be restarted
 _AGAIN_SECONDS = 0.1
-_ORDER = (Role.CHECK, Role.AGENT, Role.ENGINE, Role.PORTS, Role.ENDPOINTS)  # in which a stack is stopped
+_ORDER = (
+    Role.CHECK,
+    Role.ENDPOINT_RULES,
+    Role.LOADER,
+    Role.AGENT,
+    Role.ENGINE,
+    Role.PORTS,
+    Role.ENDPOINTS,
+)  # in which a stack is stopped
 Exchange = tuple["ContainerSpec", Record, "StackContainer | None"]  # a container, what it is, the one that it replaces
 
 
@@ -104,9 +112,8 @@ class Converger:
 
     def converge(self, wanted: Sequence[tuple[ContainerSpec, Record]]) -> None:
         """Keep containers that match, rename those that do not, create the rest. Raises EngineError LB404, LB421."""
-        there = {
-            each.name: each for each in list_containers(self.client, self.stack) if each.handle.id not in self.tools
-        }
+        every = list_containers(self.client, self.stack)
+        there = {x.name: x for x in every if x.handle.id not in self.tools and x.record.role is not Role.LOADER}
         gone, remade = exchanges(there, wanted)
         for each in gone:
             self._put_aside(each)
@@ -267,7 +274,7 @@ def remove_stack(client: DockerClient, stack: str, progress: Callable[[Progress]
     try:
         for each in every:
             with docker_errors(f"stopping the container {each.name}"):
-                if each.running:
+                if each.running and each.record.role is not Role.LOADER:  # that ends by itself
                     each.handle.stop(timeout=STOP_SECONDS)
             _remove(each, progress)
     except KeyboardInterrupt:

@@ -15,8 +15,10 @@ from lbgen.plan.model import ContainerLimits, Listener, Plan
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_version
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
-from lbgen.runtime.docker import helper_image, hot_restart, network
+from lbgen.runtime.docker import endpoint_rules, helper_image, hot_restart, network
+from lbgen.runtime.docker.client import socket_path
 from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
+from lbgen.runtime.docker.endpoint_rules import EndpointSide, HostRules
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
 from lbgen.runtime.docker.saved_plan import SavedPlan
@@ -85,7 +87,39 @@ class DesiredStack:
     @property
     def containers(self) -> tuple[tuple[ContainerSpec, Record], ...]:
         first = () if self.endpoints is None else (self.endpoints,)
-        return (*first, *(each for unit in self.units for each in unit.containers))
+        own = [each for unit in self.units for each in unit.containers]
+        side = self.endpoint_side
+        return (*first, *own) if side is None else (*first, *own, _watcher(side, self.helper))
+
+    @property
+    def endpoint_side(self) -> EndpointSide | None:
+        """The rules that engines need at the endpoints; None when they need none."""
+        rules = tuple(
+            HostRules(
+                x.host,
+                unit.choice.image.reference,
+                x.file,
+                unit.rendered[x.file],
+                x.setup,
+                x.teardown,
+            )
+            for unit in self.units
+            for x in unit.spec.endpoint_rules
+        )
+        return EndpointSide(self.kept.plan.name, rules) if rules else None
+
+
+def _watcher(side: EndpointSide, helper: str) -> tuple[ContainerSpec, Record]:
+    """The container that loads the rules of `side` again when an endpoint's container starts."""
+    spec = ContainerSpec(
+        name=container_name(side.stack, Role.ENDPOINT_RULES),
+        image=helper,
+        argv=endpoint_rules.ARGV,
+        files={endpoint_rules.FILE: side.as_file()},
+        env=helper_image.ENVIRONMENT,
+        docker_socket=socket_path(),
+    )
+    return spec, Record(side.stack, Role.ENDPOINT_RULES, spec.digest(), spec.shape())
 
 
 def container_name(stack: str, unit: str) -> str:
@@ -151,7 +185,12 @@ def desired_stack(
     units = []
     for each in chosen:
         inside = plan_inside(plan, each, stand_in_set, subnet)
-        units.append(engine_unit(plan, each, inside, helper, accept, ports_container(plan, each, helper, subnet)))
+        ports = ports_container(plan, each, helper, subnet)
+        unit = engine_unit(plan, each, inside, helper, accept, ports)
+        if unit.spec.endpoint_rules:  # the endpoints are on the stack's own network
+            ports = ports_container(replace(plan, networks=()), each, helper, subnet)
+            unit = replace(unit, holder=ports)
+        units.append(unit)
     endpoints = stand_in_container(plan, stand_in_set, helper, subnet) if stand_in_set.stand_ins else None
     return DesiredStack(SavedPlan(plan, stand_in_set, accept, backends), tuple(units), endpoints, helper, subnet, last)
 
@@ -164,8 +203,10 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     plan = with_version(plan, chosen.engine.name, chosen.version)
     binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
     spec = chosen.engine.process(plan, binary, FOLDER)
-    # Never all addresses: an engine that replaces this one needs a free address.
-    address = _EVERY if spec.kernel else network.engine_address(subnet, chosen.offset, chosen.side)
+    # Never all addresses: an engine that replaces this one needs a free address. What endpoints answer from is one.
+    side = 0 if spec.endpoint_rules else chosen.side
+    every = spec.kernel and not spec.endpoint_rules
+    address = _EVERY if every else network.engine_address(subnet, chosen.offset, side)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
     plan = with_metrics(plan, offset=chosen.offset, address=_EVERY)  # an agent waits until the one before has ended
     if isinstance(chosen.engine, Watched) or spec.ready:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
-from lbgen.plan.overlay import with_real_endpoints
+from lbgen.plan.features import Feature
+from lbgen.plan.overlay import with_endpoints, with_real_endpoints
+from lbgen.runtime.docker import network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
     from lbgen.plan.model import Plan
 
+_ATTACHED = range(100, 200)  # last bytes of addresses of endpoints in the stack's own network
 _NAMELESS = frozenset({"bridge", "host", "none"})  # docker's own networks, without DNS
 
 
@@ -23,9 +28,7 @@ def resolve_endpoints(client: DockerClient, plan: Plan, *, backends: bool) -> Pl
 
     Raises EngineError LB423 when a network does not exist, LB421.
     """
-    names = set[str]()
-    for index, name in enumerate(plan.networks):
-        names |= _container_names(client, plan, name, f"containers.networks[{index}]")
+    names = _containers(client, plan)
     if not backends:
         return with_real_endpoints(plan)
     open_pools = [pool for pool in plan.pools if pool.stand_ins is None]
@@ -50,28 +53,72 @@ def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...
     return tuple(found)
 
 
-def _container_names(client: DockerClient, plan: Plan, network: str, field: str) -> set[str]:
-    """The names under which docker resolves the containers of a network, without those of the stack."""
+def attach_endpoints(client: DockerClient, plan: Plan, *, connect: bool = True) -> Plan:
+    """`plan` with those of its real endpoints that are containers, by name or address, at addresses of the stack's own
+    network, to which they are connected (with `connect`). They stay connected until `down`.
+
+    Raises EngineError LB421, LB423.
+    """
+    own = network.name(plan.name)
+    subnet = network.ensure(client, plan.name) if connect else network.find(client, plan.name)
+    there = _containers(client, plan)
+    addresses: dict[str, tuple[str, int]] = {}
+    with docker_errors(f"connecting endpoints to the network {own}"):
+        every = client.containers.list(all=True, filters={"network": own}, ignore_removed=True)
+        hosts = {str(each.id): host for each in every if (host := _fixed_address(each, own))}
+        for endpoint in (x for pool in plan.pools if pool.real for x in pool.endpoints):
+            if endpoint.host not in there or subnet is None:
+                continue
+            each = there[endpoint.host]
+            if str(each.id) not in hosts:
+                free = (str(subnet[n]) for n in _ATTACHED if str(subnet[n]) not in hosts.values())
+                hosts[str(each.id)] = host = next(free, "")
+                if not host:
+                    raise EngineError(Diagnostic("LB421", f"more than {len(_ATTACHED)} endpoints on {own}"))
+                if connect:
+                    client.networks.get(own).connect(each, ipv4_address=host)
+            addresses[endpoint.field] = hosts[str(each.id)], endpoint.port
+    named = {f"{field}.address" for field in addresses}
+    uses = (x for x in plan.uses if x.feature is not Feature.ENDPOINT_NAMES or x.field not in named)
+    return replace(with_endpoints(plan, addresses), uses=tuple(uses))
+
+
+def _fixed_address(each: Container, name: str) -> str:
+    """The address that a container keeps in a network."""
+    joined = each.attrs["NetworkSettings"]["Networks"].get(name) or {}
+    return str((joined.get("IPAMConfig") or {}).get("IPv4Address") or "")
+
+
+def _containers(client: DockerClient, plan: Plan) -> dict[str, Container]:
+    """The containers of the networks that a stack joins by the names under which docker resolves them, and by address;
+    without those of the stack. EngineError LB421, LB423."""
+    found: dict[str, Container] = {}
+    for index, name in enumerate(plan.networks):
+        found |= _containers_of(client, plan, name, f"containers.networks[{index}]")
+    return found
+
+
+def _containers_of(client: DockerClient, plan: Plan, joins: str, field: str) -> dict[str, Container]:
     from docker.errors import NotFound
 
-    found: set[str] = set()
-    with docker_errors(f"looking at the network {network}"):
+    found: dict[str, Container] = {}
+    with docker_errors(f"looking at the network {joins}"):
         try:
-            there = client.networks.get(network)
+            there = client.networks.get(joins)
         except NotFound:
             there = None
         if there is None or there.name in _NAMELESS:
             span = dict(plan.spans).get(field, NOWHERE)
             if there is not None:
-                raise EngineError(
-                    Diagnostic("LB423", f"containers have no names on the network {network}", span, field)
-                )
-            hint = f"docker network create {network}, or leave it out"
-            raise EngineError(Diagnostic("LB423", f"there is no docker network {network}", span, field, hint))
+                raise EngineError(Diagnostic("LB423", f"containers have no names on the network {joins}", span, field))
+            hint = f"docker network create {joins}, or leave it out"
+            raise EngineError(Diagnostic("LB423", f"there is no docker network {joins}", span, field, hint))
         for each in client.containers.list(all=True, filters={"network": there.id}, ignore_removed=True):
             if each.labels.get(STACK) == plan.name:
                 continue
-            aliases = (each.attrs["NetworkSettings"]["Networks"].get(there.name) or {}).get("Aliases") or ()
-            for name in (str(each.name), *aliases):
-                found |= {name, f"{name}.{there.name}"}
+            joined = each.attrs["NetworkSettings"]["Networks"].get(there.name) or {}
+            for name in (str(each.name), *(joined.get("Aliases") or ())):
+                found |= {name: each, f"{name}.{there.name}": each}
+            if address := joined.get("IPAddress"):
+                found[str(address)] = each
     return found

@@ -60,7 +60,8 @@ def build_archive() -> ImageArchive:
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
         found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
-    for name in sorted(_requirements("lbgen")):
+    # The SDK too, for the container that watches docker's events.
+    for name in sorted(_requirements("lbgen") | _requirements("docker") | {"docker"}):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
             if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:

@@ -58,7 +58,7 @@ def running() -> tuple[StackState, ...]:
     """Every stack of containers on this daemon."""
     client = connect()
     every = list_containers(client)
-    names = sorted({each.record.stack for each in every if each.record.role is not Role.CHECK})
+    names = sorted({each.record.stack for each in every if each.record.role not in (Role.CHECK, Role.LOADER)})
     return tuple(stack_state(name, [x for x in every if x.record.stack == name]) for name in names)
 
 

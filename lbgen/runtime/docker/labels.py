@@ -24,6 +24,8 @@ class Role(StrEnum):
     ENDPOINTS = "endpoints"
     PORTS = "ports"  # holds an engine's network namespace while the engine is replaced
     AGENT = "agent"
+    ENDPOINT_RULES = "endpoint-rules"  # loads rules into the containers of endpoints
+    LOADER = "loader"  # runs one command for ENDPOINT_RULES, whatever else happens to the stack
     CHECK = "check"  # temporary
 
 

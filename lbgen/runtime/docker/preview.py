@@ -43,10 +43,15 @@ def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Dec
     LB421, LB423."""
     client = connect()
     plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
+    if selection.configured(plan) & {each.name for each in engines}:
+        plan = external_networks.attach_endpoints(client, plan, connect=False)
     before, last = list_containers(client, plan.name), saved_plan.read(plan.name)
     choose = partial(images.look_up, client)
     chosen, skipped = selection.choose(
-        engines, lambda target: choose_image(plan, target, options.accept, choose), insist=options.insist
+        engines,
+        lambda target: choose_image(plan, target, options.accept, choose),
+        insist=options.insist,
+        named=selection.configured(plan),
     )
     chosen = assign_offsets(plan, chosen, before, {})
     with tempfile.TemporaryDirectory() as place:
@@ -76,7 +81,13 @@ def preview_reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Dec
     client = connect()
     before = list_containers(client, stack.name)
     plan, chosen, accept, last = accept_reload(
-        client, before, saved_plan.read(stack.name), plan, options, partial(images.look_up, client)
+        client,
+        before,
+        saved_plan.read(stack.name),
+        plan,
+        options,
+        partial(images.look_up, client),
+        connect_endpoints=False,
     )
     with tempfile.TemporaryDirectory() as place:
         desired = _desired(client, plan, chosen, accept, last.backends, last, Path(place))

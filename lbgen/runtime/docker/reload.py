@@ -12,7 +12,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, network
+from lbgen.runtime.docker import container, endpoint_rules, network
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container_engine import ContainerEngine
@@ -48,8 +48,12 @@ def reload_containers(
             live.write_record(unit.record)
         desired.kept.write()
 
+    side = endpoint_rules.read(there)
+    endpoint_rules.ensure_possible(client, desired.endpoint_side, network.stand_in_address(desired.subnet))
     try:
-        warnings = reload_all(tuple(change for change, _ in changes), seconds=seconds, progress=progress, commit=commit)
+        with endpoint_rules.loaded(client, side, desired.endpoint_side, anew=False):
+            every = tuple(change for change, _ in changes)
+            warnings = reload_all(every, seconds=seconds, progress=progress, commit=commit)
     except BaseException:
         with defer_signals(forget=True):
             for change, live in changes:

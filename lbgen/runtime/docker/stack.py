@@ -10,8 +10,9 @@ from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.docker import endpoint_rules
 from lbgen.runtime.docker.client import connect
-from lbgen.runtime.docker.converge import forget_stack, remove_stack
+from lbgen.runtime.docker.converge import forget_stack, list_containers, remove_stack
 from lbgen.runtime.docker.inspect import lines as lines
 from lbgen.runtime.docker.inspect import running as running
 from lbgen.runtime.docker.tier_links import attach_networks as attach_networks
@@ -45,7 +46,10 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     client = connect()
     with lock(f"docker-{stack.name}"):
         try:
+            side = endpoint_rules.read(list_containers(client, stack.name))
             remove_stack(client, stack.name, progress)
+            if side is not None:
+                endpoint_rules.unload(client, side)
         except BaseException:
             with defer_signals(forget=True), suppress(EngineError):
                 forget_stack(client, stack.name)

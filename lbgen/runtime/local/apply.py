@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from lbgen.plan.overlay import with_real_endpoints, with_version
 from lbgen.runtime.common import selection, state
 from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.kernel_needs import ensure_kernel
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.resolvers import judge_with_resolvers
@@ -138,14 +139,20 @@ def choose_for(
 ) -> tuple[Plan, tuple[EngineChoice, ...], Skipped]:
     """The plan with the endpoints that `up` forwards to, the engines that will run, and the skipped ones."""
     plan = plan if options.backends else with_real_endpoints(plan)
-    return plan, *choose(plan, engines, insist=options.insist, accept=options.accept)
+    named = selection.configured(plan)
+    return plan, *choose(plan, engines, insist=options.insist, accept=options.accept, named=named)
 
 
 def choose(
-    plan: Plan, engines: Sequence[Engine], *, insist: bool, accept: tuple[str, ...]
+    plan: Plan,
+    engines: Sequence[Engine],
+    *,
+    insist: bool,
+    accept: tuple[str, ...],
+    named: Collection[str] = (),
 ) -> tuple[tuple[EngineChoice, ...], Skipped]:
-    """The engines that will run, and the skipped ones with reasons."""
-    return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist)
+    """The engines that will run, and the skipped ones with reasons. See `selection.choose`."""
+    return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist, named=named)
 
 
 def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineChoice:
@@ -163,7 +170,11 @@ def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineCho
     if problems:
         raise LbgenError(problems)
     spec = target.process(plan, binary, Path("/"))
-    selection.ensure_startable(target, spec)
+    ensure_kernel(target)
+    if spec.endpoint_rules:
+        message = f"{target.title} needs rules on the hosts of its endpoints, and here all endpoints are on this host"
+        hint = "`--runtime docker` loads them into the endpoints' containers, `lbgen render` writes them for machines"
+        raise EngineError(Diagnostic("LB403", message, hint=f"{hint}; or name other engines with -e"))
     kernel = spec.kernel
     if kernel and os.geteuid() != 0:
         hint = "run as root, or leave it out"
