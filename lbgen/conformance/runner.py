@@ -101,7 +101,7 @@ class EngineSession:
     def _run(self, case: Case) -> tuple[CaseState, str, str]:
         plan = self.ready.whole
         case = fill_placeholders(case, plan)
-        listener = case.request.listener or plan.listeners[0].name
+        listener = case.request.listener or str(case.params.get("listener") or plan.listeners[0].name)
         verdicts = self.ready.verdicts
         if listener in verdicts.listeners:
             return CaseState.REFUSED, verdicts.listeners[listener], ""
@@ -111,6 +111,9 @@ class EngineSession:
         for name in needed & verdicts.routes.keys():
             return CaseState.REFUSED, verdicts.routes[name], ""
         served_by = plan.listener(listener)
+        if listener not in {each.name for each in self.ready.served.listeners}:  # all its routes are refused
+            reasons = (verdicts.routes[rule.route] for rule in served_by.l4_rules if rule.route in verdicts.routes)
+            return CaseState.REFUSED, next(reasons, "no route of the listener is left to serve"), ""
         if (left := guarantee_of(case, plan, served_by, about=self.strict)) is not None:
             return CaseState.LEFT, f"{left} is left to the engine", ""
         address = self.address(listener)

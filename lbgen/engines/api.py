@@ -161,7 +161,9 @@ class ProcessSpec:
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
     teardown: tuple[tuple[str, ...], ...] = ()
-    kernel: bool = False  # True: nothing keeps running after setup; needs root and a network namespace of its own
+    kernel: bool = False  # True: the kernel forwards; needs root and a network namespace of its own. `argv`, if any,
+    # is a process beside it that keeps its tables; without, nothing keeps running after setup
+    sysctls: tuple[tuple[str, str], ...] = ()  # of that namespace, such as ("net.ipv4.vs.conntrack", "1")
     access_log: str = ""  # where the access log goes, relative to the folder; "" = the process's own output
     agent: bool = False  # `lbgen agent` runs beside it (active checks, slow start)
     reload_note: str = ""  # what a reload costs, in a sentence a user understands; "" = nothing

@@ -27,6 +27,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         teardown=tuple(("nft", "delete", "table", word, table_name(plan)) for word in families),
         reload=Signals.SIGHUP,
         kernel=True,
+        sysctls=(("net.ipv4.vs.conntrack", "1"),),  # without it no rule sees what IPVS forwards
         reload_note="open connections to an endpoint that is removed end; give it weight 0 first",
     )
 

@@ -132,6 +132,8 @@ class ContainerEngine:
         if spec.kernel:
             for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
                 container.execute(handle, command)
+            if spec.argv and spec.reload is not None:
+                container.signal(handle, spec.reload.name)
         elif spec.hot_restart_argv and not self._goes_on:
             container.signal(handle, hot_restart.NEXT_SIGNAL)
         elif spec.reload is not None:

@@ -201,8 +201,7 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
     plan = stand_in_set.apply_to(plan, network.stand_in_address(subnet))
     plan = with_version(plan, chosen.engine.name, chosen.version)
-    binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
-    spec = chosen.engine.process(plan, binary, FOLDER)
+    spec = _process(plan, chosen)
     # Never all addresses: an engine that replaces this one needs a free address. What endpoints answer from is one.
     side = 0 if spec.endpoint_rules else chosen.side
     every = spec.kernel and not spec.endpoint_rules
@@ -212,6 +211,11 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     if isinstance(chosen.engine, Watched) or spec.ready:
         plan = with_admin(plan, ADMIN_PORT + chosen.side)
     return plan
+
+
+def _process(plan: Plan, chosen: EngineChoice) -> ProcessSpec:
+    binary = Binary(Path(chosen.image.program), chosen.image.version or chosen.version)
+    return chosen.engine.process(plan, binary, FOLDER)
 
 
 def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4Network) -> tuple[ContainerSpec, Record]:
@@ -228,7 +232,7 @@ def ports_container(plan: Plan, chosen: EngineChoice, helper: str, subnet: IPv4N
         address=network.engine_address(subnet, chosen.offset, 0),
         published=tuple(published),
         networks=plan.networks,
-        sysctls=SYSCTLS,
+        sysctls=(*SYSCTLS, *_process(plan, chosen).sysctls),
         limits=_HOLDER,
     )
     same = replace(spec, image="").digest()  # a newer helper image needs no new container
@@ -266,8 +270,8 @@ def engine_unit(
         load = " && ".join(shlex.join(command) for command in spec.setup)
         container_spec = replace(
             container_spec,
-            argv=("/bin/sh", "-c", f"{load} && exec sleep infinity"),
-            stop="SIGKILL",  # it only sleeps
+            argv=("/bin/sh", "-c", f"{load} && exec {shlex.join(spec.argv) or 'sleep infinity'}"),
+            stop=spec.stop.name if spec.argv else "SIGKILL",  # it only sleeps
             capabilities=("NET_ADMIN",),
         )
     elif spec.hot_restart_argv:

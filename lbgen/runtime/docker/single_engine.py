@@ -137,7 +137,7 @@ def serve(
         unit = desired.engine_unit(plan, chosen, plan, netns.helper, accept, netns.ports)
     spec = replace(unit.container_spec, joins=str(netns.holder.name), once=True)
     if unit.spec.kernel:
-        spec = replace(spec, joins="", sysctls=desired.SYSCTLS)
+        spec = replace(spec, joins="", sysctls=(*desired.SYSCTLS, *unit.spec.sysctls))
     handles: list[Container] = []
     record = replace(unit.record, role=Role.CHECK)
     try:

@@ -12,7 +12,7 @@ from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
 from lbgen.runtime.local import agent
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.local.run_as import User, engine_user
 from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class EngineProcess:
     directory: Path
     process: Process
     spec: ProcessSpec = field(repr=False)
-    network: Network | None = None  # where it runs; of a kernel engine, `process` only holds that namespace
+    network: Network | None = None  # where it runs; without `spec.argv`, `process` only holds that namespace
     agent: Process | None = None  # checks endpoints for an engine without active checks
     draining: list[Process] = field(default_factory=list)  # predecessors of `process` that still run
     epoch: int = 0
@@ -83,19 +83,19 @@ class EngineProcess:
     def request_stop(self) -> None:
         """Send the graceful stop without waiting, to stop several engines at once; `stop` then waits."""
         self.stop_agent()
-        if not self.spec.kernel and self.is_alive():
+        if self.spec.argv and self.is_alive():
             self.process.send_signal(self.spec.stop)
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Stop it gracefully, and kill it after `seconds`; no effect when it has ended."""
         self.stop_agent()
-        if not self.spec.kernel:
+        if self.spec.argv:
             stop(self.process, signal.Signals(self.spec.stop), seconds)
             for each in self.draining:
                 stop(each, signal.Signals(self.spec.stop), seconds)
             for name in self.spec.cleanup:
                 Path(name).unlink(missing_ok=True)
-        elif self.network is not None and self.is_alive():
+        if self.spec.kernel and self.network is not None and self.network.holder.poll() is None:
             for command in self.spec.teardown:
                 self.network.run_command(command, self.directory)
 
@@ -114,6 +114,8 @@ class EngineProcess:
                 self.network.run_command(command, self.directory)
             for command in set(self.spec.teardown) - set(spec.teardown):
                 self.network.run_command(command, self.directory)
+            if spec.argv and spec.reload is not None and self.is_alive():
+                self.process.send_signal(spec.reload)
         elif spec.hot_restart_argv and succeeded:
             self._hot_restart(plan, spec)
             self.old_workers = tuple(member for each in self.draining for member in group_members(each.pid))
@@ -150,7 +152,7 @@ class EngineProcess:
         self.process = process
 
     def restart(self) -> None:
-        """Restart the engine, which has died, on its files. Not for kernel engines."""
+        """Restart the engine, which has died, on its files. Not for one without a process."""
         stop(self.process, signal.SIGKILL, 0)  # workers may outlive their master and hold the ports
         for each in self.draining:
             stop(each, signal.SIGKILL, 0)
@@ -175,7 +177,7 @@ def spawn_engine(
     epoch: int = 0,
     death: signal.Signals | None = signal.SIGTERM,
 ) -> Process:
-    user = engine_user()
+    user = User() if spec.kernel else engine_user()
     low = user.uid is not None and any(x.port < ports.first_unprivileged() for x in plan.listeners)
     netns = None if network is None else network.holder.pid
     argv = tuple(word.replace("{epoch}", str(epoch)) for word in spec.hot_restart_argv) or spec.argv

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import TypeVar
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import Process, spawn, stop
+from lbgen.system_errors import to_diagnostic
 
 _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")
@@ -44,6 +45,20 @@ class Network:
     def ip(self, *commands: str) -> None:
         """Commands of `ip` inside, in this order; EngineError LB403 with what it said of the first that fails."""
         self.run_inside(lambda: ip(*commands))
+
+    def set_sysctls(self, settings: Collection[tuple[str, str]]) -> None:
+        """Set names and values inside; EngineError LB425 when the kernel refuses one."""
+
+        def write() -> None:
+            for name, value in settings:
+                path = Path("/proc/sys", *name.split("."))
+                try:
+                    path.write_text(f"{value}\n", encoding="ascii")
+                except OSError as error:
+                    raise EngineError(to_diagnostic(error, str(path))) from None
+
+        if settings:
+            self.run_inside(write)
 
     def admit_loopback_clients(self) -> None:
         """Let clients of 127.0.0.0/8 on this host reach `inside`; the namespace loses its own loopback addresses."""

@@ -84,10 +84,12 @@ def start(
     log.touch()
     if network is not None and spec.kernel:
         chown_tree(directory, User(os.geteuid(), os.getegid()))  # root loads them: no other user may own them
+        network.set_sysctls(spec.sysctls)
         for command in spec.setup:
             network.run_command(command, directory)
+        process = spawn_engine(spec, plan, directory, network, death=death) if spec.argv else network.holder
         handle = EngineProcess(
-            target.name, target.title, version, binary, plan, directory, network.holder, spec, network, death=death
+            target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
         )
         if spec.agent and ORDER in rendered:
             handle.restart_agent()

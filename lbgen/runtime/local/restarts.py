@@ -43,7 +43,7 @@ class Backoff:
 
 @dataclass(slots=True)
 class EngineWatch:
-    """Restarts one engine and its agent. Of a kernel engine, only the namespace of its rules can end."""
+    """Restarts one engine and its agent. Of a kernel engine without a process only the namespace can end."""
 
     handle: EngineProcess
     ended: str = ""
@@ -58,7 +58,7 @@ class EngineWatch:
         code = handle.process.poll()
         if self._engine.due is None and not self.ended and code is not None:
             self.ended = self.died = how_ended(code)
-            if handle.spec.kernel:
+            if not handle.spec.argv:
                 yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
             else:
                 yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.schedule(now):g} s"

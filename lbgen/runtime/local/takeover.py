@@ -82,14 +82,14 @@ def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.Engine
         binary,
         served.plan,
         directory,
-        net.holder if net is not None else AdoptedProcess(entry.pid, None),
+        net.holder if net is not None and not spec.argv else AdoptedProcess(entry.pid, None),
         spec,
         net,
         death=None,
     )
     found = session_leaders(entry.directory)
     agents = [each for each in found if _is_agent(each)]
-    if not spec.kernel:
+    if spec.argv:
         _adopt_processes(handle, entry.directory, found, agents)
     for each in agents[:-1]:
         stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
