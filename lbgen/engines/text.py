@@ -110,6 +110,11 @@ def _at(origin: Atom | None = None) -> Markup:
     return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
 
 
+def is_mark(line: str) -> bool:
+    """Whether a line of a template's output holds a mark of `at()` or `verbatim()` and nothing else."""
+    return _MARK_OPEN in line and not _MARK.sub("", line).strip()
+
+
 def _verbatim(place: str, indent: int = 0) -> Markup:
     """In a template, alone on a line: here goes the topology's own text for this place, if it has any."""
     return Markup(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")  # noqa: S704 - the template's own word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import access_log, paths, queues
@@ -10,6 +11,7 @@ from lbgen.engines.nginx.connection_options import ClientHeaders
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.headers import apply_edits, header_directives, header_name, response_headers
 from lbgen.engines.nginx.limits import RouteGuards, has_limits, is_guarded
+from lbgen.engines.nginx.local_replies import ADDRESS_STATUSES
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
 from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule, Target
 
 _PORTS = {"http": 80, "https": 443}
-_ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # for which `return` takes an address, not a text
 Body = Proxy | Answer
 
 
@@ -74,6 +75,7 @@ class RouteActions:
         self.compression = CompressionMaps(names)
         self.logged_routes = access_log.LoggedRoutes()
         self._own_hosts: dict[str, str] = {}
+        self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
 
     def build_body(self, rule: Rule, route: Route, listener: Listener, standard: HeaderLines) -> Body:
@@ -100,7 +102,7 @@ class RouteActions:
             yield Location(
                 origin, name=named_location(route.name, "final"), answer=self._failure(route, after_retries=True)
             )
-        if isinstance(action, Respond) and action.status in _ADDRESS_STATUSES:
+        if isinstance(action, Respond) and action.status in ADDRESS_STATUSES:
             add, content_type = self._response_headers(route, action.headers)
             answer = Answer(200, self.texts.body(action.body), _default_type(content_type), add)
             yield Location(origin, name=named_location(route.name, "answer"), answer=answer)
@@ -189,6 +191,7 @@ class RouteActions:
         if route.compression is not None:
             add = (*add, Header(header_name("vary"), self.compression.vary(route, route.compression)))
         protocol = self.protocol(action)
+        hidden = [header_name(name) for name in hide]
         return Proxy(
             module=Atom(protocol.module),
             scheme=Atom(protocol.scheme),
@@ -197,8 +200,9 @@ class RouteActions:
             target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
             times=own_times(times, self.default_times),
-            hide=tuple(header_name(name) for name in hide),
-            add=add,
+            hide=tuple(name for name in hidden if all(x.name != name for x in add)),
+            hides_hop_by_hop=bool(hidden) and self.kept.connection_options and protocol.module == PROXY,
+            add=_replacing(add, hidden),
             failure_to=self.failure_location(route),
             may_lack_endpoints=self._may_lack_endpoints(action),
             request_buffered=action.buffering.request,
@@ -271,7 +275,7 @@ class RouteActions:
         scheme = action.scheme or listener.scheme
         default = _PORTS[scheme]
         port = action.port or (default if action.scheme else listener.client_port)
-        host: str | Atom = action.host or inline(self._own_host(listener))
+        host: str | Atom = action.host or inline(self._own_host(rule, listener))
         authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
         target = paths.target_variable(listener)
         if action.path is not None:
@@ -281,8 +285,14 @@ class RouteActions:
         add, _ = self._response_headers(route)
         return Answer(action.status, self.texts.of(*authority, inline(target)), add=add)
 
-    def _own_host(self, listener: Listener) -> str:
+    def _own_host(self, rule: Rule, listener: Listener) -> str:
         """The variable with the request's host, or the listener's address when there is none."""
+        if listener.name not in self._hostless:
+            # Over TLS a request without Host is served by its SNI.
+            tables = [x for x in listener.hosts if x.host is None or listener.tls is not None]
+            self._hostless[listener.name] = {each.route for table in tables for each in table.rules}
+        if rule.route not in self._hostless[listener.name]:
+            return "host"
         address = f"[{listener.address}]" if ":" in listener.address else listener.address
         name = self._own_hosts.get(address)
         if name is None:
@@ -292,10 +302,16 @@ class RouteActions:
         return name
 
     def _respond(self, route: Route, action: Respond) -> Answer:
-        if action.status in _ADDRESS_STATUSES:
+        if action.status in ADDRESS_STATUSES:
             return Answer(action.status, EMPTY, body_at=named_location(route.name, "answer"))
         add, content_type = self._response_headers(route, action.headers)
         return Answer(action.status, self.texts.body(action.body), _default_type(content_type), add)
+
+
+def _replacing(add: tuple[Header, ...], hidden: list[Atom | Literal]) -> tuple[Header, ...]:
+    """`add`, the first of each name with a note that the endpoint's is hidden."""
+    names = [x.name for x in add]
+    return tuple(replace(x, replaces=x.name in hidden and names.index(x.name) == at) for at, x in enumerate(add))
 
 
 def _response_handling(route: Route, action: Forward) -> Iterator[Line]:

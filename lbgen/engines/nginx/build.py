@@ -14,7 +14,7 @@ from lbgen.engines.nginx.includes import share_bodies, share_headers, share_loca
 from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
-from lbgen.engines.nginx.local_replies import continues_elsewhere
+from lbgen.engines.nginx.local_replies import continues_elsewhere, may_have_extension
 from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.paths import plain_request, well_formed_request
@@ -175,6 +175,8 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
             for block in blocks
             for each in (*block.locations, *block.named)
         ),
+        plain_text=kept.answers
+        or any(may_have_extension(x) for block in blocks for x in (*block.locations, *block.named)),
         answers=kept.answers,
         refusals=kept.answers or any(_answers_refusals(x) for x in listeners),
         recursive=kept.answers or any(continues_elsewhere(x) for block in blocks for x in block.named),

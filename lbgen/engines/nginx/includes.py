@@ -133,7 +133,7 @@ def _directives(location: Location) -> int:
 def _of_proxy(proxy: Proxy) -> int:
     lists = (proxy.headers, proxy.hide, proxy.add, proxy.lines, proxy.mirrors, proxy.checks)
     jumps = (proxy.failure_to, proxy.next_try, proxy.tunnel_to, proxy.streamed_to, proxy.queue_to, proxy.filtered)
-    rest = 1 + 4 * (proxy.times is not None) + proxy.standard_headers
+    rest = 1 + 4 * (proxy.times is not None) + proxy.standard_headers + sum(x.replaces for x in proxy.add)
     return rest + sum(map(len, lists)) + 2 * sum(x is not None for x in jumps)
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.scripts import Script
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Header, Line, Script
+    from lbgen.engines.nginx.view import Header, Line
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Key, Limits, RateLimit
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.strings import EMPTY
 
+ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # for which `return` takes an address, not a text
+
 if TYPE_CHECKING:
     from lbgen.engines.nginx.view import Check, Guard, Location
 
@@ -31,6 +33,13 @@ def plain_checks(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 def _plain_guard(guard: Guard) -> Guard:
     return replace(guard, checks=plain_checks(guard.checks))
+
+
+def may_have_extension(location: Location) -> bool:
+    """Whether the location answers with a text of the topology on a path that may end like a file's name."""
+    answer = location.answer
+    exact = location.path is not None and location.below is None and "." not in location.path.text
+    return answer is not None and answer.text is not None and answer.status not in ADDRESS_STATUSES and not exact
 
 
 def continues_elsewhere(location: Location) -> bool:

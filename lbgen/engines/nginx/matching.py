@@ -129,8 +129,9 @@ def key_regex(candidate: Candidate, keys: tuple[str, ...], values: RequestValues
     last = max(keys.index(key) for key in tests_by_key)
     for at, key in enumerate(keys[: last + 1]):
         tests = tests_by_key.get(key, [])
-        if at == last and len(tests) == 1:
-            return out + tests[0]
+        if len(tests) == 1 and (at == last or key == METHOD):  # that of a method ends with the line feed
+            out += tests[0]
+            continue
         out += "".join(f"(?={test})" for test in tests)
         if at < last:
             out += r"[^\n]*\n"

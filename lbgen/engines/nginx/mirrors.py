@@ -57,6 +57,7 @@ class MirrorLocations:
                 lines=(directive("internal"), *protocol.lines),
                 checks=tuple(checks),
                 hide=(),
+                hides_hop_by_hop=False,
                 add=(),
                 failure_to=None,
                 tunnel_to=None,

@@ -14,8 +14,8 @@ from lbgen.plan.policy import Paths, PathsMode
 from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
+    from lbgen.engines.nginx.scripts import Script
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Script
     from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener
 

@@ -6,15 +6,24 @@ when a request first uses its variable; when it throws, the variable is empty.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.nginx.view import Script
 from lbgen.engines.text import Atom
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A variable set by a function of a JavaScript module when it is first used in a request."""
+
+    variable: Atom
+    module: Atom
+    function: Atom
 
 
 def script(variable: str, module: str, function: str) -> Script:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Line, Map, Text
-from lbgen.engines.text import Atom, Literal
+from lbgen.engines.text import Atom, Literal, is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def _without_braces(part: Atom | Literal, after: Atom | Literal | None) -> Atom 
 
 
 EMPTY = Text(())
-_MOST_ON_A_LINE, _LINE_LENGTH = 4, 140
+_MOST_ON_A_LINE, _LINE_LENGTH, _SHORT = 4, 140, 90
 
 
 def variables(names: Iterable[str], end: str = "\n") -> Text:
@@ -58,12 +58,20 @@ def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE
 
 def block(indent: int, head: Markup, body: Markup) -> Markup:
     """A block of the configuration: on one line where it holds up to four short directives and nothing else."""
-    lines = [line.strip() for line in body.splitlines() if line.strip()]
+    lines = [line.strip() for line in body.splitlines() if line.strip() and not is_mark(line)]
     single = f"{head} {{ {' '.join(lines)} }}" if lines else f"{head} {{ }}"
     if len(lines) <= _MOST_ON_A_LINE and indent + len(single) <= _LINE_LENGTH and not any("#" in x for x in lines):
         return Markup(f"{' ' * indent}{single}")  # noqa: S704  # of parts that the template printed
     inner = "".join(f"{line}\n" for line in body.splitlines() if line.strip())
     return Markup(f"{' ' * indent}{head} {{\n{inner}{' ' * indent}}}")  # noqa: S704
+
+
+def short(indent: int, body: Markup) -> Markup:
+    """Up to four directives of one kind: on one line where they are short."""
+    lines = [line.strip() for line in body.splitlines() if line.strip() and not is_mark(line)]
+    if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
+        return body
+    return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
 
 
 def one_line(body: Markup) -> Markup:

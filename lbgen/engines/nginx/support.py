@@ -235,7 +235,8 @@ HABITS = {
     "a missing or second Host get 400; a bare LF and control characters in values are accepted, lines without a colon "
     "and fields with invalid names are dropped; TRACE and CONNECT get 405",
     Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses; of HTTP/1.1's own "
-    "nginx drops Connection, Keep-Alive, TE, Upgrade and Transfer-Encoding; Upgrade of a response passes",
+    "nginx drops Connection, Keep-Alive, TE, Upgrade and Transfer-Encoding; an Upgrade to websocket passes whatever "
+    "Connection says; of a response Upgrade, TE and Proxy-Connection pass",
     Guarantee.ANSWERS: "nginx's own HTML pages with `Server: nginx`; 502 where an endpoint fails or none is up, 504 "
     "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client",
 }

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lbgen.engines.text import Atom, Literal
 from lbgen.records import record
+
+if TYPE_CHECKING:
+    from lbgen.engines.nginx.scripts import Script
 
 NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
@@ -23,6 +27,7 @@ class Text:
 class Header:
     name: Atom | Literal
     value: Text
+    replaces: bool = False  # that of the endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class Proxy:
     standard_headers: bool = False  # those of the http block precede `headers`
     times: Times | None = None
     hide: tuple[Atom | Literal, ...] = ()
+    hides_hop_by_hop: bool = False  # what the http block hides, as `hide` replaces it
     add: tuple[Header, ...] = ()
     failure_to: Atom | None = None
     tunnel_to: Atom | None = None  # for WebSockets, whose timeout differs
@@ -260,15 +266,6 @@ class StreamServer:
     default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A variable set by a function of a JavaScript module when it is first used in a request."""
-
-    variable: Atom
-    module: Atom
-    function: Atom
-
-
 @record
 class LogFormat:
     origin: Atom
@@ -291,6 +288,7 @@ class Http:
     times: Times | None
     forwards: bool
     jumps: bool  # some location hands its requests to another by a status
+    plain_text: bool  # some answer has a path for which nginx knows another type
     answers: bool  # nginx's own answers have lbgen's texts
     refusals: bool  # a location answers refused requests
     recursive: bool  # an error page leads to a location with another one

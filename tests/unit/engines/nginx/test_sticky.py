@@ -40,14 +40,16 @@ def test_an_old_nginx_has_an_upstream_for_each_endpoint():
     text = rendered(data)
     assert "route=" not in text
     assert f'"={first.cookie_value}" p~0;' in text
-    assert "upstream p~1 { server 10.0.0.2:80 max_fails=0;" in text
+    assert "upstream p~1 { keepalive 64; keepalive_timeout 4s; server 10.0.0.2:80 max_fails=0; }" in text
     assert "error_page 502 503 504 = $again_r;" in text  # an endpoint that is out: another one
 
 
 def test_backups_beside_hashing_have_an_upstream_of_their_own():
     ends = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80", "backup": True}]
     text = rendered(topology("1.31", endpoints=ends, balance="source_hash"))
-    assert "upstream p~backup { hash $binary_remote_addr consistent; server 10.0.0.2:80" in text
+    assert (
+        "upstream p~backup { hash $binary_remote_addr consistent; keepalive 64; keepalive_timeout 4s; server 10" in text
+    )
     text = rendered(topology("1.31", endpoints=ends))
     assert "server 10.0.0.2:80 max_fails=0 backup;" in text
 
@@ -55,4 +57,4 @@ def test_backups_beside_hashing_have_an_upstream_of_their_own():
 def test_the_only_server_can_be_ejected():
     ends = [{"address": "10.0.0.1:80"}]
     text = rendered(topology("1.31", endpoints=ends, health={"passive": {"failures": 3, "eject_for": "1500ms"}}))
-    assert "server 10.0.0.1:80 max_fails=3 fail_timeout=2s;\n        server 127.0.0.1:1 down;" in text
+    assert "server 10.0.0.1:80 max_fails=3 fail_timeout=2s; server 127.0.0.1:1 down;" in text
