@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.bench.tables import Figure, FigureRow, FigureTable, markdown_lines
+from lbgen.bench.tables import DROWNS, Figure, FigureRow, FigureTable, markdown_lines
 
 if TYPE_CHECKING:
     from lbgen.bench.cost import Added, CostReport, EngineCosts
     from lbgen.bench.report import Spread
 
 _COLUMNS = ("CPU us/request", "p50 ms")
-DROWNS = "not measurable here"
 NOTE = f"{DROWNS}: two figures of the whole topology were as far apart, or rounds are on both sides of 0"
 
 

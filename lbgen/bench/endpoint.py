@@ -1,8 +1,8 @@
 """The endpoint of a benchmark: answers every HTTP/1.1 request with 200 from memory, on many ports, in one process.
 
 One epoll loop, since the stand-ins of `lbgen up` (a thread for each connection) are slower than the engines. It runs as
-a program and imports nothing of lbgen; its one argument is JSON: `address`, `ports`, `body_bytes` and `delays`, by port
-the seconds after which it answers.
+a program and imports nothing of lbgen; its one argument is JSON: `addresses`, `ports`, `body_bytes` and `delays`, by
+port the seconds after which it answers.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     delays = {int(port): seconds for port, seconds in order.get("delays", {}).items()}
     server = Server(make_answers(order["body_bytes"]), delays)
-    server.listen(order["address"], order["ports"])
+    for address in order["addresses"]:
+        server.listen(address, order["ports"])
     gc.freeze()
     gc.disable()  # nothing here makes circles
     server.serve()

@@ -30,15 +30,19 @@ def verified_engines(
     accept: tuple[str, ...],
     requests: int,
     progress: Callable[[JobProgress], None],
+    *,
+    kernel: bool = False,
 ) -> tuple[tuple[tuple[EngineChoice, MeasuredEngine], ...], tuple[UnmeasuredEngine, ...]]:
     """The engines that may be measured, and the others. At most `requests` requests are verified, and no faults.
+    `kernel`: also those that forward in the kernel.
 
     Raises what `verify` raises."""
     chosen, skipped = choose(plan, chosen_engines(engines), insist=engines is not None, accept=accept)
     left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
-    kernel = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
-    left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (kernel,)) for each in chosen if each.kernel]
-    usable = [each for each in chosen if not each.kernel]
+    if not kernel:
+        why = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
+        left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
+    usable = [each for each in chosen if kernel or not each.kernel]
     if not usable:
         return (), tuple(left)
     report = verify(

@@ -41,7 +41,8 @@ class BenchRowRecord(Record):
     """Its command line, with the listener's own port."""
     requests_per_second: SpreadRecord
     cpu_us_per_request: SpreadRecord | None
-    """User and system time of the engine's processes, in microseconds. null: direct."""
+    """User and system time of the engine's processes, in microseconds; of one that forwards in the kernel, interrupts
+    beyond those of direct. null: direct, or not measurable here."""
     p50_ms: SpreadRecord
     p95_ms: SpreadRecord | None
     """null: the generator of the closed loop does not say."""

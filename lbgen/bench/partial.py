@@ -55,4 +55,4 @@ def _read(line: str) -> tuple[RoundKey, Sample] | None:
         return None
     sample = found["sample"]
     key = (found["round"], LoadShape(**found["shape"]), found["subject"])
-    return key, Sample(Load(**sample["load"]), sample["cpu"], sample["memory"])
+    return key, Sample(Load(**sample["load"]), sample["cpu"], sample["memory"], sample["softirq"])

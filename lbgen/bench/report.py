@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -51,11 +51,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One round: CPU seconds and peak MiB of the engine's processes; None for the endpoint itself."""
+    """One round: CPU seconds and peak MiB of the engine's processes; None for the endpoint itself, and for an engine
+    that forwards in the kernel. `softirq`: of these two, seconds of interrupts beyond those of an idle machine."""
 
     load: Load
     cpu: float | None
     memory: float | None
+    softirq: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Row:
     subject: str
     shape: LoadShape
     samples: tuple[Sample, ...]
+    kernel: bool = False  # it forwards in the kernel
 
     @property
     def per_second(self) -> Spread:
@@ -73,7 +76,9 @@ class Row:
 
     @property
     def cpu_us(self) -> Spread | None:
-        """CPU microseconds per request, None for direct."""
+        """CPU microseconds per request. None for direct, and where what the kernel adds to direct is not measurable."""
+        if self.kernel and not all((each.cpu or 0.0) > 0 for each in self.samples):
+            return None
         return _spread_of(None if each.cpu is None else each.cpu * 1e6 / each.load.requests for each in self.samples)
 
     @property
@@ -212,6 +217,11 @@ class BenchReport:
             )
         for endpoint, seconds in self.load.delays.items():
             found.append(f"{endpoint} answers {seconds * 1000:g} ms late")
+        if any(row.kernel for row in self.rows):
+            found.append(
+                "engines that forward in the kernel: CPU is that of interrupts on all cores beyond those of direct in "
+                "the same round; not measurable here where some round has no more"
+            )
         if self.load.target.server_name is not None:
             found.append("direct: over HTTP/1.1 without TLS, which the endpoint does not speak")
         if self.load.target.http2 and not any(shape.streams for shape in self.load.generators):
@@ -301,7 +311,19 @@ def rows_of(samples: Sequence[tuple[str, LoadShape, Sample]]) -> tuple[Row, ...]
     groups: dict[LoadShape, dict[str, list[Sample]]] = {}
     for subject, shape, sample in samples:
         groups.setdefault(shape, {}).setdefault(subject, []).append(sample)
-    return tuple(Row(name, shape, tuple(each)) for shape, found in groups.items() for name, each in found.items())
+    return tuple(_row(name, shape, found) for shape, found in groups.items() for name in found)
+
+
+def _row(name: str, shape: LoadShape, found: dict[str, list[Sample]]) -> Row:
+    """What the kernel adds is the interrupts per request beyond those of direct in the same round."""
+    samples, direct = found[name], found.get(DIRECT, [])
+    if name == DIRECT or samples[0].softirq is None or len(direct) != len(samples):
+        return Row(name, shape, tuple(samples))
+    added = (
+        replace(x, cpu=(x.softirq or 0.0) - (base.softirq or 0.0) * x.load.requests / base.load.requests)
+        for x, base in zip(samples, direct, strict=True)
+    )
+    return Row(name, shape, tuple(added), kernel=True)
 
 
 def _spread_of(figures: Iterable[float | None]) -> Spread | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.bench.load import LoadShape
 from lbgen.bench.report import DIRECT, Sample, rows_of
-from lbgen.bench.usage import group_cpu, group_memory
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.bench.usage import group_cpu, group_memory, softirq_seconds
 
 if TYPE_CHECKING:
     from lbgen.bench.generators import Generators
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LADDER = (0.1, 0.25, 0.5)  # of what the fastest engine answers in the closed loop
 MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
 WARM_UP_SECONDS = 1
+IDLE_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Measurement:
     ladder: tuple[float, ...]
     progress: Callable[[BenchProgress], None]
     partial: PartialResults | None = None
+    idle: float = 0.0  # seconds of interrupts per second before the load
     done: int = 0
     total: int = 0
 
@@ -61,6 +63,10 @@ class Measurement:
             left = (len(self.subjects) - number) * WARM_UP_SECONDS + self.total * self.seconds
             self.progress(BenchProgress(f"warming up {subject.name}", 0, self.total, left))
             run_round(self.generators, subject, self.closed[0], WARM_UP_SECONDS)
+        if any(each.kernel for each in self.subjects):
+            before = softirq_seconds()
+            time.sleep(IDLE_SECONDS)
+            self.idle = (softirq_seconds() - before) / IDLE_SECONDS
         samples = self._rounds(closed, "closed loop")
         ladder = self._ladder(samples)
         self.total = self.done + self.rounds * sum(len(subjects) for _, subjects in ladder)
@@ -107,28 +113,30 @@ class Measurement:
         key = (number, shape, subject.name)
         if self.partial is not None and (known := self.partial.known.get(key)) is not None:
             return known
-        sample = run_round(self.generators, subject, shape, self.seconds)
+        sample = run_round(self.generators, subject, shape, self.seconds, self.idle)
         if self.partial is not None:
             self.partial.add(key, sample)
         return sample
 
 
-def run_round(generators: Generators, subject: Subject, shape: LoadShape, seconds: int) -> Sample:
-    """One round of load. Raises EngineError LB430, and LB403 when the engine ends meanwhile."""
+def run_round(generators: Generators, subject: Subject, shape: LoadShape, seconds: int, idle: float = 0.0) -> Sample:
+    """One round of load. `idle`: seconds of interrupts per second without load. Raises EngineError LB430, and LB403
+    when the engine ends meanwhile."""
     leaders, peak = subject.leaders(), 0.0
 
     def look() -> None:
         nonlocal peak
         peak = max(peak, group_memory(leaders))
 
-    before = group_cpu(leaders)
-    place = (LOOPBACK, subject.port)
+    before, interrupts, start = group_cpu(leaders), softirq_seconds(), time.monotonic()
+    place = (subject.address, subject.port)
     load = generators.run(shape, subject.target, place, seconds, look if leaders else _nothing)
     used = group_cpu(leaders) - before
+    softirq = softirq_seconds() - interrupts - idle * (time.monotonic() - start)
     if subject.process is None:
-        return Sample(load, None, None)
+        return Sample(load, None, None, softirq)
     subject.process.ensure_alive()
-    return Sample(load, used, peak)
+    return Sample(load, None, None, softirq) if subject.kernel else Sample(load, used, peak)
 
 
 def _nothing() -> None:

@@ -81,7 +81,7 @@ def bench(
     def verifying(event: JobProgress) -> None:
         progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
 
-    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    good, left = verified_engines(plan, engines, accept, requests, verifying, kernel=True)
     closed = _closed_loops(sorted(set(connections)), target, generators, new_connections)
     files = {choice.name: rendered_files(plan, choice, accept) for choice, _ in good}
     chosen = None if rates is None else tuple(sorted(set(rates)))

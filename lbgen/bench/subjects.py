@@ -23,7 +23,9 @@ from lbgen.conformance.verify.messages import Job
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
+from lbgen.plan.overlay import with_endpoints
 from lbgen.runtime.common.ports import accepts
+from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop
@@ -50,16 +52,18 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is loaded: an engine, or the endpoint itself (`process` None)."""
+    """What is loaded: an engine, or the endpoint itself (`process` None). `kernel`: it forwards in the kernel."""
 
     name: str
     port: int
     target: LoadTarget
     process: EngineProcess | None = None
+    address: str = LOOPBACK
+    kernel: bool = False
 
     def leaders(self) -> list[int]:
         """The processes that lead its groups: the engine, and its agent."""
-        if self.process is None:
+        if self.process is None or self.kernel:
             return []
         return [self.process.pid, *([self.process.agent.pid] if self.process.agent is not None else [])]
 
@@ -78,14 +82,21 @@ def running(
     direct = min(endpoints, key=lambda each: (each.field in late, each.field != first.endpoint)).port
     failed: dict[str, tuple[Diagnostic, ...]] = {}
     with ExitStack() as stack:
-        stack.enter_context(_endpoint({each.port: late.get(each.field, 0.0) for each in endpoints}))
+        networks = [stack.enter_context(network()) if unit.choice.kernel else None for unit in units]
+        addresses = [LOOPBACK, *(each.host for each in networks if each is not None)]
+        stack.enter_context(_endpoint(addresses, {each.port: late.get(each.field, 0.0) for each in endpoints}))
         subjects = [Subject(DIRECT, direct, replace(first, server_name=None))]
-        for unit, moved in zip(units, plans, strict=True):
+        for unit, plan, inside in zip(units, plans, networks, strict=True):
             try:
-                choice, port = unit.choice, moved.listener(unit.target.listener).port
-                engine = run_engine(choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS)
-                subject = Subject(unit.name, port, unit.target, stack.enter_context(engine))
-                wait_serving(unit.name, port, unit.target, subject.process)
+                choice, port = unit.choice, plan.listener(unit.target.listener).port
+                moved = plan if inside is None else _within(plan, inside.host)
+                engine = run_engine(
+                    choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS, network=inside
+                )
+                address = LOOPBACK if inside is None else inside.inside
+                process = stack.enter_context(engine)
+                subject = Subject(unit.name, port, unit.target, process, address, choice.kernel)
+                wait_serving(unit.name, (address, port), unit.target, process)
                 subjects.append(subject)
             except LbgenError as error:
                 failed[unit.name] = error.diagnostics
@@ -114,12 +125,19 @@ def _with_metrics(plan: Plan, free: FreePorts) -> Plan:
     return plan if plan.metrics is None else replace(plan, metrics=Metrics(LOOPBACK, free.take()))
 
 
+def _within(plan: Plan, host: str) -> Plan:
+    """The plan for an engine in a network namespace, from which endpoints are at `host`."""
+    everywhere = "0.0.0.0"  # noqa: S104  # inside a namespace that only this host reaches
+    plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
+    return with_endpoints(plan, {x.field: (host, x.port) for pool in plan.pools for x in pool.endpoints})
+
+
 @contextmanager
-def _endpoint(delays: Mapping[int, float]) -> Iterator[None]:
-    """The process that answers on all these ports, after so many seconds; it ends with the block, or with this
-    process."""
+def _endpoint(addresses: Sequence[str], delays: Mapping[int, float]) -> Iterator[None]:
+    """The process that answers at all these addresses and ports, after so many seconds; it ends with the block, or with
+    this process."""
     ports = list(delays)
-    order = json.dumps({"address": LOOPBACK, "ports": ports, "body_bytes": BODY_BYTES, "delays": delays})
+    order = json.dumps({"addresses": addresses, "ports": ports, "body_bytes": BODY_BYTES, "delays": delays})
     argv = [sys.executable, "-I", "-S", str(endpoint_program.__file__), order]
     with TemporaryDirectory(prefix="lbgen-bench-") as folder:
         log = Path(folder) / "output.log"
@@ -137,10 +155,10 @@ def _endpoint(delays: Mapping[int, float]) -> Iterator[None]:
             stop(process, SIGTERM, 2.0)
 
 
-def wait_serving(name: str, port: int, target: LoadTarget, process: EngineProcess | None) -> None:
+def wait_serving(name: str, place: tuple[str, int], target: LoadTarget, process: EngineProcess | None) -> None:
     """Return once the target is answered with 200. EngineError LB403 with the last status."""
     end = time.monotonic() + _START_SECONDS
-    while (status := _get(port, target)) != _OK:
+    while (status := _get(place, target)) != _OK:
         if process is not None:
             process.ensure_alive()
         if time.monotonic() > end:
@@ -149,9 +167,9 @@ def wait_serving(name: str, port: int, target: LoadTarget, process: EngineProces
         time.sleep(0.05)
 
 
-def _get(port: int, target: LoadTarget) -> int:
+def _get(place: tuple[str, int], target: LoadTarget) -> int:
     """The status of one GET; 0 without an answer."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+    connection = http.client.HTTPConnection(*place, timeout=5)
     try:
         connection.connect()
         if target.server_name is not None:

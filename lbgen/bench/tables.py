@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lbgen.bench.report import BenchReport, Row, Spread
 
+DROWNS = "not measurable here"
 _CLOSED = ("requests/s", "CPU us/request", "p50 ms", "p99 ms", "peak MiB", "errors", "not 2xx or 3xx")
 _FAILED = "errors, not 2xx or 3xx"
 _CONSTANT = ("p50 ms", "over direct", "p95 ms", "p99 ms", "p99.9 ms", "CPU us/request", _FAILED)
@@ -61,7 +62,7 @@ def tables(report: BenchReport) -> tuple[FigureTable, ...]:
 def _closed(row: Row) -> tuple[Figure, ...]:
     return (
         _figure(row.per_second, 0),
-        _figure(row.cpu_us, 0),
+        _cpu(row),
         _figure(row.p50_ms, 1),
         _figure(row.p99_ms, 1),
         Figure("-" if row.peak_memory is None else f"{row.peak_memory:.0f}"),
@@ -77,9 +78,13 @@ def _constant(row: Row, over_direct: Spread | None) -> tuple[Figure, ...]:
         _figure(row.p95_ms, 1),
         _figure(row.p99_ms, 1),
         _figure(row.p999_ms, 1),
-        _figure(row.cpu_us, 0),
+        _cpu(row),
         Figure(f"{row.errors}, {row.refused}"),
     )
+
+
+def _cpu(row: Row) -> Figure:
+    return Figure(DROWNS) if row.kernel and row.cpu_us is None else _figure(row.cpu_us, 0)
 
 
 def _figure(spread: Spread | None, digits: int) -> Figure:

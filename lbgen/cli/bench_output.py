@@ -28,8 +28,9 @@ _BROKEN = {
     "errors, not 2xx or 3xx": "errors,\nnot 2xx\nor 3xx",
     "p99.9 ms": "p99.9\nms",
     "may fail": "may\nfail",
-    "p99 ms before": "p99 ms\nbefore",
+    "p99 ms before, in it, after": "p99 ms\nbefore,\nin it, after",
     "slowest ms": "slowest\nms",
+    "may be": "may\nbe",
 }
 
 

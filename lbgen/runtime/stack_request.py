@@ -29,7 +29,12 @@ def check_runtime(runtime: str | None) -> None:
 
 def chosen_engines(asked: Sequence[str | Engine] | None) -> list[Engine]:
     """The engines that were asked for, each once; all that are installed for None."""
-    return list(installed().values()) if asked is None else [_engine(each) for each in dict.fromkeys(asked)]
+    return list(installed().values()) if asked is None else _each_once(asked)
+
+
+def _each_once(asked: Sequence[str | Engine]) -> list[Engine]:
+    """By name, as an engine may hold what has no hash."""
+    return list({each.name: each for each in map(_engine, asked)}.values())
 
 
 def tiers_request(
@@ -40,7 +45,7 @@ def tiers_request(
     options: UpOptions,
 ) -> TiersRequest:
     """The request for a topology with tiers. UsageError LB305 for an unknown engine."""
-    targets = tuple(_engine(each) for each in dict.fromkeys(asked or ()))
+    targets = tuple(_each_once(asked or ()))
     return TiersRequest(with_name(topology, name), replicas or {}, targets, options)
 
 

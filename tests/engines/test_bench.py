@@ -98,6 +98,30 @@ def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
+def test_what_forwards_in_the_kernel_has_the_time_of_its_interrupts() -> None:
+    try:
+        find(engine("nftables"))
+    except EngineError as error:
+        pytest.skip(str(error))
+    topology = {
+        "version": 1,
+        "name": "kernel",
+        "profile": "internal-l4",
+        "accept": ["all"],
+        "listeners": {"tcp": {"port": 9000, "mode": "l4"}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
+        "routes": [{"name": "all", "listeners": ["tcp"], "forward": "app"}],
+    }
+    few = {"connections": (20,), "seconds": 1, "rounds": 2, "rates": (), "requests": 10}
+    found = lbgen.bench(lbgen.load(topology), [engine("nftables")], **few)
+    direct, row = found.rows
+    assert (row.subject, row.kernel, row.errors, row.refused) == ("nftables", True, 0, 0)
+    assert all(each.softirq is not None and each.softirq > 0 for each in direct.samples)
+    assert row.cpu_us is None or 0 < row.cpu_us.median < 100
+    assert row.peak_memory is None
+
+
 def test_the_price_of_each_feature() -> None:
     found = cost(lbgen.load(SHOP), ("haproxy",), rounds=2)
     assert (found.exit_code, [each.engine.engine for each in found.engines]) == (0, ["haproxy"])

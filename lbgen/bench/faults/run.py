@@ -101,7 +101,7 @@ def _run(
         run_engine(choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS) as handle,
     ):
         place = (LOOPBACK, moved.listener(target.listener).port)
-        wait_serving(choice.name, place[1], target, handle)
+        wait_serving(choice.name, place, target, handle)
         endpoint = _serving_endpoint(place, target) if uses_hash(plan, target) else target.endpoint
         late = slow_seconds(plan, target)
         stage = Stage(fault, handle, choice, stand_ins, endpoint, late, target)

@@ -10,7 +10,7 @@ from lbgen.bench.tables import Figure, FigureRow, FigureTable, markdown_lines
 if TYPE_CHECKING:
     from lbgen.bench.faults.report import Drill, FaultReport
 
-_COLUMNS = ("failed", "may fail", "p99 ms before", "in it", "after", "slowest ms", "may be", "answers/s", "envelope")
+_COLUMNS = ("failed", "may fail", "p99 ms before, in it, after", "slowest ms", "may be", "answers/s", "envelope")
 _BLOCKS = "▁▂▃▄▅▆▇█"
 ABOUT = f"answers/s: good answers over the timeline, one block for {BUCKET_SECONDS:g} s, full at the rate of requests"
 
@@ -72,7 +72,7 @@ def _figures(drill: Drill, rate: int) -> tuple[Figure, ...]:
     return (
         Figure(str(drill.failures)),
         Figure(str(drill.allowed)),
-        *(Figure("-" if x is None else f"{x:.0f}") for x in drill.p99_parts),
+        Figure(", ".join("-" if x is None else f"{x:.0f}" for x in drill.p99_parts)),
         Figure(f"{slowest:.0f}"),
         Figure("-" if most is None else f"{most * 1000:.0f}"),
         Figure("".join(_block(x.answered / rate) for x in buckets(drill.outcomes))),

@@ -32,10 +32,11 @@ HEAD = b"HTTP/1.1 200 OK\r\nDate: today"
 def served():
     """The endpoint of the benchmark: its process and port."""
     port = FreePorts().take()
-    order = json.dumps({"address": HERE, "ports": [port], "body_bytes": 5120})
+    order = json.dumps({"addresses": [HERE], "ports": [port], "body_bytes": 5120})
     with subprocess.Popen([sys.executable, "-I", "-S", endpoint.__file__, order]) as process:
         try:
             while not accepts(HERE, port):
+                assert process.poll() is None
                 time.sleep(0.02)
             yield process, port
         finally:

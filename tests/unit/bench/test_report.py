@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lbgen.bench.gate import refused_engines
@@ -18,6 +20,7 @@ from lbgen.bench.report import (
     Why,
     rows_of,
 )
+from lbgen.bench.tables import tables
 from lbgen.bench.target import LoadTarget
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
@@ -42,6 +45,21 @@ def report(rows=(), not_measured=()) -> BenchReport:
     engines = (MeasuredEngine("nginx", "1.31.3", 9),)
     files = {"nginx": {"nginx.conf": "worker_processes auto;\n"}}
     return BenchReport("shop", machine, options, engines, tuple(not_measured), tuple(rows), files)
+
+
+def test_what_the_kernel_adds_is_beyond_the_interrupts_of_direct() -> None:
+    def rounds(*softirqs: tuple[float, float]):
+        for base, softirq in softirqs:  # of 1,000 requests each
+            yield DIRECT, FIFTY, replace(sample(100.0), softirq=base)
+            yield "kernel", FIFTY, replace(sample(100.0), softirq=softirq)
+
+    direct, row = rows_of(list(rounds((0.010, 0.015), (0.020, 0.029))))
+    assert (direct.kernel, direct.cpu_us) == (False, None)
+    assert row.cpu_us is not None
+    assert row.cpu_us.rounds == pytest.approx((5.0, 9.0))
+    _, drowned = rows_of(list(rounds((0.010, 0.015), (0.020, 0.019))))
+    assert (drowned.kernel, drowned.cpu_us) == (True, None)
+    assert tables(report((drowned,)))[0].rows[0].figures[1].text == "not measurable here"
 
 
 def test_median_and_quartiles() -> None:
