@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from lbgen.agent import conntrack, least_connections, probe, state_file
-from lbgen.agent.engine_reload import load_files
+from lbgen.agent.engine_reload import EngineFiles
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
@@ -103,14 +103,13 @@ class Agent:
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _unloaded: bool = False  # files were written that the engine has not loaded
-    _failure: str = ""  # why, as far as it was logged
     _steered: Steered = field(init=False)
+    _files: EngineFiles = field(init=False)
 
     def __post_init__(self) -> None:
         self._steered = steered_engine(self.spec.engine)
         before = state_file.last_states(self.folder)
-        self._unloaded = bool(before)  # the last agent may have ended before the engine loaded its files
+        self._files = EngineFiles(self.spec, self.folder, self._steered, log, resumed=bool(before))
         now = time.time()
         for pool in self.spec.pools:
             for each in pool.targets:
@@ -183,7 +182,7 @@ class Agent:
             steps = (
                 next_growth(self.states[p.name, t.name], now, p.slow_start) for p in self.spec.pools for t in p.targets
             )
-            soonest = min((step for step in steps if step is not None), default=now if self._unloaded else None)
+            soonest = min((step for step in steps if step is not None), default=now if self._files.unloaded else None)
             try:
                 async with asyncio.timeout(None if soonest is None else max(_APART_SECONDS, soonest - now)):
                     if not self.spec.command:
@@ -194,17 +193,7 @@ class Agent:
                 continue
 
     def _apply(self) -> None:
-        for name, text in _steering(self.spec, self.states, self._steered, self._loads).items():
-            path = self.folder / name
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                state_file.replace_file(path, text)
-                self._unloaded = True
-        if self._unloaded:
-            failure = load_files(self.spec, self.folder)
-            self._unloaded = bool(failure)
-            if failure != self._failure:
-                log(f"the engine has not loaded its files: {failure}" if failure else "the engine has loaded its files")
-                self._failure = failure
+        self._files.replace(_steering(self.spec, self.states, self._steered, self._loads))
 
     async def _beat(self) -> None:
         while True:

@@ -77,7 +77,8 @@ class BalancedPool:
 class AgentSpec:
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
     folder) and whose name is `program`; "" for an engine that looks at its files itself. `command`, if any, is run in
-    the folder instead, with the agent's rights. `steering` is the engine's own: what `Steered.set_weights` needs."""
+    the folder instead, with the agent's rights; `change` too, for what an `Incremental` engine changes. `steering` is
+    the engine's own: what `Steered.set_weights` needs."""
 
     engine: str
     program: str
@@ -87,6 +88,7 @@ class AgentSpec:
     steering: dict[str, Any]
     command: tuple[str, ...] = ()
     balanced: tuple[BalancedPool, ...] = ()
+    change: tuple[str, ...] = ()
     format: int = FORMAT
 
     def file(self) -> RenderedFile:

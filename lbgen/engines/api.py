@@ -161,6 +161,7 @@ class ProcessSpec:
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)
     teardown: tuple[tuple[str, ...], ...] = ()
+    change: tuple[str, ...] = ()  # the command that loads the file of an `Incremental` engine; () = it has none
     kernel: bool = False  # True: the kernel forwards; needs root and a network namespace of its own. `argv`, if any,
     # is a process beside it that keeps its tables; without, nothing keeps running after setup
     sysctls: tuple[tuple[str, str], ...] = ()  # of that namespace, such as ("net.ipv4.vs.conntrack", "1")
@@ -244,6 +245,18 @@ class Engine(Protocol):
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to have them checked."""
+        ...
+
+
+@runtime_checkable
+class Incremental(Protocol):
+    """An engine of rules in the kernel of which a part can be changed in one transaction; beside `Engine`."""
+
+    change_file: str  # what `ProcessSpec.change` loads; as long as it has text, the kernel may lack what it says
+
+    def change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+        """The text of that file: from the files `before` to those `after` (texts by name; what neither names stays). ""
+        where all rules have to be loaded. It fails and changes nothing where the kernel has others than `before`."""
         ...
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import lbgen
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nftables import ENGINE
 from lbgen.engines.nftables.support import SUPPORT
@@ -99,15 +100,16 @@ def test_rendering_is_stable_and_knows_its_origins():
     (first,), (second,) = ENGINE.render(made, "1.0"), ENGINE.render(made, "1.0")
     assert first.text == second.text
     lines = first.text.splitlines()
-    assert first.origins[lines.index("\tmap lb_db {")] == "routes[0]"
+    assert first.origins[lines.index("\tmap lb_db/tcp/ip {")] == "routes[0]"
     assert first.origins[next(i for i, x in enumerate(lines) if "dnat" in x)] == "routes[0]"
-    assert first.origins[next(i for i, x in enumerate(lines) if "goto lb_db/send" in x)] == "listeners.db"
+    assert first.origins[next(i for i, x in enumerate(lines) if ": goto lb_db/tcp/ip" in x)] == "listeners.db"
 
 
 def test_ipv6_has_a_table_of_its_own():
     text = ENGINE.render(plan(pool("fd00::1", (1, 1)), address="fd00::9"), "1.0")[0].text
     assert "table ip6 lb_shop {" in text
-    assert "\t\tip6 daddr . meta l4proto . th dport vmap {\n\t\t\tfd00::9 . tcp . 24200 : goto lb_db/admit," in text
+    assert "\t\tip6 daddr . meta l4proto . th dport vmap @lb_admit\n" in text
+    assert "\t\t\tfd00::9 . tcp . 24200 : goto lb_db/admit," in text
     assert "dnat ip6 addr . port to" in text
     assert "table ip lb_shop" not in text
 
@@ -267,3 +269,39 @@ def until(ask_again: Callable[[], int], seconds: float = 5) -> int:
 
 def interfaces() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
+
+
+def services(count: int, changed: int | None = None, **more: object) -> Plan:
+    """That many services of three endpoints; the one that is `changed` has one endpoint less."""
+    ends = {n: [{"address": f"10.9.{n // 250}.{n % 250 + 1}:{port}"} for port in (80, 81, 82)] for n in range(count)}
+    if changed is not None:
+        ends[changed].pop()
+    topology = {
+        "version": 1,
+        "name": "many",
+        "listeners": {f"s{n}": {"port": 20_000 + n, "mode": "l4"} for n in ends},
+        "pools": {f"s{n}": {"endpoints": each, **more} for n, each in ends.items()},
+        "routes": [{"name": f"s{n}", "listeners": [f"s{n}"], "forward": f"s{n}"} for n in ends],
+    }
+    return lbgen.plan(lbgen.load(topology))
+
+
+def texts(made: Plan) -> dict[str, str]:
+    return {file.name: file.text for file in ENGINE.render(made, "1.0")}
+
+
+@pytest.mark.parametrize("more", [{}, {"health": {"active": {}}}])
+def test_a_change_of_one_service_sends_no_rule_of_another(more):
+    sent = [ENGINE.change(texts(services(count, **more)), texts(services(count, 7, **more))) for count in (10, 60)]
+    assert re.sub("lb_rules/[0-9a-f]{16}", "", sent[0]) == re.sub("lb_rules/[0-9a-f]{16}", "", sent[1])
+    assert len(sent[0].splitlines()) <= 20
+    assert set(re.findall(r"lb_(s\d+)/", sent[0])) == {"s7"}
+    assert "delete element ip lb_many lb_targets { 10.9.0.8 . tcp . 82 }" in sent[0]
+
+
+def test_what_lbgen_did_not_write_is_loaded_whole():
+    before, after = texts(services(2)), texts(services(2, 0))
+    assert ENGINE.change(before, after)
+    own = before["lbgen.nft"].replace("\n}\n", "\n\tset own { type ipv4_addr; }\n}\n")
+    assert not ENGINE.change({"lbgen.nft": own}, after)
+    assert not ENGINE.change({"lbgen.nft": re.sub(r"\tchain lb_rules/.*\n\t}\n", "", before["lbgen.nft"])}, after)

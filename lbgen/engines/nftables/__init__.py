@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import objections as plan_objections
-from lbgen.engines.nftables import run, support
+from lbgen.engines.nftables import run, support, transaction
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,7 +32,7 @@ def _environment() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Nftables:
-    """See `lbgen.engines.api.Engine` and, for `set_weights`, `lbgen.engines.agent_spec.Steered`."""
+    """See `Engine` and `Incremental` in `lbgen.engines.api`; for `set_weights`, `lbgen.engines.agent_spec.Steered`."""
 
     name: str = "nftables"
     title: str = "nftables"
@@ -40,6 +40,7 @@ class Nftables:
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 
+    change_file: str = transaction.FILE
     insertion_points: tuple[tuple[str, str], ...] = (
         ("table", "end of each of its tables"),
         ("file", "end of the rules"),
@@ -60,7 +61,7 @@ class Nftables:
         own = texts(plan, self.name)
         if not direct.is_direct(plan):
             rules = text.render(_environment(), "lbgen.nft.j2", build(plan), own)
-            return (RenderedFile(run.FILE, *rules), *health_checks.files(plan))
+            return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan))
         rules = text.render(_environment(), "direct.nft.j2", build_direct(plan), own)
         replies = tuple(
             RenderedFile(f"{direct.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
@@ -72,6 +73,11 @@ class Nftables:
         from lbgen.engines.nftables.health_checks import set_weights
 
         return set_weights(steering, shares)
+
+    def change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+        from lbgen.engines.nftables.health_checks import FILE
+
+        return transaction.change(before, after, run.FILE, FILE)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

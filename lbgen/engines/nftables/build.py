@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ _ADDRESS = r"[0-9a-f.:]+"
 _NETWORK = r"[0-9a-f.:]+(/[0-9]+)?"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _LOOPBACK = {"ip": "127.0.0.0/8", "ip6": "::1"}
+_TYPES = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
 # The kernel keeps timeouts in 32 bits of clock ticks; this is the most at 1000 ticks per second.
 _MAX_SECONDS = 2_147_483
 
@@ -62,7 +63,7 @@ def build_direct(plan: Plan) -> View:
     for word in _LOOPBACK:
         listeners = [x for x in plan.listeners if family(x.address) == word]
         used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
-        services = tuple(_service(plan, x, word, {}) for x in listeners)
+        services = tuple(_service(plan, x, word, ()) for x in listeners)
         flows = tuple(_flow(plan, route, protocol, word) for (_, protocol), route in used.items())
         if services:
             found.append(DirectTable(Atom(word), services, flows))
@@ -115,35 +116,42 @@ def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
     used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
     routes = {route.name: route for route in used.values()}
     steered = {name for name, route in routes.items() if health_checks.is_steered(plan, route)}
-    fixed = (route for name, route in routes.items() if name not in steered)
-    maps = {route.name: made for route in fixed if (made := _map(plan, route)) is not None}
+    maps = {name: _map(plan, route) for name, route in routes.items() if name not in steered}
     targets = {
         (target.address.text, target.protocol.text, target.port): target
         for (_, protocol), route in used.items()
         for target in _targets(plan, route, protocol)
     }
-    services = [_service(plan, x, word, maps) for x in listeners]
+    services = [_service(plan, x, word, {name for name, made in maps.items() if made is None}) for x in listeners]
+    times = (_idle(route, protocol) for (_, protocol), route in used.items())
     return Table(
         family=Atom(word),
+        address=Atom(_TYPES[word]),
         loopback=Atom(_LOOPBACK[word]),
         by_address=tuple(x for x in services if x.address is not None),
         by_port=tuple(x for x in services if x.address is None),
-        idle_times=tuple(_idle(route, protocol) for (_, protocol), route in used.items()),
-        maps=tuple(maps.values()),
+        idle_times=tuple({x.name.text: x for x in times}.values()),
         selections=tuple(
-            Selection(_word(select_name(name, protocol, word)), Atom(route.field), Atom(protocol.value))
+            Selection(
+                _select(route, protocol, word),
+                Atom(route.field),
+                Atom(protocol.value),
+                balance(plan, route) is not Balance.ROUND_ROBIN,
+                maps.get(name),
+            )
             for (name, protocol), route in used.items()
-            if name in steered
+            if name in steered or maps[name] is not None
         ),
         targets=tuple(targets.values()),
         counted=tuple(x for x in targets.values() if x.limit is not None),
     )
 
 
-def _service(plan: Plan, listener: Listener, word: str, maps: dict[str, Map]) -> Service:
+def _service(plan: Plan, listener: Listener, word: str, closed: Collection[str]) -> Service:
+    """The service of a listener; routes that are `closed` have no endpoint with a weight."""
     rules = []
     for rule in listener.l4_rules:
-        rules.append(_rule(plan, listener, rule, word, maps))
+        rules.append(_rule(plan, listener, rule, word, closed))
         if rules[-1].sources is None:
             break  # it takes all clients
     return Service(
@@ -156,10 +164,11 @@ def _service(plan: Plan, listener: Listener, word: str, maps: dict[str, Map]) ->
         limit=listener.max_connections,
         rules=tuple(rules),
         every_client=bool(rules) and rules[-1].sources is None,
+        send=_word(f"lb_{listener.name}/send") if len(rules) > 1 else rules[0].select if rules else None,
     )
 
 
-def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, maps: dict[str, Map]) -> Rule:
+def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, closed: Collection[str]) -> Rule:
     route = plan.route(rule.route)
     return Rule(
         field=Atom(rule.field),
@@ -167,10 +176,7 @@ def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, maps: dict[st
         chain=_word(f"lb_{listener.name}/{rule.rank}"),
         access=_access(route.access, f"{route.field}.access", word),
         idle=_idle(route, listener.protocol).name,
-        map=maps.get(route.name),
-        select=_word(select_name(route.name, listener.protocol, word))
-        if health_checks.is_steered(plan, route)
-        else None,
+        select=None if route.name in closed else _select(route, listener.protocol, word),
     )
 
 
@@ -189,12 +195,15 @@ def _networks(texts: Iterable[str], word: str) -> tuple[Atom, ...]:
     return tuple(Atom.of(_NETWORK, str(x)) for x in (*four, *six))
 
 
+def _select(route: Route, protocol: Protocol, word: str) -> Atom:
+    return _word(select_name(route.name, protocol, word))
+
+
 def _idle(route: Route, protocol: Protocol) -> IdleTime:
     """UDP and TCP have different states, so a route of both has two."""
     idle = forward_of(route).timeouts.idle
-    name = f"lb_{route.name}/{protocol.value}"
     seconds = min(-(-idle // 1000), _MAX_SECONDS) if idle else _MAX_SECONDS
-    return IdleTime(_word(name), Atom(route.field), Atom(protocol.value), seconds)
+    return IdleTime(_word(f"lb_{seconds}s/{protocol.value}"), Atom(route.field), Atom(protocol.value), seconds)
 
 
 def _map(plan: Plan, route: Route) -> Map | None:
@@ -207,8 +216,6 @@ def _map(plan: Plan, route: Route) -> Map | None:
     if not elements:
         return None
     return Map(
-        name=_word(f"lb_{route.name}"),
-        field=Atom(route.field),
         slots=sum(share.slots for share in every),
         counter=counter,
         random=method is Balance.RANDOM,

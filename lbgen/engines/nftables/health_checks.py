@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.direct import is_direct, numbers
 from lbgen.engines.nftables.direct import tables as direct_tables
 from lbgen.engines.nftables.names import family, select_name, table_name
@@ -58,6 +59,7 @@ def files(plan: Plan) -> tuple[RenderedFile, ...]:
         _checked(plan, pools),
         steering,
         command=("nft", "-f", FILE),
+        change=("nft", "-f", transaction.FILE),
         balanced=tuple(_balanced(pool) for pool in pools if pool.balance is Balance.LEAST_CONNECTIONS),
     )
     return (RenderedFile(FILE, text), *((spec.file(),) if uses_agent(plan) else ()))
@@ -147,6 +149,7 @@ def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> 
     slots = sum(share.slots for share in every)
     found = spans(every, interleaved=method is Balance.ROUND_ROBIN)
     place = f"{word} {order['table']} {name}"
+    number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
     yield f"\nflush chain {place}\nflush map {place}\n"
     if found:
         yield f"add element {place} {{\n"
@@ -155,7 +158,6 @@ def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> 
             value = numbers[x.endpoint.authority] if numbers else f"{ip_address(x.endpoint.host)} . {x.endpoint.port}"
             yield f"\t{x.first}{upto} : {value},\n"
         yield "}\n"
-        number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
         if numbers:
             yield f"add rule {place} {protocol} dport set {number} map @{name} goto {name}/ends\n"
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
+from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.direct import FOLDER, is_direct, replies, tables
 from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.names import family, table_name
@@ -26,6 +27,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         argv=(),
         setup=((nft, "-f", FILE),),
         teardown=tuple((nft, "delete", "table", word, table) for word in families),
+        change=(nft, "-f", transaction.FILE),
         kernel=True,
         agent=uses_agent(plan),
         endpoint_rules=tuple(_endpoint_rules(plan, nft)) if is_direct(plan) else (),

@@ -125,16 +125,15 @@ def _divide(slots: int, others: list[tuple[Endpoint, int]]) -> Iterable[Share]:
 
 def spans(every: tuple[Share, ...], *, interleaved: bool) -> tuple[Span, ...]:
     """The slots by endpoint. `interleaved` spreads them evenly for a counter, which would otherwise send bursts to one
-    endpoint; a hash or a random number needs one range per endpoint only."""
-    runs = (
-        [(share.slots, share.endpoint) for share in every] if not interleaved else [(1, x) for x in _interleave(every)]
-    )
+    endpoint, each slot by itself; a hash or a random number needs one range per endpoint only."""
+    if interleaved:
+        return tuple(Span(at, at, x) for at, x in enumerate(_interleave(every)) if x is not None)
     merged: list[tuple[int, int, Endpoint | None]] = []
     at = 0
-    for length, endpoint in runs:
-        first = merged.pop()[0] if merged and merged[-1][2] == endpoint else at
-        at += length
-        merged.append((first, at - 1, endpoint))
+    for share in every:
+        first = merged.pop()[0] if merged and merged[-1][2] == share.endpoint else at
+        at += share.slots
+        merged.append((first, at - 1, share.endpoint))
     return tuple(Span(first, last, endpoint) for first, last, endpoint in merged if endpoint is not None)
 
 

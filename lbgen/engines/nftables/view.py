@@ -22,8 +22,6 @@ class Element:
 class Map:
     """The endpoints by slot; a counter, a random number or else a hash of the client's address selects the slot."""
 
-    name: Atom
-    field: Atom
     slots: int
     counter: bool
     random: bool
@@ -32,7 +30,7 @@ class Map:
 
 @record
 class IdleTime:
-    """How long the kernel keeps the state of a silent connection, in seconds."""
+    """How long the kernel keeps the state of a silent connection, in seconds; its name has the seconds."""
 
     name: Atom
     field: Atom
@@ -52,30 +50,33 @@ class Access:
 @record
 class Rule:
     """The clients of `sources` (None = all) use this route. `chain` admits them where the listener has several rules;
-    `map` and `select` None = the route has no endpoint with a weight."""
+    `select` selects the endpoint, None = the route has none with a weight."""
 
     field: Atom
     sources: tuple[Atom, ...] | None
     chain: Atom
     access: Access
     idle: Atom
-    map: Map | None
-    select: Atom | None  # the chain that the agent changes, instead of a map
+    select: Atom | None
 
 
 @record
 class Selection:
-    """The endpoints of a route by protocol, which `lbgen agent` changes: a chain and a map of that name."""
+    """A chain and a map that select the endpoint of a route by protocol; `map` None = `lbgen agent` fills them.
+    `interval`: the map has ranges of slots. nft 1.0 reads all elements of each such map before any change."""
 
     name: Atom
     field: Atom
     protocol: Atom
+    interval: bool
+    map: Map | None
 
 
 @record
 class Service:
     """A listener; `address` None = every address of this host. `limit`: connections at a time, None = any number.
-    `every_client`: the last of its rules takes all clients."""
+    `every_client`: the last of its rules takes all clients. `send`: the chain that finds the route of a client that is
+    admitted, None = there is none with an endpoint."""
 
     name: Atom
     field: Atom
@@ -86,6 +87,7 @@ class Service:
     limit: int | None
     rules: tuple[Rule, ...]
     every_client: bool
+    send: Atom | None
 
 
 @record
@@ -105,11 +107,11 @@ class Table:
     """The services of one family; a connection finds its own by one look-up in each of the two."""
 
     family: Atom  # ip or ip6
+    address: Atom  # nft's type of an address
     loopback: Atom
     by_address: tuple[Service, ...]
     by_port: tuple[Service, ...]  # at every address of this host
     idle_times: tuple[IdleTime, ...]
-    maps: tuple[Map, ...]
     selections: tuple[Selection, ...]
     targets: tuple[Target, ...]
     counted: tuple[Target, ...]  # those with a limit

@@ -14,6 +14,7 @@ from lbgen.agent import state_file as health
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.health import status_engine
+from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
 from lbgen.runtime.docker import container, hot_restart, oom
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
@@ -51,6 +52,7 @@ class ContainerEngine:
     _probe: WorkerProbe | None = None
     _before: dict[str, File] = field(default_factory=dict)
     _goes_on: bool = False
+    _change: RulesChange | None = None
     _secret: frozenset[str] = frozenset()
     _restarts: int = 0
 
@@ -107,11 +109,16 @@ class ContainerEngine:
         changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
         # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
         changed |= {name: File(secret=name in secret) for name in now if name not in files}
+        self._change = rules_change(self.engine, self.spec, self._read, rendered)
         before = {name: container.read(self.container.handle, name) for name in changed}
         self._before = {name: File(content or b"", name in secret) for name, content in before.items()}
         self._exchange(changed)
 
+    def _read(self, name: str) -> str:
+        return (container.read(self.container.handle, name) or b"").decode("utf-8", "replace")
+
     def restore(self) -> None:
+        self._change = None
         self._exchange(self._before)
 
     def _exchange(self, files: Mapping[str, File]) -> None:
@@ -130,7 +137,13 @@ class ContainerEngine:
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
         handle = self.container.handle
         if spec.kernel:
-            for command in (*spec.setup, *(x for x in self.spec.teardown if x not in spec.teardown)):
+            load_rules(
+                self._change,
+                spec.setup,
+                lambda name, text: container.put(handle, {name: File(text.encode())}, root=True),
+                lambda command: container.execute(handle, command),
+            )
+            for command in (x for x in self.spec.teardown if x not in spec.teardown):
                 container.execute(handle, command)
             if spec.argv and spec.reload is not None:
                 container.signal(handle, spec.reload.name)

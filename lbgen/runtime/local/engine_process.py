@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.agent.state_file import replace_file
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.rules_change import load_rules
 from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.run_as import User, engine_user
@@ -18,6 +21,7 @@ from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, ProcessSpec
     from lbgen.runtime.common.process_id import ProcessId
+    from lbgen.runtime.common.rules_change import RulesChange
     from lbgen.runtime.local.network import Network
 
 LOG = "engine.log"
@@ -104,14 +108,16 @@ class EngineProcess:
         if self.agent is not None:
             stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
 
-    def reload(self, plan: Plan, spec: ProcessSpec, *, succeeded: bool = True) -> None:
+    def reload(
+        self, plan: Plan, spec: ProcessSpec, *, succeeded: bool = True, change: RulesChange | None = None
+    ) -> None:
         """Have the engine load the files in its folder, which are those of `plan`; `spec` is how it would be started on
-        them. `succeeded` False: it watches these files, and needs no hot restart. The agent keeps its results.
-        EngineError when the kernel refuses the files."""
+        them. `succeeded` False: it watches these files, and needs no hot restart. `change`: what differs of rules in
+        the kernel, None = all of them. The agent keeps its results. EngineError when the kernel refuses the files."""
         if self.spec.kernel:
             assert self.network is not None  # noqa: S101 - it was started in one
-            for command in spec.setup:
-                self.network.run_command(command, self.directory)
+            inside = partial(self.network.run_command, directory=self.directory)
+            load_rules(change, spec.setup, lambda name, text: replace_file(self.directory / name, text), inside)
             for command in set(self.spec.teardown) - set(spec.teardown):
                 self.network.run_command(command, self.directory)
             if spec.argv and spec.reload is not None and self.is_alive():

@@ -17,6 +17,7 @@ from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
 from lbgen.runtime.common.route_probes import LOOPBACK
+from lbgen.runtime.common.rules_change import RulesChange, rules_change
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
@@ -37,6 +38,7 @@ class LocalEngine:
 
     handle: EngineProcess
     _goes_on: bool = False
+    _change: RulesChange | None = None
 
     @property
     def watches_files(self) -> bool:
@@ -73,15 +75,18 @@ class LocalEngine:
 
     def replace_files(self, rendered: Rendered) -> None:
         user = User() if self.spec.kernel else engine_user()  # what root loads, no other user may own
-        self._goes_on = reads_by_itself(self.spec, changed_files(self.handle.directory, rendered))
-        _save_previous(self.handle.directory)
-        rendered.write(self.handle.directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
+        directory = self.handle.directory
+        self._goes_on = reads_by_itself(self.spec, changed_files(directory, rendered))
+        self._change = rules_change(self.engine, self.spec, lambda name: _read(directory / name), rendered)
+        _save_previous(directory)
+        rendered.write(directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
 
     def restore(self) -> None:
+        self._change = None
         _restore_previous(self.handle.directory)
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        self.handle.reload(plan, spec, succeeded=not self._goes_on)
+        self.handle.reload(plan, spec, succeeded=not self._goes_on, change=self._change)
 
     def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
         reporter = status_engine(self.handle.engine)
@@ -113,6 +118,11 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
     if problems:
         raise EngineError(problems)
     return Change(LocalEngine(handle), plan, made.spec, rendered, (handle.plan, handle.spec))
+
+
+def _read(path: Path) -> str:
+    """Its text, "" without one."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _save_previous(directory: Path) -> None:
