@@ -25,7 +25,7 @@ test: $(VENV)/.test
 	PYTHON=$(BIN)/python sh tests/run.sh
 
 test-versions: $(VENV)/.test
-	$(BIN)/python -m tests.support.farm -- $(BIN)/python tests/phases.py tests/conformance/test_conformance.py tests/differential \
+	LBGEN_DIFFERENTIAL=2000 $(BIN)/python -m tests.support.farm -- $(BIN)/python tests/phases.py tests/conformance/test_conformance.py tests/differential \
 		tests/engines/test_fingerprints.py
 
 farm: $(VENV)/.test

@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 CPUS = len(os.sched_getaffinity(0))
-WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))  # at a time of those that wait most of the time
+WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(5 * CPUS)))  # at a time of those that wait most of the time
 FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
 BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells all
 
@@ -36,7 +36,7 @@ class Phase:
 PHASES = (
     Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS),
     Phase("tests that serve", "serves", "serves", WAITING),
-    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"),
+    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 3 * CPUS), network="host"),
     # Where there are no networks: all that serves on fixed ports.
     Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )

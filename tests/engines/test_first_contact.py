@@ -76,6 +76,7 @@ class User:
                 "HOME": str(self.home),
                 "PATH": f"{self.home / 'closed'}{os.pathsep}{os.environ['PATH']}",  # as after `sudo -u`
                 "LBGEN_STATE_DIR": str(self.home / "state"),
+                "DOCKER_HOST": f"unix://{self.home}/no-docker.sock",  # other tests' containers are other stacks
                 "PYTHONPATH": os.pathsep.join((str(ROOT), sysconfig.get_path("purelib"))),
             },
             stdin=subprocess.DEVNULL,

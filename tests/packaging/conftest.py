@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def once(name: str, factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]]:
+    """Give a folder that all workers of this run share, and whether it is still to be made: others wait meanwhile."""
+    shared = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    base = factory.getbasetemp()
+    folder = (base.parent if shared else base) / f"{name}-{shared}"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = folder.with_suffix(".made")
+        yield folder, not made.exists()
+        made.touch()
 
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the sdist and of the wheel that is built from it."""
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)], check=True, capture_output=True)
+    with once("dist", tmp_path_factory) as (out, missing):
+        if missing:
+            build = [sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)]
+            subprocess.run(build, check=True, capture_output=True)
     return out
 
 
@@ -27,7 +49,9 @@ def wheel(dist: Path) -> Path:
 @pytest.fixture(scope="session")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of a fresh environment with the wheel and what it needs, without engines."""
-    venv = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    subprocess.run([str(venv / "bin/pip"), "install", "-q", str(wheel)], check=True, capture_output=True)
+    with once("venv", tmp_path_factory) as (venv, missing):
+        if missing:
+            subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+            pip = [str(venv / "bin/pip"), "install", "-q", "--no-compile", str(wheel)]
+            subprocess.run(pip, check=True, capture_output=True)
     return venv / "bin"

@@ -36,14 +36,17 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-def run_action(folder: Path, fresh: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the steps of action.yml one after the other; gives the last one, or the first that fails."""
+def run_action(folder: Path, fresh: Path, *, installed: bool = True, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Run the steps of action.yml one after the other; gives the last one, or the first that fails. `installed`: the
+    step that installs lbgen ran before."""
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     assert action["runs"]["using"] == "composite"
     assert inputs.keys() <= action["inputs"].keys()
     values = {f"inputs.{name}": str(inputs.get(name, each["default"])) for name, each in action["inputs"].items()}
     values["github.action_path"] = str(ROOT)
-    for step in action["runs"]["steps"]:
+    install, *checks = action["runs"]["steps"]
+    assert install["name"] == "Install lbgen"
+    for step in checks if installed else (install, *checks):
         assert step["shell"] == "bash"
         assert "${{" not in step["run"]  # an input in a script would be run
         env = {key: _INPUT.sub(lambda m: values[m[1]], text) for key, text in step["env"].items()}
@@ -62,7 +65,7 @@ def run_action(folder: Path, fresh: Path, **inputs: str) -> subprocess.Completed
 
 
 def test_the_action_marks_lines_and_writes_sarif(repository: Path, fresh: Path) -> None:
-    done = run_action(repository, fresh, topologies="topology.yaml")
+    done = run_action(repository, fresh, installed=False, topologies="topology.yaml")
     assert done.returncode == 0, done.stderr
     assert "::notice file=topology.yaml" in done.stdout
     done = run_action(repository, fresh, topologies="**/*topology.yaml")
@@ -80,10 +83,15 @@ def test_pre_commit_runs_the_hooks(repository: Path, tmp_path: Path) -> None:
         pytest.skip("pre-commit clones the repository, and this is none")
     hooks = tmp_path / "lbgen"
     git(tmp_path, "clone", "-q", str(ROOT), str(hooks))
-    env = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "cache"), "GIT_CONFIG_GLOBAL": os.devnull}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=hooks, check=True, capture_output=True, text=True).stdout
+    ours = {"repo": str(hooks), "rev": commit.strip(), "hooks": [{"id": "lbgen-check"}, {"id": "lbgen-fmt"}]}
+    (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [ours]}), encoding="utf-8")
+    git(repository, "add", ".")
+    cache = {"PRE_COMMIT_HOME": str(tmp_path / "cache"), "PIP_NO_COMPILE": "1"}  # installed once, run three times
+    env = {**os.environ, **cache, "GIT_CONFIG_GLOBAL": os.devnull}
 
     def hook(name: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "pre_commit", "try-repo", str(hooks), name, "--all-files", "--color=never"]
+        argv = [sys.executable, "-m", "pre_commit", "run", name, "--all-files", "--color=never"]
         return subprocess.run(argv, cwd=repository, env=env, capture_output=True, text=True, check=False, timeout=600)
 
     done = hook("lbgen-check")
