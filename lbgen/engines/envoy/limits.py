@@ -28,12 +28,14 @@ _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": 
 
 
 def saves_peer(plan: Plan, listener: Listener) -> bool:
-    """Whether the peer must be saved: Envoy's remote address may differ from it, and some pool hashes it or it is
-    forwarded."""
-    if listener.mode is not Mode.L7:
-        return False
+    """Whether the peer must be saved: it comes from a PROXY header, to be forwarded, or some pool hashes it."""
+    return listener.mode is Mode.L7 and (listener.proxy_protocol or hashes_saved_peer(plan, listener))
+
+
+def hashes_saved_peer(plan: Plan, listener: Listener) -> bool:
+    """Whether some pool hashes the peer of a listener on which Envoy's remote address may differ from it."""
     hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
-    return listener.proxy_protocol or (hashed and needs_client_address(plan, listener))
+    return listener.mode is Mode.L7 and hashed and needs_client_address(plan, listener)
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:

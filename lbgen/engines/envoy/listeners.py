@@ -21,7 +21,7 @@ from lbgen.engines.envoy.forwarded_headers import (
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
 from lbgen.engines.envoy.l4 import build_l4_chains
-from lbgen.engines.envoy.limits import RATE, build_access_filter, needs_client_address, saves_peer
+from lbgen.engines.envoy.limits import RATE, build_access_filter, hashes_saved_peer, needs_client_address, saves_peer
 from lbgen.engines.envoy.local_replies import ReplyCauses, build_local_replies
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
@@ -94,7 +94,8 @@ def _proxy_header() -> dict[str, Data]:
 
 
 def _l7_chains(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    filters = [*([_save_peer()] if saves_peer(plan, listener) else ()), _http(plan, version, listener, clusters)]
+    saved = [_save_peer(plan, listener)] if saves_peer(plan, listener) else []
+    filters = [*saved, _http(plan, version, listener, clusters)]
     if listener.tls is None:
         return {"filter_chains": [{"filters": filters}]}
     protocols = ["h2", "http/1.1"] if listener.http2 else ["http/1.1"]
@@ -109,7 +110,7 @@ def _l7_chains(plan: Plan, version: str, listener: Listener, clusters: Clusters)
     }
 
 
-def _save_peer() -> dict[str, Data]:
+def _save_peer(plan: Plan, listener: Listener) -> dict[str, Data]:
     """A network filter that saves the peer of a connection, also from its PROXY header, for all its requests."""
     return extension(
         "peer",
@@ -118,7 +119,7 @@ def _save_peer() -> dict[str, Data]:
             "on_new_connection": [
                 {
                     "object_key": PEER_STATE,
-                    "factory_key": "envoy.hashable_string",
+                    "factory_key": "envoy.hashable_string" if hashes_saved_peer(plan, listener) else "envoy.string",
                     "format_string": {
                         "text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}
                     },

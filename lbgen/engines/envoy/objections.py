@@ -25,8 +25,18 @@ if TYPE_CHECKING:
 # Headers that Envoy removes from a request before it matches routes.
 _REMOVED_HEADERS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 
+_NO_SAVED_PEER = refused(
+    "Envoy 1.37 cannot hash the peer of connections on a listener where access lists or limits look at the client "
+    "behind trusted_proxies; 1.38 can"
+)
 
-def find_objections(plan: Plan) -> Iterator[Objection]:
+_ALTERED_BODY = refused(
+    "beside `buffering.request`, Envoy 1.37 sends other bytes than the client's at a try before the last, where the "
+    "body has no length; 1.38 does not"
+)
+
+
+def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
     """One objection per place, each place once."""
     seen: set[tuple[str, str]] = set()
     for listener in plan.listeners:
@@ -42,12 +52,22 @@ def find_objections(plan: Plan) -> Iterator[Objection]:
     for route in plan.routes:
         if route.name not in l4:
             yield from _route_objections(plan, route, rules[route.name])
+            if version == "1.37" and _resends_buffered(route):
+                yield Objection(_ALTERED_BODY, f"{route.field}.retries", Feature.RETRIES)
     for listener in plan.listeners:
         yield from _listener_objections(plan, listener)
-    below = plan_clusters(plan).l4
+    clusters = plan_clusters(plan)
     counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
     for pool in plan.pools:
-        yield from _pool_objections(pool, below, counted)
+        yield from _pool_objections(pool, clusters.l4, counted)
+        hashed = pool.balance is Balance.SOURCE_HASH and pool.name in clusters.l7
+        if hashed and clusters.saved_peer and version == "1.37":
+            yield Objection(_NO_SAVED_PEER, f"{pool.field}.balance", Feature.SOURCE_HASH)
+
+
+def _resends_buffered(route: Route) -> bool:
+    action = route.action
+    return isinstance(action, Forward) and action.retries is not None and action.buffering.request
 
 
 def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:

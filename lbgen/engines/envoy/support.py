@@ -167,12 +167,19 @@ HABITS = {
 }
 
 
-# Envoy 1.38 and 1.39.
+# Envoy before 1.40.
 _OLD: dict[Feature, Verdict] = {
     Feature.MAX_BODY: approximate(
         "a body is held in memory until it ends or is too large; one that is too large by its stated length is refused "
         "once that much of it has arrived (Envoy 1.40 refuses it at once)",
         {"route.max_body.at_once": "text: no answer"},
+    ),
+}
+_V1_37: dict[Feature, Verdict] = _OLD | {
+    Feature.FRAMING: approximate(
+        "of ambiguous requests a chunk with more bytes than it states is not refused: the stated ones reach the "
+        "endpoint twice",
+        {"framing.chunk_overlong": "text: the second request reached an endpoint"},
     ),
 }
 
@@ -183,4 +190,4 @@ def verdict(feature: Feature, version: str) -> Verdict:
 
 
 _TABLE: dict[Feature, Verdict] = {feature: _V1_40[feature] for feature in Feature}
-TABLES = {"1.40": _TABLE, "1.39": _TABLE | _OLD, "1.38": _TABLE | _OLD}
+TABLES = {"1.40": _TABLE, "1.39": _TABLE | _OLD, "1.38": _TABLE | _OLD, "1.37": _TABLE | _V1_37}

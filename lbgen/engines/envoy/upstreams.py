@@ -9,7 +9,7 @@ from lbgen.engines.envoy.balancing import build_balancing
 from lbgen.engines.envoy.comments import CLUSTER_NOTES
 from lbgen.engines.envoy.connection_options import build_upstream_filters
 from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
-from lbgen.engines.envoy.limits import saves_peer
+from lbgen.engines.envoy.limits import hashes_saved_peer
 from lbgen.engines.envoy.mirrors import build_mirror_filters
 from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.run import ENDPOINTS
@@ -47,15 +47,16 @@ class ClusterOptions(NamedTuple):
 
 @record
 class Clusters:
-    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saves_peer`: some
-    listeners save the peer in a filter state. `connection_options`: some drop the headers that Connection names.
+    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saved_peer`: some
+    listeners save the peer in a filter state, to be hashed. `connection_options`: some drop the headers that Connection
+    names.
     `shared_rate_routes`, `counted_routes`: names, see `shared_counters`."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
     l4: frozenset[str]
     l7: frozenset[str]
-    saves_peer: bool
+    saved_peer: bool
     connection_options: bool
     shared_rate_routes: frozenset[str]
     counted_routes: frozenset[str]
@@ -80,7 +81,7 @@ def plan_clusters(plan: Plan) -> Clusters:
         _used_pools(route for route in plan.routes if (route.name in streams) is below) for below in (True, False)
     )
     rates = frozenset(route.name for route in find_shared_rates(plan))
-    kept = any(saves_peer(plan, listener) for listener in plan.listeners)
+    kept = any(hashes_saved_peer(plan, listener) for listener in plan.listeners)
     ordered = {name: tuple(sorted(options, key=_sort_key)) for name, options in found.items()}
     return Clusters(
         {pool.name: pool for pool in plan.pools},
@@ -176,7 +177,7 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
         "name": name,
         **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
         "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
-        **build_balancing(pool, l4=pool.name in clusters.l4, saves_peer=clusters.saves_peer),
+        **build_balancing(pool, l4=pool.name in clusters.l4, saved_peer=clusters.saved_peer),
         **({"common_lb_config": lb_config} if lb_config else {}),
         # By default Envoy answers 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(options)]},

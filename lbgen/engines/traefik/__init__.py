@@ -1,4 +1,4 @@
-"""Traefik 3.7: L7 in a local plugin on Traefik's entry points, TLS and L4 by Traefik itself."""
+"""Traefik: L7 in a local plugin on Traefik's entry points, TLS and L4 by Traefik itself."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Traefik:
 
     name = "traefik"
     title = "Traefik"
-    versions: tuple[str, ...] = ("3.7",)
+    versions: tuple[str, ...] = ("3.7", "3.6")
     binaries: tuple[BinaryHint, ...] = (
         BinaryHint("traefik", package="", version_argv=("version",), version_pattern=r"Version:\s+v?(\d+\.\d+\.\d+)"),
     )
-    images = Images({"3.7": "traefik:v3.7.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
+    images = Images({"3.7": "traefik:v3.7.15", "3.6": "traefik:v3.6.15"}, "/usr/local/bin/traefik", ("/bin/mv",))
 
     status_paths: tuple[str, ...] = (STATUS_PATH,)
     insertion_points: tuple[tuple[str, str], ...] = (
@@ -57,23 +57,22 @@ class Traefik:
         from lbgen.engines.traefik.native import objections as native_objections
 
         native = native_objections.find_objections(plan) if is_native(plan) else ()
-        return (*objections.find_objections(plan), *native, *self._unreadable(plan))
+        return (*objections.find_objections(plan), *native, *self._unreadable(plan, version))
 
-    def _unreadable(self, plan: Plan) -> Iterable[Objection]:
+    def _unreadable(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""
         if not plan.options(self.name).verbatim:
             return ()
         from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys
         from lbgen.engines.verbatim import unreadable
 
-        return unreadable(
-            plan, self.name, {"static": partial(read_static_keys, plan), "dynamic": partial(read_dynamic_keys, plan)}
-        )
+        readers = {"static": partial(read_static_keys, plan, version), "dynamic": partial(read_dynamic_keys, plan)}
+        return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines.traefik.build import render
 
-        return render(plan)
+        return render(plan, version)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The weights of TCP endpoints; see `lbgen.engines.agent_spec.Steered`."""

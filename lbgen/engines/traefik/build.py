@@ -27,14 +27,14 @@ _STATIC = "Traefik's static configuration, written by lbgen. Run in this folder:
 _DYNAMIC = "Traefik's dynamic configuration, which it reads again when it changes."
 
 
-def render(plan: Plan) -> tuple[RenderedFile, ...]:
+def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     if is_native(plan):
-        return native.render(plan)
-    files = [_file("traefik.yaml", build_static(plan) | read_static_keys(plan), _STATIC)]
+        return native.render(plan, version)
+    files = [_file("traefik.yaml", build_static(plan, version) | read_static_keys(plan, version), _STATIC)]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
-        files.append(_dynamic(plan, f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener)))
+        files.append(_dynamic(plan, f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener, version)))
     if level7:
         files.extend(load_sources())
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
@@ -57,11 +57,11 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     return tuple(files)
 
 
-def read_static_keys(plan: Plan) -> dict[str, Data]:
+def read_static_keys(plan: Plan, version: str) -> dict[str, Data]:
     """The keys that the topology adds to traefik.yaml. Raises NotDataError."""
     if is_native(plan):
-        return native.read_static_keys(plan)
-    return keys(plan, "traefik", "static", ("api", "experimental", *build_static(plan)))
+        return native.read_static_keys(plan, version)
+    return keys(plan, "traefik", "static", ("api", "experimental", *build_static(plan, version)))
 
 
 def read_dynamic_keys(plan: Plan) -> dict[str, Data]:

@@ -13,12 +13,13 @@ from lbgen.engines.traefik.matching import anchor, build_host, build_methods, ca
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import NamedMatch, PathMatch, Rule
 
 ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path
+_ANY_IN_3_6 = f"{ANY} || HostRegexp(`^`)"  # there the first has an effect on TLS alone
 # As in conditions.go.
 _COOKIE_LINES = "Cookie"
 _COOKIE_HEADER = "Lbgen-Cookie"
@@ -33,6 +34,13 @@ def build_rule(rule: Rule) -> str:
     parts += [_value("Query", wanted) for wanted in match.query]
     parts += [_cookie(wanted) for wanted in match.cookies]
     return " && ".join(parts) or ANY
+
+
+def widen_rules(routers: Mapping[str, Data], version: str) -> None:
+    """Have the rules ANY of these routers match every request in this version."""
+    for router in routers.values():
+        if version == "3.6" and isinstance(router, dict) and router["rule"] == ANY:
+            router["rule"] = _ANY_IN_3_6
 
 
 def find_asked(rules: Iterable[Rule]) -> dict[str, Data]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path
+from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path, widen_rules
 from lbgen.engines.traefik.matching import count_rules, find_priority
 from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.prefix_trees import Tree
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
 
-def build_listener(plan: Plan, listener: Listener) -> dict[str, Data]:
+def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
     """The dynamic configuration of a listener."""
     edge = names.edge(listener)
     rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
@@ -53,6 +53,7 @@ def build_listener(plan: Plan, listener: Listener) -> dict[str, Data]:
         lost = f"{edge}.lost"
         routers[lost] = Tagged(listener.field, _child(tree.leaves, ANY, 1, lost))
         middlewares[lost] = {"plugin": {names.PLUGIN: {"listener": listener.name, "lost": True}}}
+    widen_rules(routers, version)
     return {
         "http": {"routers": routers, "middlewares": middlewares},
         "tcp": {"routers": build_closing_routers(listener), "services": build_closed_service(edge)},

@@ -14,6 +14,11 @@ ACCESS_LOG = "access.log"
 MARK = "~"  # between a name of the topology, which has none, and what distinguishes its copies
 
 
+def has_alias_headers(version: str) -> bool:
+    """Whether entry points have aliasHeadersStrategy; 3.6 keeps all fields."""
+    return version != "3.6"
+
+
 def entry_point(listener: Listener) -> str:
     """The entry point of a listener, without dots, which Traefik reads as nesting."""
     return escape(listener.name)

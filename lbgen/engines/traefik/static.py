@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 
 
-def build_static(plan: Plan) -> dict[str, Data]:
+def build_static(plan: Plan, version: str) -> dict[str, Data]:
     """The static configuration as data."""
     data: dict[str, Data] = {
         "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
         "log": {"level": "ERROR"},
     }
-    points: dict[str, Data] = {names.entry_point(listener): _entry_point(plan, listener) for listener in plan.listeners}
+    points: dict[str, Data] = {
+        names.entry_point(listener): _entry_point(plan, listener, version) for listener in plan.listeners
+    }
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
         points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
@@ -37,7 +39,7 @@ def build_static(plan: Plan) -> dict[str, Data]:
     return data
 
 
-def _entry_point(plan: Plan, listener: Listener) -> Tagged:
+def _entry_point(plan: Plan, listener: Listener, version: str) -> Tagged:
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
     data: dict[str, Data] = {"address": f"{address}:{listener.port}", "asDefault": False}
     if listener.protocol is Protocol.UDP:
@@ -50,7 +52,7 @@ def _entry_point(plan: Plan, listener: Listener) -> Tagged:
         data["forwardedHeaders"] = {"insecure": True}  # the plugin decides which peers are trusted
         data["http"] = {
             "sanitizePath": False,
-            "aliasHeadersStrategy": "keep",
+            **({"aliasHeadersStrategy": "keep"} if names.has_alias_headers(version) else {}),
             "encodedCharacters": {f"allowEncoded{name}": True for name in _ENCODED},
         }
         times = listener.timeouts

@@ -19,6 +19,8 @@ _BALANCE = emulated("the lbgen plugin chooses the endpoint; Traefik's balancers 
 _SPLIT = emulated("the lbgen plugin picks the target by weight and edits its headers")
 _EDITS = emulated("the lbgen plugin edits the headers; Traefik's headers middleware can only set")
 
+_OTHER_FAMILY = ", and so is a PROXY header that says TCP6 and names IPv4 addresses"
+
 _SUPPORT: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -68,8 +70,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access "
         "log; a first line without a version is waited on for more; in a head above 4 KiB bare line feeds and folded "
-        "lines are accepted, and so is a PROXY header that says TCP6 and names IPv4 addresses; an empty line before "
-        "a request is refused",
+        f"lines are accepted{_OTHER_FAMILY}; an empty line before a request is refused",
         {
             "framing.malformed.no_host": "text",
             "framing.malformed.log_bad_escape": "text: 0 lines",
@@ -186,4 +187,16 @@ HABITS = {
     "for a failure of TLS, 503 where no endpoint is up, 504 where a time is over",
 }
 
-SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT}
+_MALFORMED = _SUPPORT[Feature.MALFORMED]
+_SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
+    Feature.CLIENT_TIMEOUTS: approximate(
+        "a connection without TLS on which fewer than nine bytes arrive, and no end of a line, is not closed",
+        {"listener.timeouts.first_bytes": "open"},
+    ),
+    Feature.MALFORMED: approximate(
+        _MALFORMED.note.replace(_OTHER_FAMILY, ""),
+        {part: shown for part, shown in _MALFORMED.differs if part != "framing.malformed.proxy_family"},
+    ),
+}
+
+SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT, "3.6": _SUPPORT_3_6}

@@ -6,6 +6,7 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import engine, target_version
+from lbgen.engines.verdicts import judge
 from lbgen.engines.versions import unknown_version, unknown_versions
 from lbgen.spec.load import load
 
@@ -41,3 +42,32 @@ def test_the_warning_names_the_field_of_the_topology() -> None:
     (warning,) = unknown_versions(plan)
     assert warning.field == "engines.nginx.version"
     assert lbgen.render(plan, "nginx").version == "1.31"
+
+
+def refusals(name: str, version: str, topology: dict[str, object]) -> list[tuple[str, str]]:
+    """Field and message of what stops that version."""
+    return [
+        (x.field, x.message) for x in judge(lbgen.plan(load(topology)), engine(name), version)[1] if x.code == "LB301"
+    ]
+
+
+BUFFERED = {
+    **TOPOLOGY,
+    "listeners": {"web": {"port": 8080, "trusted_proxies": ["10.0.0.0/8"], "access": {"deny": ["192.0.2.1"]}}},
+    "pools": {"p": {"balance": "source_hash", "endpoints": [{"address": "10.0.0.1:80"}]}},
+    "routes": [{"name": "all", "forward": "p", "buffering": {"request": True}, "retries": {"max": 1, "on": ["reset"]}}],
+}
+
+
+def test_envoy_1_37_refuses_what_it_would_do_otherwise() -> None:
+    assert [field for field, _ in refusals("envoy", "1.37", BUFFERED)] == ["routes[0].retries", "pools.p.balance"]
+    assert refusals("envoy", "1.38", BUFFERED) == []
+
+
+def test_traefik_3_6_refuses_retries_without_the_plugin_only() -> None:
+    assert refusals("traefik", "3.6", BUFFERED) == []
+    retried = {**BUFFERED, "listeners": {"web": {"port": 8080}}, "guarantees": "engine"}
+    ((field, message),) = refusals("traefik", "3.6", retried)
+    assert field == "routes[0].retries"
+    assert "3.7" in message
+    assert refusals("traefik", "3.7", retried) == []

@@ -31,12 +31,13 @@ _WIDTH = 150  # columns, so that most routers are one line
 _PRIVATE: dict[str, Data] = {"checkNewVersion": False, "sendAnonymousUsage": False}
 
 
-def render(plan: Plan) -> tuple[RenderedFile, ...]:
+def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan` but the topology's own, names relative to the engine's folder."""
     run = "Run in this folder: traefik --configFile=traefik.yaml"
     static = f"Traefik's static configuration of the topology {plan.name}. {run}"
-    files = [RenderedFile("traefik.yaml", *dump(build_static(plan) | read_static_keys(plan), static, _WIDTH))]
-    files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan)}))
+    static_keys = build_static(plan, version) | read_static_keys(plan, version)
+    files = [RenderedFile("traefik.yaml", *dump(static_keys, static, _WIDTH))]
+    files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan, version)}))
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
         drop_needless_routers(plan, level4)
@@ -62,12 +63,12 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     return tuple(files)
 
 
-def read_static_keys(plan: Plan) -> dict[str, Data]:
+def read_static_keys(plan: Plan, version: str) -> dict[str, Data]:
     """The keys that the topology adds to traefik.yaml. Raises NotDataError."""
-    return keys(plan, "traefik", "static", ("api", *build_static(plan)))
+    return keys(plan, "traefik", "static", ("api", *build_static(plan, version)))
 
 
-def build_static(plan: Plan) -> dict[str, Data]:
+def build_static(plan: Plan, version: str) -> dict[str, Data]:
     """The static configuration as data."""
     data: dict[str, Data] = {
         "global": _PRIVATE,
@@ -75,7 +76,7 @@ def build_static(plan: Plan) -> dict[str, Data]:
     }
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
-    points = build_entry_points(plan)
+    points = build_entry_points(plan, version)
     log = build_access_log(plan)
     if plan.admin_port is not None:
         admin: dict[str, Data] = {"address": f"127.0.0.1:{plan.admin_port}"}
@@ -93,9 +94,9 @@ def build_static(plan: Plan) -> dict[str, Data]:
     return data
 
 
-def _http(plan: Plan) -> dict[str, Data]:
+def _http(plan: Plan, version: str) -> dict[str, Data]:
     routes = Routes(plan)
-    routers = build_routers(plan, routes)
+    routers = build_routers(plan, routes, version)
     comment = "One for each rule, the highest priority first."
     if any(MARK in name for name in routers):
         comment += f" NAME{MARK}2 is a further rule of the route NAME."

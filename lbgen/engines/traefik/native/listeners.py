@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _DEFAULTS = {"readTimeout": "60s", "idleTimeout": "180s"}  # Traefik's own
 
 
-def build_entry_points(plan: Plan) -> dict[str, Data]:
+def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
     """The entry points by name."""
     default = have_same_routers(plan)
-    return {names.entry_point(each): _entry_point(plan, each, default=default) for each in plan.listeners}
+    return {names.entry_point(each): _entry_point(plan, each, version, default=default) for each in plan.listeners}
 
 
 def have_same_routers(plan: Plan) -> bool:
@@ -29,7 +29,7 @@ def have_same_routers(plan: Plan) -> bool:
     return len({(each.hosts, each.access, each.tls) for each in level7}) == 1
 
 
-def _entry_point(plan: Plan, listener: Listener, *, default: bool) -> Tagged:
+def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool) -> Tagged:
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
     data: dict[str, Data] = {"address": f"{address}:{listener.port}"}
     if listener.protocol is Protocol.UDP:
@@ -44,7 +44,7 @@ def _entry_point(plan: Plan, listener: Listener, *, default: bool) -> Tagged:
             data["asDefault"] = True
         if listener.trusted_proxies:
             data["forwardedHeaders"] = {"trustedIPs": list(listener.trusted_proxies)}
-        if http := _http(listener):
+        if http := _http(listener, version):
             data["http"] = http
         times = listener.timeouts
         # The head and the body of a request together.
@@ -55,9 +55,9 @@ def _entry_point(plan: Plan, listener: Listener, *, default: bool) -> Tagged:
     return Tagged(listener.field, data)
 
 
-def _http(listener: Listener) -> dict[str, Data]:
+def _http(listener: Listener, version: str) -> dict[str, Data]:
     data: dict[str, Data] = {}
-    if not listener.underscores:
+    if not listener.underscores and names.has_alias_headers(version):
         # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
         data["aliasHeadersStrategy"] = "delete"
     if listener.limits.headers is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
+from lbgen.engines.traefik.conditions import ANY, widen_rules
 from lbgen.engines.traefik.matching import build_host, build_rule, count_rules, decode_path, find_priority
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.limits import denied_clients
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 
 _EVERYTHING = "PathPrefix(`/`)"
-_EVERY_NAME = "Host(`*`)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ def _rank(rule: Rule) -> int:
     return rule.rank
 
 
-def build_routers(plan: Plan, routes: Routes) -> dict[str, Data]:
+def build_routers(plan: Plan, routes: Routes, version: str) -> dict[str, Data]:
     """The `routers` section."""
     sites = list(_find_sites(plan))
     total = max((count_rules(site.rules) for site in sites), default=0)
     routers: dict[str, Data] = {}
     for site in sites:
         if site.root:
-            top: dict[str, Data] = {"entryPoints": site.entry_points, "rule": _EVERY_NAME, "priority": 1}
+            top: dict[str, Data] = {"entryPoints": site.entry_points, "rule": ANY, "priority": 1}
             routers[site.root] = Tagged(site.first.field, {**top, "tls": site.tls})
         build = _build_flat if len(site.rules) <= MOST else _build_tree
         for name, field, data in build(site, total, plan, routes):
@@ -82,6 +82,7 @@ def build_routers(plan: Plan, routes: Routes) -> dict[str, Data]:
             while chosen in routers:
                 chosen, number = f"{name}{MARK}{number}", number + 1
             routers[chosen] = Tagged(field, data)
+    widen_rules(routers, version)
     return routers
 
 

@@ -265,6 +265,23 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
 }
 
+_NO_H2C_TIMES = refused("Traefik has times for HTTP/2 to endpoints from 3.7 on" + _WITH_PLUGIN)
+_HOP_BY_HOP = _SUPPORT[Feature.HOP_BY_HOP]
+_OF_VERSION = {
+    ("3.6", Feature.HOP_BY_HOP): approximate(
+        f"{_HOP_BY_HOP.note}, and `Upgrade: h2c` reaches endpoints",
+        {part: (*shown, "header upgrade") for part, shown in _HOP_BY_HOP.differs},
+    ),
+    ("3.6", Feature.UNDERSCORES_DROP): approximate(
+        "header fields with underscores in their names reach the endpoint, as Traefik 3.6 cannot drop them",
+        {"headers_with_underscores.drop": "text: is there, expected none"},
+    ),
+    ("3.6", Feature.RETRIES): refused("Traefik's retries know causes from 3.7 on" + _WITH_PLUGIN),
+    ("3.6", Feature.SPLIT_HEADERS): refused("Traefik's targets have headers of their own from 3.7 on" + _WITH_PLUGIN),
+    ("3.6", Feature.POOL_HTTP2): _NO_H2C_TIMES,
+    ("3.6", Feature.POOL_GRPC): _NO_H2C_TIMES,
+}
+
 # What L4 routes and their pools may ask for too, which Traefik serves as ever.
 _SHARED = frozenset(
     [
@@ -290,7 +307,7 @@ def verdict(plan: Plan, feature: Feature, version: str) -> Verdict:
     """The verdict on a feature of a plan that is served without the plugin."""
     if feature in _SHARED and _asked_by_l4_alone(plan, feature):
         return SUPPORT[version][feature]
-    return _SUPPORT.get(feature, SUPPORT[version][feature])
+    return _OF_VERSION.get((version, feature)) or _SUPPORT.get(feature, SUPPORT[version][feature])
 
 
 def _asked_by_l4_alone(plan: Plan, feature: Feature) -> bool:

@@ -97,7 +97,7 @@ def test_each_rule_is_a_router_below_that_of_its_entry_point():
         for i, path in enumerate(("/a", "/b"))
     ]
     made = on_web(rules, (Route("a", 0, Respond(200, "ok", ()), "routes[0]"),), ())
-    http = build_listener(made, made.listeners[0])["http"]
+    http = build_listener(made, made.listeners[0], "3.7")["http"]
     assert list(http["routers"]) == ["edge-web", "a.0", "a.1", "edge-web.lost"]
     assert http["routers"]["a.1"] == {
         "parentRefs": ["edge-web"],
