@@ -191,7 +191,7 @@ _MALFORMED = _SUPPORT[Feature.MALFORMED]
 _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
     Feature.CLIENT_TIMEOUTS: approximate(
         "a connection without TLS on which fewer than nine bytes arrive, and no end of a line, is not closed",
-        {"listener.timeouts.first_bytes": "open"},
+        {"listener.timeouts.first_bytes": ("open", "time")},
     ),
     Feature.MALFORMED: approximate(
         _MALFORMED.note.replace(_OTHER_FAMILY, ""),
