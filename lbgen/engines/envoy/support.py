@@ -175,11 +175,15 @@ _OLD: dict[Feature, Verdict] = {
         {"route.max_body.at_once": "text: no answer"},
     ),
 }
+_MALFORMED = _V1_40[Feature.MALFORMED]
 _V1_37: dict[Feature, Verdict] = _OLD | {
-    Feature.FRAMING: approximate(
-        "of ambiguous requests a chunk with more bytes than it states is not refused: the stated ones reach the "
-        "endpoint twice",
-        {"framing.chunk_overlong": "text: the second request reached an endpoint"},
+    Feature.MALFORMED: approximate(
+        f"{_MALFORMED.note}; a chunk with more bytes than it states is not refused: the stated ones reach the endpoint "
+        "twice",
+        {
+            **dict(_MALFORMED.differs),
+            "framing.malformed.chunk_overlong": "text: the second request reached an endpoint",
+        },
     ),
 }
 
