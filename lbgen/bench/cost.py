@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbgen.bench.added import Added
 from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
@@ -36,21 +37,6 @@ if TYPE_CHECKING:
 WHOLE = "whole"
 SECONDS, ROUNDS, CONNECTIONS = 1, 4, 50
 SHARE = 0.25  # of what the engine answers with the whole topology in a closed loop: no queue adds to the latency
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """What one feature adds to a figure, by round; `noise`: how far two figures of the whole topology were apart in the
-    worst round."""
-
-    spread: Spread
-    noise: float
-
-    @property
-    def measurable(self) -> bool:
-        """Whether it shows: all rounds are on one side of 0, and their median is farther from it than the noise."""
-        low, high = min(self.spread.rounds), max(self.spread.rounds)
-        return (low > 0 or high < 0) and abs(self.spread.median) > self.noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +98,10 @@ class CostReport:
                         {
                             "feature": price.feature,
                             "cpu_us_per_request": price.cpu_us.spread.as_dict(),
+                            "cpu_interval": price.cpu_us.interval,
                             "cpu_measurable": price.cpu_us.measurable,
                             "p50_ms": price.p50_ms.spread.as_dict(),
+                            "p50_interval": price.p50_ms.interval,
                             "p50_measurable": price.p50_ms.measurable,
                         }
                         for price in each.prices
@@ -223,16 +211,12 @@ def costs_of(
     cpu = {name: [_micros(each) for each in found] for name, found in samples.items()}
     p50 = {name: [each.load.p50_ms for each in found] for name, found in samples.items()}
     prices = tuple(
-        Price(name, _added(cpu[WHOLE], cpu[name]), _added(p50[WHOLE], p50[name])) for name in samples if name != WHOLE
+        Price(name, Added.of(cpu[WHOLE], cpu[name]), Added.of(p50[WHOLE], p50[name]))
+        for name in samples
+        if name != WHOLE
     )
     return EngineCosts(engine, rate, Spread(tuple(cpu[WHOLE])), Spread(tuple(p50[WHOLE])), prices, failed)
 
 
 def _micros(sample: Sample) -> float:
     return (sample.cpu or 0.0) * 1e6 / sample.load.requests
-
-
-def _added(whole: list[float], without: list[float]) -> Added:
-    pairs = list(zip(whole[::2], whole[1::2], strict=True))
-    added = [statistics.mean(pair) - less for pair, less in zip(pairs, without, strict=True)]
-    return Added(Spread(tuple(added)), max(abs(first - second) for first, second in pairs))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from lbgen.bench.tables import DROWNS, Figure, FigureRow, FigureTable, markdown_lines
 
 if TYPE_CHECKING:
-    from lbgen.bench.cost import Added, CostReport, EngineCosts
+    from lbgen.bench.added import Added
+    from lbgen.bench.cost import CostReport, EngineCosts
     from lbgen.bench.report import Spread
 
 _COLUMNS = ("CPU us/request", "p50 ms")
-NOTE = f"{DROWNS}: two figures of the whole topology were as far apart, or rounds are on both sides of 0"
+NOTE = f"below each price where it is with a confidence of 99.9 %; {DROWNS}: that is on both sides of 0, or rounds are"
 
 
 def cost_tables(report: CostReport) -> tuple[FigureTable, ...]:
@@ -35,7 +36,7 @@ def cost_to_markdown(report: CostReport) -> str:
         f"# {report.name}: what each feature adds",
         "",
         f"GET `{target.target}`, route `{target.route}`; {report.rounds} rounds of {report.seconds} s: median "
-        f"(quartiles). {report.cores} cores.",
+        f"(quartiles), prices: mean (interval). {report.cores} cores.",
     ]
     for table in cost_tables(report):
         lines += ["", f"## {table.title}", "", *markdown_lines(table, "feature")]
@@ -53,8 +54,8 @@ def _table(costs: EngineCosts) -> FigureTable:
 
 
 def _added(added: Added, digits: int) -> Figure:
-    low, high = added.spread.quartiles
-    figure = f"{added.spread.median:+.{digits}f}" if added.measurable else DROWNS
+    low, high = added.interval
+    figure = f"{added.mean:+.{digits}f}" if added.measurable else DROWNS
     return Figure(figure, f"{low:+.{digits}f} to {high:+.{digits}f}")
 
 

@@ -123,9 +123,12 @@ class FeatureCostRecord(Record):
     feature: str
     """A field of the topology, `other routes`, or `layer 7`."""
     cpu_us_per_request: SpreadRecord
+    cpu_interval: tuple[float, float]
+    """Where the mean is with a confidence of 99.9 %."""
     cpu_measurable: bool
     """false: no more than what the machine does by itself."""
     p50_ms: SpreadRecord
+    p50_interval: tuple[float, float]
     p50_measurable: bool
 
 

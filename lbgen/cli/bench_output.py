@@ -61,7 +61,7 @@ def print_cost(out: Console, report: CostReport) -> None:
 
     target = report.target
     out.print(f"{report.name}: what each feature adds to GET {target.target}, route {target.route}", markup=False)
-    out.print(f"{report.rounds} rounds of {report.seconds} s: median, and below it the quartiles", markup=False)
+    out.print(f"{report.rounds} rounds of {report.seconds} s", markup=False)
     for each in cost_tables(report):
         out.print(_table(each, "feature"))
     for problem in cost_problems(report):

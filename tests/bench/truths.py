@@ -1,0 +1,167 @@
+"""`python -m tests.bench.truths`: plants differences that `lbgen bench` must find, and none where it must find none.
+
+tests/engines/test_bench_truths.py has those that take few seconds. These take about five minutes; exit 1 where one
+fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+import lbgen
+from lbgen.bench.added import Added
+from lbgen.bench.cost import cost
+from lbgen.bench.gate import verified_engines
+from lbgen.bench.generators import Generators
+from lbgen.bench.load import LoadShape
+from lbgen.bench.rounds import run_round
+from lbgen.bench.subjects import Subject, Unit, running
+from lbgen.bench.target import choose_target
+from lbgen.conformance.free_ports import FreePorts
+from lbgen.engines.rendered import render_with
+from lbgen.plan.overlay import with_ports
+from lbgen.plan.request import Request
+from lbgen.runtime.local.process import run_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbgen.runtime.local.messages import EngineChoice
+
+ROUNDS, RUNS, ROUTES = 4, 10, 1000
+SHAPE = LoadShape(50, 1000)
+
+
+def topology(endpoints: int = 1, **more: Any) -> Any:
+    """Plain forwarding, and what `more` sets."""
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": "truth",
+            "profile": "minimal",
+            "guarantees": "engine",
+            "listeners": {"web": {"port": 8080}},
+            "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n + 1}:80"} for n in range(endpoints)]}},
+            "routes": [{"name": "all", "forward": "app"}],
+            **more,
+        }
+    )
+
+
+@contextmanager
+def pair(asked: Any, engine: str, edit: Callable[[str], str]) -> Iterator[tuple[Subject, Subject]]:
+    """An engine on a topology, and the same with edited files, before one endpoint."""
+    plan = lbgen.plan(asked)
+    target = choose_target(plan)
+    ((choice, _),), _ = verified_engines(plan, (engine,), (), 10, lambda event: None)
+    with running([Unit("whole", choice, plan, target)], ()) as ((_, whole), failed):
+        assert not failed
+        assert whole.process is not None
+        other = with_ports(whole.process.plan, {"web": FreePorts(avoid={whole.port}).take()})
+        files = _edited(choice, other, edit)
+        with run_engine(choice.engine, other, choice.binary, rendered=files) as process:
+            yield whole, Subject("edited", other.listener("web").port, target, process)
+
+
+def _edited(choice: EngineChoice, plan: Any, edit: Callable[[str], str]) -> Any:
+    rendered = render_with(choice.engine, plan, choice.version, ())
+    return replace(rendered, files=tuple(replace(x, text=edit(x.text)) for x in rendered.files))
+
+
+def added(twice: Subject, once: Subject, rounds: int = ROUNDS) -> tuple[Added, Added]:
+    """What the first adds to the second: CPU microseconds per request, and milliseconds of p50."""
+    generators = Generators.find()
+    for subject in (twice, once):
+        run_round(generators, subject, SHAPE, 1)
+    figures: dict[str, list[tuple[float, float]]] = {twice.name: [], once.name: []}
+    for _ in range(rounds):
+        for subject in (twice, once, twice):
+            sample = run_round(generators, subject, SHAPE, 1)
+            figures[subject.name].append(((sample.cpu or 0.0) * 1e6 / sample.load.requests, sample.load.p50_ms))
+    cpu, p50 = (Added.of(*([x[n] for x in figures[s.name]] for s in (twice, once))) for n in (0, 1))
+    return cpu, p50
+
+
+def unbuffered_log() -> tuple[bool, str]:
+    """nginx without the buffer of its access log takes more CPU per request."""
+
+    def unbuffer(text: str) -> str:
+        assert " buffer=64k flush=1s" in text
+        return text.replace(" buffer=64k flush=1s", "")
+
+    with pair(topology(access_log="json"), "nginx", unbuffer) as (whole, edited):
+        cpu, _ = added(edited, whole)
+    return cpu.measurable and cpu.mean > 0, f"CPU: {_said(cpu)} us/request"
+
+
+def regex_among_many() -> tuple[bool, str]:
+    """A thousand regexes that nginx tries in order are in the price of `other routes`, in CPU."""
+    routes = [
+        {"name": f"r{n}", "match": [{"path": {"regex": f"/products/[a-z]+/{n}/[0-9]+"}}], "forward": "app"}
+        for n in range(ROUTES)
+    ]
+    last = {"name": "last", "match": [{"path": {"regex": "/p[a-z]+/x/[0-9]+"}}], "forward": "app"}
+    request = Request("GET", "/products/x/7", (("Host", "a.example"),), "web")
+    found = cost(topology(routes=[*routes, last]), ("nginx",), request=request, rounds=ROUNDS)
+    (engine,) = found.engines
+    price = next(x for x in engine.prices if x.feature == "other routes")
+    good = price.cpu_us.measurable and price.cpu_us.mean > 0
+    return good, f"CPU: {_said(price.cpu_us)} us/request; p50: {_said(price.p50_ms)} ms"
+
+
+def slow_endpoint() -> tuple[bool, str]:
+    """One endpoint of three that is 5 ms late shows in p95 of a constant rate, and not in p50."""
+    few = {"connections": (20,), "rates": (100,), "seconds": 3, "rounds": ROUNDS, "requests": 10}
+    found = lbgen.bench(topology(3), ("haproxy",), delays={"pools.app.endpoints[1]": 0.005}, **few)
+    direct, row = (x for x in found.rows if x.shape.rate is not None)
+    assert row.p95_ms is not None
+    assert direct.p95_ms is not None
+    good = row.p50_ms.median < 5 <= min(row.p95_ms.rounds) and direct.p50_ms.median < row.p95_ms.median
+    figures = f"p50 {row.p50_ms.median:.2f} and p95 {row.p95_ms.median:.2f} ms"
+    return good, f"{figures}; direct: {direct.p50_ms.median:.2f} and {direct.p95_ms.median:.2f} ms"
+
+
+def equal_configurations() -> tuple[bool, str]:
+    """Equal configurations differ by less than the interval in 10 of 10 runs."""
+    with pair(topology(), "haproxy", lambda text: text) as (whole, same):
+        runs = [added(whole, same) for _ in range(RUNS)]
+    shown = sum(x.measurable for run in runs for x in run)
+    widest = max(run[0].interval[1] - run[0].interval[0] for run in runs) / 2
+    return shown == 0, f"{shown} of {2 * RUNS} figures are shown as different; CPU to +-{widest:.1f} us at worst"
+
+
+TRUTHS: dict[str, Callable[[], tuple[bool, str]]] = {
+    "unbuffered-log": unbuffered_log,
+    "regex": regex_among_many,
+    "slow-endpoint": slow_endpoint,
+    "equal": equal_configurations,
+}
+
+
+def _said(found: Added) -> str:
+    low, high = found.interval
+    return f"{found.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def main() -> int:
+    """Measure, and print what came of each."""
+    about = argparse.ArgumentParser("python -m tests.bench.truths", description=(__doc__ or "").partition(": ")[2])
+    about.add_argument("--only", choices=tuple(TRUTHS), action="append", help="repeatable")
+    console, failed = Console(), 0
+    for name in about.parse_args().only or TRUTHS:
+        good, figures = TRUTHS[name]()
+        failed += not good
+        console.print(
+            f"{'found' if good else 'MISSED'}: {TRUTHS[name].__doc__} {figures}", markup=False, soft_wrap=True
+        )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
