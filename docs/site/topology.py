@@ -68,7 +68,7 @@ PLACES = {
     "pool.endpoint_names": "pool.endpoints.address",
     "pool.endpoint_ipv6": "pool.endpoints.address",
     "engines.verbatim": "engines",
-    "engines.nftables.forwarding.direct": "engines.forwarding",
+    "engines.forwarding.direct": "engines.forwarding",
 }
 # Mappings and lists of the root whose items are called by one word in the names of features.
 ITEMS = {"listeners": "listener", "pools": "pool", "routes": "route", "tiers": "tier"}

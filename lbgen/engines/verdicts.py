@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
-from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines
+from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines, refused
 from lbgen.engines.verbatim import unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
@@ -112,7 +112,8 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     left = {each.field: each.guarantees.unused_features for each in plan.listeners}
-    for objection in (*unplaced(plan, engine), *objections_on(plan, engine, version)):
+    said = (*unplaced(plan, engine), *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
+    for objection in said:
         if objection.feature in left.get(objection.field, ()):
             continue
         named = objection.feature.value if objection.feature else ""
@@ -120,6 +121,13 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         default = (objection.feature, objection.field) in unwritten
         found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True, default=default))
     return tuple(found)
+
+
+def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
+    """A refusal of `forwarding: nat` where the engine has no other way."""
+    written = plan.options(engine.name).forwarding == "nat"
+    if written and verdict_on(plan, engine, Feature.DIRECT, version).level is Level.REFUSED:
+        yield Objection(refused("it is a proxy, which has no such choice"), f"engines.{engine.name}.forwarding")
 
 
 def concerns(field: str, engine: Engine) -> bool:

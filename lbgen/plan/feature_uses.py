@@ -118,7 +118,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
         for place in engine.verbatim:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
         if engine.forwarding == "direct":
-            yield Feature.NFT_DIRECT, f"engines.{name}.forwarding"
+            yield Feature.DIRECT, f"engines.{name}.forwarding"
 
 
 def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:

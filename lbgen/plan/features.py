@@ -8,12 +8,6 @@ from enum import StrEnum
 class Feature(StrEnum):
     """A feature that a topology can use, named as in `--accept` and reports; sections are those of the contract."""
 
-    @property
-    def only_engine(self) -> str:
-        """The engine that the setting belongs to, by the name (`engines.ENGINE.SETTING`); "" for a feature of all."""
-        section, _, name = self.value.partition(".")
-        return name.partition(".")[0] if section == "engines" and "." in name else ""
-
     # section 1 and 7: listeners
     L7 = "listener.l7"
     L4_TCP = "listener.l4.tcp"
@@ -127,4 +121,4 @@ class Feature(StrEnum):
     METRICS = "metrics"
     METRICS_L4 = "metrics.l4"  # connections of L4 listeners, and their bytes
     ESCAPE_HATCH = "engines.verbatim"
-    NFT_DIRECT = "engines.nftables.forwarding.direct"
+    DIRECT = "engines.forwarding.direct"  # replies bypass the balancer

@@ -79,13 +79,20 @@ class Use:
     span: Span
     default: bool = False
 
+    @property
+    def engine(self) -> str:
+        """The engine to which alone it is said (`engines.NAME.SETTING`); "" for all."""
+        section, _, rest = self.field.partition(".")
+        return rest.partition(".")[0] if section == "engines" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """`engines.<name>`: version None = the newest supported. `verbatim` are (insertion point, text) of its
-    configuration."""
+    """`engines.<name>`: version None = the newest supported, `forwarding` None = not written. `verbatim` are (insertion
+    point, text) of its configuration."""
 
     version: str | None = None
+    forwarding: str | None = None
     verbatim: tuple[tuple[str, str], ...] = ()
 
 

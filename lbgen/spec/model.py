@@ -47,7 +47,7 @@ class EngineBlock(Strict, extra="allow"):
         default=None, description="target version; the engine's default one when left out", examples=["1.31"]
     )
     forwarding: Literal["nat", "direct"] | None = Field(
-        default=None, description="nftables: how packets travel; nat when left out"
+        default=None, description="how packets travel, of an engine that forwards in the kernel; nat when left out"
     )
 
     @property

@@ -17,9 +17,10 @@ import yaml
 import lbgen
 from fields.fields import CONTEXTS, OBJECTS, VALUES, Change, base, changes, read, values
 from lbgen.diagnostics import LbgenError, Severity
-from lbgen.engines.api import engines
+from lbgen.engines.api import Level, engines
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import judge
+from lbgen.plan.features import Feature
 from lbgen.plan.resolve import findings, plan
 from lbgen.spec.load import load
 
@@ -136,8 +137,9 @@ def test_engine_blocks():
         for version in engine.versions:
             data = base("l4-tcp") | {"engines": {name: {"version": version}}}
             assert lbgen.render(lbgen.load(data), engine=name, accept=("all",)).version == version
-        found = findings(lbgen.load(base("l4-tcp") | {"engines": {name: {"forwarding": "nat"}}}))
-        assert ("LB228" in {d.code for d in found}) == (name != "nftables")
+        said = lbgen.plan(lbgen.load(base("l4-tcp") | {"engines": {name: {"forwarding": "nat"}}}))
+        refused = f"engines.{name}.forwarding" in {d.field for d in judge(said, engine, engine.versions[0])[1]}
+        assert refused == (engine.verdict(Feature.DIRECT, engine.versions[0]).level is Level.REFUSED)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

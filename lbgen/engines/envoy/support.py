@@ -147,7 +147,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: refused("is a way of forwarding that only nftables has"),
+    Feature.DIRECT: refused("is not there: it forwards bytes itself, so replies come back through it"),
 }
 
 

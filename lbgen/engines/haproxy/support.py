@@ -174,7 +174,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
-    Feature.NFT_DIRECT: "only nftables forwards without a proxy",
+    Feature.DIRECT: "it forwards bytes itself, so replies come back through it",
 }
 
 

@@ -49,7 +49,7 @@ class Keepalived:
     title: str = "keepalived"
     versions: tuple[str, ...] = ("2.2",)
     binaries: tuple[BinaryHint, ...] = (BinaryHint("keepalived", version_argv=("--version",)),)
-    images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/usr/sbin/nft"))  # noqa: RUF009  # frozen
+    images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/bin/ip", "/usr/sbin/nft", "/sbin/sysctl"))  # noqa: RUF009  # frozen
     kernel_needs: tuple[KernelNeed, ...] = (KernelNeed("/proc/net/ip_vs", "IPVS", "modprobe ip_vs"),)
 
     insertion_points: tuple[tuple[str, str], ...] = (
@@ -65,11 +65,16 @@ class Keepalived:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
-        from lbgen.engines.keepalived.build import build
+        from lbgen.engines.keepalived import direct
+        from lbgen.engines.keepalived.build import build, build_endpoints
         from lbgen.engines.verbatim import texts
 
         view = build(plan)
         config = text.render(_environment(), "keepalived.conf.j2", view, texts(plan, self.name))
+        if view.direct:
+            hosts = ((x.host.text, text.render(_environment(), "endpoint.sh.j2", x)) for x in build_endpoints(plan))
+            scripts = tuple(RenderedFile(f"{direct.FOLDER}/{host}.sh", *script) for host, script in hosts)
+            return (RenderedFile(run.FILE, *config), *scripts)
         marks = text.render(_environment(), "marks.nft.j2", view)
         return (RenderedFile(run.FILE, *config), RenderedFile(run.MARKS, *marks))
 

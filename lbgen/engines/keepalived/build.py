@@ -5,10 +5,11 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from lbgen.engines.keepalived.direct import addresses, is_direct
 from lbgen.engines.keepalived.health_checks import check
 from lbgen.engines.keepalived.names import family, is_every_address, mark, table_name
 from lbgen.engines.keepalived.upstreams import backups, forward_of, members, scheduler
-from lbgen.engines.keepalived.view import Server, Service, Sorry, Table, View
+from lbgen.engines.keepalived.view import EndpointView, Server, Service, Sorry, Table, View
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.version import VERSION
@@ -33,8 +34,23 @@ def build(plan: Plan) -> View:
         name=Atom.of(_WORD, table_name(plan)),
         tcp=_idle(plan, Protocol.TCP),
         udp=_idle(plan, Protocol.UDP),
+        direct=is_direct(plan),
         services=services,
         tables=tuple(Table(Atom(word), tuple(x for x in services if x.family.text == word)) for word in families),
+    )
+
+
+def build_endpoints(plan: Plan) -> tuple[EndpointView, ...]:
+    """The views of the hosts of endpoints, with direct forwarding."""
+    return tuple(
+        EndpointView(
+            Atom(VERSION),
+            Atom.of(_NAME, plan.name),
+            _address(host),
+            ":" in host,
+            tuple(_address(x) for x in every),
+        )
+        for host, every in addresses(plan).items()
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.keepalived import direct
 from lbgen.engines.keepalived.names import family
 from lbgen.engines.keepalived.quote import can_hold
 from lbgen.engines.keepalived.upstreams import MAX_WEIGHT, backups, balance, forward_of, members, pools
@@ -30,6 +31,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
             yield from _addresses(plan, route, listener.address)
             found.setdefault(route.name, (listener, route))
     routes = [route for _, route in found.values()]
+    yield from direct.objections(plan)
     yield from _idle(plan)
     for route in routes:
         yield from _balances(plan, route)

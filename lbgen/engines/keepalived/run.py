@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
+from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
+from lbgen.engines.keepalived.direct import FOLDER, addresses, is_direct
 from lbgen.engines.keepalived.names import family, table_name
 
 if TYPE_CHECKING:
@@ -20,16 +21,26 @@ _PID_FILES = ("--pid", "keepalived.pid", "--checkers_pid", "checkers.pid", "--vr
 
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     """keepalived as root in the network namespace of its services; `nft` loads the marks before."""
+    direct = is_direct(plan)
     families = sorted({family(x.address) for x in plan.listeners})
     return ProcessSpec(
         argv=(str(binary.path), "--dont-fork", "--log-console", "--log-detail", "--use-file", FILE, *_PID_FILES),
-        setup=(("nft", "-f", MARKS),),
-        teardown=tuple(("nft", "delete", "table", word, table_name(plan)) for word in families),
+        setup=() if direct else (("nft", "-f", MARKS),),
+        teardown=() if direct else tuple(("nft", "delete", "table", word, table_name(plan)) for word in families),
         reload=Signals.SIGHUP,
         kernel=True,
-        sysctls=(("net.ipv4.vs.conntrack", "1"),),  # without it no rule sees what IPVS forwards
+        sysctls=() if direct else (("net.ipv4.vs.conntrack", "1"),),  # without it no rule sees what IPVS forwards
+        endpoint_rules=tuple(_endpoint_rules(plan)) if direct else (),
         reload_note="open connections to an endpoint that is removed end; give it weight 0 first",
     )
+
+
+def _endpoint_rules(plan: Plan) -> Iterator[EndpointRules]:
+    for host, found in addresses(plan).items():
+        file = f"{FOLDER}/{host}.sh"
+        lengths = ((x, 128 if ":" in x else 32) for x in found)
+        undo = tuple(("ip", "address", "delete", f"{x}/{length}", "dev", "lo") for x, length in lengths)
+        yield EndpointRules(host, file, (("/bin/sh", file),), undo)
 
 
 def check(plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

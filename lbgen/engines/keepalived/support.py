@@ -123,5 +123,8 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.METRICS: refused("IPVS in the kernel serves no requests"),
     Feature.METRICS_L4: refused("`lbgen agent` does not read the counters of IPVS; `ipvsadm -ln --stats` prints them"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: refused("is said to another engine"),
+    Feature.DIRECT: emulated(
+        "direct routing of IPVS (`lvs_method DR`): the balancer sends packets on unchanged, and each endpoint has the "
+        "listener's address, as the scripts in direct/ set it"
+    ),
 }

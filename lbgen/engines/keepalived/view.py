@@ -82,5 +82,17 @@ class View:
     name: Atom
     tcp: int | None
     udp: int | None
+    direct: bool  # the endpoints have the listeners' addresses, and answer the clients
     services: tuple[Service, ...]
     tables: tuple[Table, ...]
+
+
+@record
+class EndpointView:
+    """What one host of endpoints needs for direct routing."""
+
+    lbgen: Atom
+    topology: Atom
+    host: Atom
+    six: bool
+    addresses: tuple[Atom, ...]

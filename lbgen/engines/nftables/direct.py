@@ -25,7 +25,7 @@ FOLDER = "direct"
 
 def is_direct(plan: Plan) -> bool:
     """Whether the topology asks for direct forwarding."""
-    return any(use.feature is Feature.NFT_DIRECT for use in plan.uses)
+    return plan.options("nftables").forwarding == "direct"
 
 
 def tables(plan: Plan) -> str:

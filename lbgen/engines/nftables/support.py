@@ -131,7 +131,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: emulated(
+    Feature.DIRECT: emulated(
         "the balancer rewrites the destination of each packet, and the rules in direct/, which each endpoint's host "
         "loads, rewrite the source of the replies"
     ),

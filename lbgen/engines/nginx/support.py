@@ -224,7 +224,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: refused("direct forwarding is a feature of nftables"),
+    Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
 }
 
 # What nginx does where a clause is left to it.

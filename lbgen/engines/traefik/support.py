@@ -171,7 +171,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.NFT_DIRECT: refused("direct routing is nftables' own"),
+    Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
 }
 
 # What Traefik does where a clause is left to it.

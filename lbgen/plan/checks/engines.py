@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.installed import engine_names
-from lbgen.plan.features import Feature
 from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
@@ -14,16 +13,11 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB227 a name near that of an installed engine, LB228 `forwarding` of an engine that is a proxy."""
+    """LB227 a name near that of an installed engine."""
     for name in unknown_engines(context):
         hint = suggest(name, engine_names())
         if hint.startswith("did you mean"):
             context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
-    owner = Feature.NFT_DIRECT.only_engine
-    for name, block in context.model.engines.items():
-        if block.forwarding is not None and name != owner:
-            message = f"forwarding sets how {owner} moves packets; {name} is a proxy and has no such choice"
-            context.add("LB228", f"engines.{name}.forwarding", message, "drop it", key=True)
 
 
 def unknown_engines(context: Context) -> Iterator[str]:

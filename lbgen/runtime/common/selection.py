@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.plan.features import Feature
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def choose(
 
 def configured(plan: Plan) -> frozenset[str]:
     """The engines of which the topology asks something that no other engine has, such as direct forwarding."""
-    return frozenset(use.feature.only_engine for use in plan.uses) - {""}
+    return frozenset(use.engine for use in plan.uses if use.feature is Feature.DIRECT)
 
 
 def offsets(

@@ -58,7 +58,8 @@ def check(
         plan, _ = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
         spec = target.check(plan, binary, place)
         limit = for_routes(plan, CHECK_SECONDS)
-        checkable = _checkable(plan, serves=spec.serves)
+        kernel = target.process(plan, binary, place).kernel  # and so its checker binds nothing
+        checkable = plan if kernel else _checkable(plan, serves=spec.serves)
         if rendered is None or checkable is not plan:
             rendered = render_with(target, checkable, version, accept)
         plan = checkable
@@ -68,7 +69,7 @@ def check(
         chown_tree(place, user)
         if spec.serves:
             problems = _ask(spec, plan, place, user, target.title, limit)
-        elif target.process(plan, binary, place).kernel:
+        elif kernel:
             problems = _run(_in_namespace(spec.argv), spec, place, User(), target.title, limit)
         else:
             problems = _run(spec.argv, spec, place, user, target.title, limit)

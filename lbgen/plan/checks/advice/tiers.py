@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.features import Feature
-
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import Listener
@@ -33,18 +31,16 @@ def check(context: Context) -> None:
 
 def _addresses(context: Context, field: str, users: list[Listener], listener: Listener, name: str) -> None:
     """The peer of the inner tier is the tier in front, unless it accepts a PROXY header or trusts X-Forwarded-For."""
-    model = context.model
     if listener.proxy_protocol is not None:
         return
     message = (
         f'listener "{name}" sees the address of the tier in front for every client (X-Forwarded-For, access, limits)'
     )
-    kernel = Feature.NFT_DIRECT.only_engine
-    if any((model.tiers or {})[user.tier or ""].engine == kernel for user in users):
-        hint = f"{kernel} forwards packets from its own address and cannot add a PROXY header; the other engines can"
-        context.advise("LB281", field, message, hint)
-    elif any(user.mode == "l4" for user in users):
-        hint = f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}"
+    if any(user.mode == "l4" for user in users):
+        hint = (
+            f"write proxy_protocol: v2 here and proxy_protocol: accept on listeners.{name}; in front it needs a proxy, "
+            "as what forwards in the kernel cannot add a PROXY header"
+        )
         context.advise("LB281", field, message, hint)
     elif not listener.trusted_proxies:
         hint = f"name the tier in front in trusted_proxies of listeners.{name}, so that its X-Forwarded-For counts"

@@ -63,7 +63,7 @@ def routes_of(plan: Plan) -> list[dict[str, Any]]:
 def test_every_feature_has_an_answer() -> None:
     for table in TABLES.values():
         assert missing_answers(tuple(table), Feature) == ()
-    assert ENGINE.verdict(Feature.NFT_DIRECT, "1.40").level is Level.REFUSED
+    assert ENGINE.verdict(Feature.DIRECT, "1.40").level is Level.REFUSED
 
 
 def test_lines_know_the_field_they_came_from() -> None:
