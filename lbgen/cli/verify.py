@@ -131,10 +131,11 @@ def _update_bar(bars: Bars, tasks: dict[str, TaskID], event: JobProgress) -> Non
 
 
 def _print(out: Console, report: Report) -> None:
-    from lbgen.conformance.report import table
+    from lbgen.conformance.report import tables
 
     if report.results:
-        out.print(table(report.results, title=f"{report.name}: cases passed of cases, by clause and engine"))
+        title = f"{report.name}: cases passed of cases, by clause and engine"
+        out.print(*tables(report.results, out, title=title), sep="\n\n")
     for left in report.left:
         what = "failed" if left.broken else "skipped"
         rest = f" (and {len(left.reasons) - 1} more)" if len(left.reasons) > 1 else ""

@@ -83,7 +83,7 @@ def main(
     except LbgenError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
-    console.print(report.table(results, by=by))
+    console.print(*report.tables(results, console, by=by), sep="\n\n")
     if json_file is not None:
         json_file.write_text(report.as_json(results), encoding="utf-8")
     if markdown_file is not None:

@@ -81,19 +81,22 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
 
 
 def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineUnderTest, ...]:
-    """As `engines_on_host`, for the images that containers run from. UsageError LB305, EngineError LB421."""
+    """As `engines_on_host`, for the images that containers run from. One that is missing is fetched for the default
+    version, and for others that `wanted` or this host has. UsageError LB305, EngineError LB402 and LB421."""
     from lbgen.runtime.docker.single_engine import available_images
 
     found: list[EngineUnderTest] = []
     for name, version in [_split(w) for w in tuple(wanted)] or [(n, "") for n in engine_names()]:
         target = engine(name)
         only = target_version(target, version) if version else ""
-        every = available_images(room, target)
+        binaries = candidates(target)  # a version that is not here is not fetched either, unless it is asked for
+        here = {each for each in target.versions[1:] if each == only or any(_is_of(b, each) for b in binaries)}
+        every = available_images(room, target, {target.versions[0], *here})
         for supported in target.versions:
             if only and supported != only:
                 continue
             image = every.get(supported)
-            gap = "" if image is not None else f"no image of {target.title} {supported} can be had"
+            gap = "" if image is not None else f"no image of {target.title} {supported} here"
             gap = gap or "; ".join(each.message for each in missing_in_kernel(target))
             found.append(
                 EngineUnderTest(name, supported, gap=gap, in_image=InImage(room, image) if image is not None else None)

@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rich.measure import Measurement
 from rich.table import Table
 
 from lbgen.conformance.runner import CaseState, Result
+from lbgen.plan.precedence import group as by_key
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ANY_WIDTH = 10_000
 LEFT = "left to the engine"  # the column with the number of cases that were not judged
 _COLOURS = {
     CaseState.PASS: "green",
@@ -70,6 +77,19 @@ def left_counts(results: Sequence[Result], *, by: str = "group") -> dict[str, in
 
 
 TITLE = "Conformance: cases passed of cases, by clause and engine"
+
+
+def tables(results: Sequence[Result], console: Console, *, by: str = "group", title: str = TITLE) -> tuple[Table, ...]:
+    """The matrix for a terminal: one table, or where it is too wide one for each engine, with its versions side by
+    side."""
+    whole = table(results, by=by, title=title)
+    engines = by_key((result.subject.partition(" ")[0], result) for result in results)
+    if (
+        len(engines) == 1
+        or Measurement.get(console, console.options.update(max_width=_ANY_WIDTH), whole).maximum <= console.width
+    ):
+        return (whole,)
+    return tuple(table(found, by=by, title=f"{name}: {title}") for name, found in engines.items())
 
 
 def table(results: Sequence[Result], *, by: str = "group", title: str = TITLE) -> Table:

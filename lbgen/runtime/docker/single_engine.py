@@ -10,8 +10,8 @@ import ctypes
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,14 +194,13 @@ def _poll(holds: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.02)
 
 
-def available_images(netns: SharedNetns, target: Engine) -> dict[str, Image]:
-    """The image of each version that has one."""
+def available_images(netns: SharedNetns, target: Engine, fetched: Collection[str]) -> dict[str, Image]:
+    """The image of each version that has one; those of `fetched` are pulled or built if they are missing."""
     every: dict[str, Image] = {}
-    for version in target.versions:
-        try:
-            every[version] = images.choose(netns.client, target, version, lambda step: None)
-        except LbgenError:
-            continue
+    for row in images.list_images(netns.client, (target,)):
+        if row.present or row.version in fetched:
+            with suppress(LbgenError):
+                every[row.version] = images.choose(netns.client, target, row.version, lambda step: None)
     return every
 
 

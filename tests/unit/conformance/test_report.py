@@ -1,10 +1,11 @@
 """Results become a matrix, JSON and Markdown between markers."""
 
 import json
+from io import StringIO
 
 from rich.console import Console
 
-from lbgen.conformance.report import as_json, cell, insert, left_counts, markdown, matrix, table, totals
+from lbgen.conformance.report import as_json, cell, insert, left_counts, markdown, matrix, table, tables, totals
 from lbgen.conformance.runner import CaseState, Result
 
 RESULTS = [
@@ -53,6 +54,22 @@ def test_matrix_and_markdown() -> None:
     assert "- nginx 1: differs so (1 case)" in text
     assert "- envoy 2: route.x: not yet (2 cases)" in text
     Console(quiet=True).print(table(RESULTS))
+
+
+def test_a_narrow_terminal_gets_a_table_for_each_engine() -> None:
+    results = [
+        Result(f"{name} {number}.0.1", "a", "2.precedence.y", "2.precedence.y", CaseState.PASS)
+        for name in ("envoy", "nginx", "haproxy")
+        for number in range(4)
+    ]
+    wide, narrow = Console(width=200, file=StringIO()), Console(width=80, file=StringIO())
+    assert len(tables(results, wide)) == 1
+    found = tables(results, narrow)
+    narrow.print(*found, sep="\n\n")
+    text = narrow.file.getvalue()
+    assert len(found) == 3
+    assert "envoy: Conformance" in text
+    assert text.count("┃ 3.0.1 ") == 3, "no version is folded"
 
 
 def test_json() -> None:
