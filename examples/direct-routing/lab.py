@@ -2,7 +2,7 @@
 
 python examples/direct-routing/lab.py
 
-It prints what happened as one JSON object; the exit status is 1 when something is wrong.
+It prints what happened in each form, L3 and L2, as one JSON object; the exit status is 1 when something is wrong.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ PREFIX = f"lab{os.getpid()}"
 ENDS = {"end1": "10.77.2.11", "end2": "10.77.2.12", "end3": "10.77.2.13"}
 SEGMENT = {"balancer": "10.77.2.4", **ENDS}
 CONNECTIONS = 40
+FORMS: dict[str, dict[str, str]] = {"L3": {}, "L2": {"device": "eth0"}}
 COUNTERS = f"""
-table inet lab {{
+table netdev lab {{
   counter requests {{
   }}
   counter replies {{
   }}
   chain in {{
-    type filter hook prerouting priority -400; policy accept;
+    type filter hook ingress device "eth0" priority -400; policy accept;
     ip saddr {CLIENT} counter name requests
     ip saddr {{ {SERVICE}, {", ".join(ENDS.values())} }} ip daddr {CLIENT} counter name replies
   }}
@@ -46,9 +47,9 @@ table inet lab {{
 _NEWNET = 0x40000000
 
 
-def run(*words: str, text: str = "", folder: Path | None = None) -> str:
+def run(*words: str, text: str = "", folder: Path | None = None, seconds: float = 30) -> str:
     """The output of a command; CalledProcessError when it fails."""
-    done = subprocess.run(words, input=text, cwd=folder, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(words, input=text, cwd=folder, capture_output=True, text=True, check=False, timeout=seconds)
     if done.returncode:
         sys.stderr.write(done.stderr)
         done.check_returncode()
@@ -60,7 +61,7 @@ def inside(name: str, *words: str, text: str = "", folder: Path | None = None) -
     return run("ip", "netns", "exec", f"{PREFIX}-{name}", *words, text=text, folder=folder)
 
 
-def build(stack: ExitStack) -> None:
+def build(stack: ExitStack, form: str) -> None:
     """Make the namespaces, which are removed when `stack` ends."""
     for name in ("client", "router", *SEGMENT):
         run("ip", "netns", "add", f"{PREFIX}-{name}")
@@ -81,7 +82,7 @@ def build(stack: ExitStack) -> None:
         inside(name, "ip", "link", "set", "eth0", "up")
         inside(name, "ip", "route", "add", "default", "via", f"{address.rpartition('.')[0]}.1")
     inside("balancer", "ip", "address", "add", f"{SERVICE}/32", "dev", "eth0")
-    for name in ("router", "balancer"):
+    for name in ("router", "balancer") if form == "L3" else ("router",):
         inside(name, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
     inside("balancer", "sh", "-c", "for f in /proc/sys/net/ipv4/conf/*/send_redirects; do echo 0 > $f; done")
 
@@ -173,7 +174,7 @@ def udp(count: int) -> Counter[str]:
 
 def packets(kind: str) -> int:
     """How many packets of requests or replies the balancer has received."""
-    listed = json.loads(inside("balancer", "nft", "-j", "list", "counter", "inet", "lab", kind))
+    listed = json.loads(inside("balancer", "nft", "-j", "list", "counter", "netdev", "lab", kind))
     return int(listed["nftables"][1]["counter"]["packets"])
 
 
@@ -187,10 +188,11 @@ def until(holds: Callable[[], bool], seconds: float) -> float:
     return round(time.monotonic() - begun, 2)
 
 
-def drill(stack: ExitStack, folder: Path) -> dict[str, object]:
+def drill(stack: ExitStack, folder: Path, form: str) -> dict[str, object]:
     """Everything that is tried, and what came of it."""
-    topology = lbgen.load(HERE.parent / "topology.yaml")
-    build(stack)
+    data = lbgen.load(HERE.parent / "topology.yaml").model.model_dump(exclude_unset=True, mode="json")
+    topology = lbgen.load({**data, "engines": {"nftables": {"forwarding": "direct", **FORMS[form]}}})
+    build(stack, form)
     inside("balancer", "nft", "-f", "-", text=COUNTERS)
     servers = {name: start(stack, name, sys.executable, str(HERE), "serve", name) for name in ENDS}
     load(topology, folder)
@@ -251,10 +253,15 @@ def main() -> int:
     if sys.argv[1:2] == ["serve"]:
         asyncio.run(serve(sys.argv[2]))
         return 0
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found = drill(stack, Path(folder))
-    wrong = judge(found)
-    print(json.dumps(found, indent=1))
+    if sys.argv[1:2] == ["run"]:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            found = drill(stack, Path(folder), sys.argv[2])
+        print(json.dumps(found, indent=1))
+        return 0
+    # A process each, as it enters the client's namespace.
+    every = {form: json.loads(run(sys.executable, str(HERE), "run", form, seconds=100)) for form in FORMS}
+    print(json.dumps(every, indent=1))
+    wrong = [f"{form}: {each}" for form, found in every.items() for each in judge(found)]
     for each in wrong:
         print(each, file=sys.stderr)
     return 1 if wrong else 0

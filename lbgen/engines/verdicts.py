@@ -124,10 +124,14 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
 
 
 def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
-    """A refusal of `forwarding: nat` where the engine has no other way."""
-    written = plan.options(engine.name).forwarding == "nat"
-    if written and verdict_on(plan, engine, Feature.DIRECT, version).level is Level.REFUSED:
-        yield Objection(refused("it is a proxy, which has no such choice"), f"engines.{engine.name}.forwarding")
+    """A refusal of `forwarding: nat`, and of `device`, where the engine has no other way."""
+    said, place = plan.options(engine.name), f"engines.{engine.name}"
+    if verdict_on(plan, engine, Feature.DIRECT, version).level is not Level.REFUSED:
+        return
+    if said.forwarding == "nat":
+        yield Objection(refused("it is a proxy, which has no such choice"), f"{place}.forwarding")
+    if said.device is not None:
+        yield Objection(refused("it has no direct forwarding, which uses that interface"), f"{place}.device")
 
 
 def concerns(field: str, engine: Engine) -> bool:

@@ -89,11 +89,13 @@ class Use:
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """`engines.<name>`: version None = the newest supported, `forwarding` None = not written. `verbatim` are (insertion
-    point, text) of its configuration."""
+    point, text) of its configuration. `device`: with direct forwarding, the interface to the segment of all endpoints.
+    """
 
     version: str | None = None
     forwarding: str | None = None
     verbatim: tuple[tuple[str, str], ...] = ()
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ def with_real_endpoints(plan: Plan, pools: Collection[str] | None = None) -> Pla
     return replace(plan, pools=tuple(real))
 
 
+def with_device(plan: Plan, device: str) -> Plan:
+    """`plan` with that interface for each engine that has one of direct forwarding."""
+    return replace(plan, engines=tuple((n, replace(x, device=device) if x.device else x) for n, x in plan.engines))
+
+
 def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
     """`plan` with the engine's status interface on that loopback port. `shared`: other stacks use that loopback too, so
     that it serves the status of endpoints only."""

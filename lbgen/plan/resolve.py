@@ -179,7 +179,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
 
 
 def _options(block: EngineBlock) -> EngineOptions:
-    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()))
+    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()), block.device)
 
 
 def _containers(model: TopologyModel) -> ContainerLimits:

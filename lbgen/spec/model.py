@@ -13,7 +13,7 @@ from lbgen.spec.pool import Pool
 from lbgen.spec.route import HeaderEdits, Route
 from lbgen.spec.tier import Tier
 from lbgen.spec.value_errors import invalid, wrong_type
-from lbgen.spec.values import BodyText, ByteSize, IpAddress, Name, NetworkName, Port, Resolver
+from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, Port, Resolver
 
 SUPPORTED_VERSION = 1
 
@@ -48,6 +48,12 @@ class EngineBlock(Strict, extra="allow"):
     )
     forwarding: Literal["nat", "direct"] | None = Field(
         default=None, description="how packets travel, of an engine that forwards in the kernel; nat when left out"
+    )
+    device: DeviceName | None = Field(
+        default=None,
+        description="nftables, with `forwarding: direct`: the balancer's interface to the segment that it shares with "
+        "all endpoints; it then rewrites MAC addresses, not IP addresses",
+        examples=["eth0"],
     )
 
     @property

@@ -57,6 +57,7 @@ from lbgen.spec.value_errors import invalid, require_text, shorten
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
+DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at most 15 bytes
 
 
 def parse_name(value: object) -> str:
@@ -74,6 +75,16 @@ def parse_network_name(value: object) -> str:
     if not re.fullmatch(NETWORK_PATTERN, name):
         hint = "letters, digits and . _ - after the first, at most 128"
         raise invalid("LB112", f'"{shorten(name)}" is not a name of a docker network', hint)
+    return name
+
+
+def parse_device(value: object) -> str:
+    """A name as Linux takes it for network interfaces, of a plain alphabet; LB104 otherwise."""
+    name = require_text("an interface's name", value)
+    if not re.fullmatch(DEVICE_PATTERN, name):
+        raise invalid(
+            "LB104", f'"{shorten(name)}" is not the name of an interface', "at most 15 of letters, digits, . _ -"
+        )
     return name
 
 
@@ -110,6 +121,7 @@ _NO_DOTS = r"(?![^?]*/\.{0,2}/)(?![^?]*/\.{1,2}(\?|$))"  # nor empty segments
 _PATH = _NO_DOTS + r"/[!\"$->@-~]*"
 
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
+DeviceName = Annotated[str, PlainValidator(parse_device), _text(DEVICE_PATTERN)]
 NetworkName = Annotated[str, PlainValidator(parse_network_name), _text(NETWORK_PATTERN)]
 
 # Quantities. A duration is whole milliseconds (0 = no limit), a size bytes, a percentage 0 to 100.

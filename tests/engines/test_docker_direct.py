@@ -182,10 +182,12 @@ def test_replies_of_containers_bypass_the_balancer(daemon: DockerClient, room: R
     assert ["direct" in inside(each, "nft", "list", "tables") for each in room.made] == [False] * 3
 
 
-def test_stand_ins_have_them_and_are_checked(daemon: DockerClient) -> None:
+@pytest.mark.parametrize("form", [{}, {"device": "lan0"}])
+def test_stand_ins_have_them_and_are_checked(daemon: DockerClient, form: dict[str, str]) -> None:
     port = free_port("127.0.0.1", PORTS + 50)
     checks = {"active": {"interval": "200ms", "timeout": "200ms", "fall": 2, "rise": 2}}
-    shop = topology(port, (1, 1), ("10.0.0.1:80", "10.0.0.2:80"))
+    engines = {"nftables": {"forwarding": "direct", **form}}
+    shop = topology(port, (1, 1), ("10.0.0.1:80", "10.0.0.2:80"), engines=engines)
     found = shop.with_pool(
         "db", {**shop.model.pools["db"].model_dump(exclude_unset=True, mode="json"), "health": checks}
     )

@@ -140,6 +140,8 @@ def test_engine_blocks():
         said = lbgen.plan(lbgen.load(base("l4-tcp") | {"engines": {name: {"forwarding": "nat"}}}))
         refused = f"engines.{name}.forwarding" in {d.field for d in judge(said, engine, engine.versions[0])[1]}
         assert refused == (engine.verdict(Feature.DIRECT, engine.versions[0]).level is Level.REFUSED)
+        said = lbgen.plan(lbgen.load(base("l4-tcp") | {"engines": {name: {"device": "eth0"}}}))
+        assert f"engines.{name}.device" in {d.field for d in judge(said, engine, engine.versions[0])[1]}
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -40,7 +40,10 @@ def addresses(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
-    """Listeners of all addresses, and endpoints on another port than the listener's."""
+    """An interface, listeners of all addresses, and endpoints on another port than the listener's."""
+    if plan.options("keepalived").device is not None:
+        why = "IPVS sends packets out by the routes to the endpoints, not by a given interface: drop it"
+        yield Objection(refused(why), "engines.keepalived.device")
     if not is_direct(plan):
         return
     for listener in plan.listeners:

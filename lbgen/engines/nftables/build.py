@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _WORD = r"[a-z0-9_][a-z0-9._/-]*"
 _ADDRESS = r"[0-9a-f.:]+"
 _NETWORK = r"[0-9a-f.:]+(/[0-9]+)?"
+_DEVICE = r"[A-Za-z0-9_.-]{1,15}"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _LOOPBACK = {"ip": "127.0.0.0/8", "ip6": "::1"}
 _TYPES = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
@@ -60,15 +61,16 @@ def build(plan: Plan) -> View:
 def build_direct(plan: Plan) -> View:
     """The view of direct forwarding."""
     found = []
+    device = Atom.of(_DEVICE, name) if (name := direct.device(plan)) else None
     for word in _LOOPBACK:
         listeners = [x for x in plan.listeners if family(x.address) == word]
         used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
         services = tuple(_service(plan, x, word, ()) for x in listeners)
         flows = tuple(_flow(plan, route, protocol, word) for (_, protocol), route in used.items())
         if services:
-            found.append(DirectTable(Atom(word), services, flows))
-    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
-    return View(Atom(VERSION), name, _word(direct.tables(plan)), tuple(found), Atom(health_checks.FILE))
+            found.append(DirectTable(Atom(direct.table_family(plan, word)), Atom(word), device, services, flows))
+    topology = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
+    return View(Atom(VERSION), topology, _word(direct.tables(plan)), tuple(found), Atom(health_checks.FILE))
 
 
 def _flow(plan: Plan, route: Route, protocol: Protocol, word: str) -> Flow:
@@ -93,6 +95,7 @@ def build_replies(plan: Plan) -> tuple[ReplyView, ...]:
             _word(direct.tables(plan)),
             Atom(family(host)),
             _address(host),
+            direct.device(plan) is not None,
             tuple(
                 Reply(
                     Atom(end.field),

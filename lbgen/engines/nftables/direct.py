@@ -1,5 +1,9 @@
 """`forwarding: direct`: the balancer rewrites the destination of each packet, each endpoint the source of its replies,
-which bypass the balancer. Without connection tracking; a map of flows keeps an open connection with its endpoint."""
+which bypass the balancer. Without connection tracking; a map of flows keeps an open connection with its endpoint.
+
+The form of L3 rewrites the IP address. That of L2, for endpoints in the segment of a `device`, hands the packet on to
+the endpoint's MAC address as it arrives, before this host's IP stack; the endpoint rewrites the IP address then.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,16 @@ FOLDER = "direct"
 def is_direct(plan: Plan) -> bool:
     """Whether the topology asks for direct forwarding."""
     return plan.options("nftables").forwarding == "direct"
+
+
+def device(plan: Plan) -> str | None:
+    """The interface to the segment of all endpoints; None for the form of L3."""
+    return plan.options("nftables").device if is_direct(plan) else None
+
+
+def table_family(plan: Plan, word: str) -> str:
+    """The family of the balancer's tables for packets of the family `word`."""
+    return "netdev" if device(plan) else word
 
 
 def tables(plan: Plan) -> str:
@@ -67,6 +81,9 @@ def replies(plan: Plan) -> dict[str, list[tuple[Listener, Endpoint]]]:
 def objections(plan: Plan) -> Iterator[Objection]:
     """Listeners of all addresses, endpoints of two listeners, and what needs connection tracking."""
     if not is_direct(plan):
+        if plan.options("nftables").device is not None:
+            why = "it is the interface of direct forwarding: add `forwarding: direct`, or drop it"
+            yield Objection(refused(why), "engines.nftables.device")
         return
     owners: dict[tuple[str, int, Protocol], str] = {}
     for listener in plan.listeners:

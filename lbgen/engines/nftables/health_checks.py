@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables import transaction
-from lbgen.engines.nftables.direct import is_direct, numbers
+from lbgen.engines.nftables.direct import is_direct, numbers, table_family
 from lbgen.engines.nftables.direct import tables as direct_tables
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, spans
@@ -116,7 +116,7 @@ def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str,
         "protocol": protocol.value,
         "balance": method.value,
         "parts": parts,
-        **({"numbers": numbers(plan, route)} if direct else {}),
+        **({"numbers": numbers(plan, route), "table_family": table_family(plan, word)} if direct else {}),
     }
 
 
@@ -148,7 +148,7 @@ def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> 
     every = bounded(hash_shares(parts) if hashed else allocate(parts))
     slots = sum(share.slots for share in every)
     found = spans(every, interleaved=method is Balance.ROUND_ROBIN)
-    place = f"{word} {order['table']} {name}"
+    place = f"{order.get('table_family', word)} {order['table']} {name}"
     number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
     yield f"\nflush chain {place}\nflush map {place}\n"
     if found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
 from lbgen.engines.nftables import transaction
-from lbgen.engines.nftables.direct import FOLDER, is_direct, replies, tables
+from lbgen.engines.nftables.direct import FOLDER, is_direct, replies, table_family, tables
 from lbgen.engines.nftables.health_checks import uses_agent
 from lbgen.engines.nftables.names import family, table_name
 
@@ -22,7 +22,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     """No process: `nft -f` loads the file in one transaction, deleting the tables removes it."""
     nft = str(binary.path)
     table = tables(plan) if is_direct(plan) else table_name(plan)
-    families = sorted({family(x.address) for x in plan.listeners})
+    families = sorted({table_family(plan, family(x.address)) for x in plan.listeners})
     return ProcessSpec(
         argv=(),
         setup=((nft, "-f", FILE),),

@@ -132,7 +132,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.DIRECT: emulated(
-        "the balancer rewrites the destination of each packet, and the rules in direct/, which each endpoint's host "
-        "loads, rewrite the source of the replies"
+        "the balancer rewrites the destination of each packet (of MAC addresses with `device`, else of IP), and the "
+        "rules in direct/, which each endpoint's host loads, rewrite the source of the replies"
     ),
 }

@@ -151,22 +151,26 @@ class Reply:
 
 @record
 class DirectTable:
-    """The services of one family and the flows of their routes."""
+    """The services of one family and the flows of their routes. `table` is the family of the table; `device` the
+    interface of the form of L2."""
 
+    table: Atom
     family: Atom
+    device: Atom | None
     by_address: tuple[Service, ...]
     flows: tuple[Flow, ...]
 
 
 @record
 class ReplyView:
-    """The rules of one host of endpoints."""
+    """The rules of one host of endpoints. `incoming`: the packets of clients come to the listener's address."""
 
     lbgen: Atom
     topology: Atom
     name: Atom
     family: Atom
     host: Atom
+    incoming: bool
     replies: tuple[Reply, ...]
 
 

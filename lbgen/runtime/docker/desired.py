@@ -12,7 +12,7 @@ from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import ContainerLimits, Listener, Plan
-from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_version
+from lbgen.plan.overlay import with_admin, with_device, with_metrics, with_ports, with_version
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import endpoint_rules, helper_image, hot_restart, network
@@ -38,6 +38,7 @@ _EVERY = "0.0.0.0"  # noqa: S104  # inside a container
 RESOLVER = "127.0.0.11"  # docker's DNS server, which resolves container names
 # A kernel engine forwards packets; a traffic switch sends connections to a loopback address.
 SYSCTLS = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.route_localnet", "1"))
+_DEVICE = "eth0"  # docker's name for the interface to a container's only network
 _HOLDER = ContainerLimits(memory=64 << 20, pids=32)
 
 
@@ -206,6 +207,7 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     side = 0 if spec.endpoint_rules else chosen.side
     every = spec.kernel and not spec.endpoint_rules
     address = _EVERY if every else network.engine_address(subnet, chosen.offset, side)
+    plan = with_device(plan, _DEVICE)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
     plan = with_metrics(plan, offset=chosen.offset, address=_EVERY)  # an agent waits until the one before has ended
     if isinstance(chosen.engine, Watched) or spec.ready:
