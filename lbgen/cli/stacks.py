@@ -67,18 +67,21 @@ def health_table(stacks: Sequence[Stack]) -> Table | None:
     if not rows:
         return None
     played = any(each.address != each.endpoint for _, each in rows)
+    counted = any(each.connections is not None for _, each in rows)
     names = ("endpoint", *(("stand-in",) if played else ()), "state", "since")
     columns = (
         Column("engine", overflow="fold"),
         Column("pool", overflow="fold"),
         *(Column(x, no_wrap=True) for x in names),
+        *([Column("connections", justify="right", no_wrap=True)] if counted else []),
     )
     made = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1))
     reasons: dict[tuple[str, str], list[str]] = {}
     for engine, each in rows:
         address = () if not played else ("" if each.address == each.endpoint else each.address,)
         state = f"[{colours.get(each.state, 'yellow')}]{each.state}[/]"
-        made.add_row(engine, each.pool, each.endpoint, *address, state, _ago(each.since))
+        connections = ("" if each.connections is None else str(each.connections),) if counted else ()
+        made.add_row(engine, each.pool, each.endpoint, *address, state, _ago(each.since), *connections)
         if each.reason:
             reasons.setdefault((engine, each.reason), []).append(f"{each.pool} {each.endpoint}")
     notes = (f"{engine}, {_first(places)}: {reason}" for (engine, reason), places in reasons.items())

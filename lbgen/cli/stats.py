@@ -60,6 +60,7 @@ class Duration(click.ParamType[int]):
 def command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
     """Show requests, errors and times for each engine and route, from the engines' access logs.
 
+    Of rules in the kernel they are connections (over UDP: flows) since these were loaded; a reload keeps the counts.
     In a stack with `metrics` they are what its agents have counted since it came up, with quantiles estimated from
     buckets; --since and -f read the logs.
     Errors are 5xx answers and requests that ended without one; p50 and p99 are quantiles of the whole request time.
@@ -80,6 +81,8 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
         for line in lines:
             _count(counter, line)
     found = counter.stats() if counted is None else counted
+    if since is None:
+        found = (*found, *_connections(stack_name(stack), engine))
     if as_json:
         print_json([asdict(each) for each in found])
     elif found:
@@ -98,6 +101,22 @@ def _counted(stack: str | None, engine: str | None) -> tuple[RouteStats, ...] | 
     from lbgen.runtime.common.metrics_stats import fetch
 
     return tuple(each for name, url in sorted(served.items()) for each in fetch(name, url))
+
+
+def _connections(stack: str | None, engine: str | None) -> Iterator[RouteStats]:
+    """The connections that the kernel counted, by route."""
+    from collections import Counter as Sums
+
+    from lbgen.runtime import registry
+    from lbgen.runtime.common.stats import RouteStats
+
+    for each in registry.find_stack(stack).engines:
+        counts = each.counts if engine in (None, each.name) else None
+        routes: Sums[str] = Sums()
+        for (_, route), count in counts.routes.items() if counts is not None else ():
+            routes[route] += count
+        for route, count in sorted(routes.items()):
+            yield RouteStats(each.name, route, count, None, 0, 0, 0, None, None, None, 0)
 
 
 def _count(counter: Counter, line: Line) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,10 +13,14 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+from click.testing import CliRunner
 
 import lbgen
+from lbgen import api
+from lbgen.cli.main import group
 from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nftables import ENGINE
 from lbgen.engines.nftables.support import SUPPORT
@@ -305,3 +310,50 @@ def test_what_lbgen_did_not_write_is_loaded_whole():
     own = before["lbgen.nft"].replace("\n}\n", "\n\tset own { type ipv4_addr; }\n}\n")
     assert not ENGINE.change({"lbgen.nft": own}, after)
     assert not ENGINE.change({"lbgen.nft": re.sub(r"\tchain lb_rules/.*\n\t}\n", "", before["lbgen.nft"])}, after)
+
+
+@needs_kernel
+@pytest.mark.engines
+@pytest.mark.root
+@pytest.mark.xdist_group("runtime")
+def test_counts_are_those_of_real_connections_and_survive_a_reload(monkeypatch, tmp_path):
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def topology(*weights: int) -> lbgen.Topology:
+        ends = [{"address": f"10.0.0.{n}:80", "weight": weight} for n, weight in enumerate(weights, 1)]
+        return lbgen.load(
+            {
+                "version": 1,
+                "name": "counted",
+                "listeners": {"db": {"port": PORT, "mode": "l4"}, "other": {"port": PORT + 1, "mode": "l4"}},
+                "pools": {"db": {"endpoints": ends}},
+                "routes": [
+                    {"name": "db", "listeners": ["db"], "forward": "db"},
+                    {"name": "other", "listeners": ["other"], "forward": "db", "access": {"deny": ["0.0.0.0/0"]}},
+                ],
+            }
+        )
+
+    def counts() -> tuple[dict[str, int], list[int | None]]:
+        said = json.loads(CliRunner().invoke(group, ["stats", "counted", "--json"]).stdout)
+        health = api.ps("counted")[0].health()["nftables"]
+        return {each["route"]: each["requests"] for each in said}, [each.connections for each in health]
+
+    stack = lbgen.up(topology(3, 1), engine="nftables", runtime="local", accept=("all",))
+    try:
+        [url] = {x.url for x in stack.engines[0].addresses if x.listener == "db"}
+        where = urlsplit(url)
+        before, ends = counts()
+        for _ in range(40):
+            socket.create_connection((where.hostname, where.port), 2).close()
+        found, after = counts()
+        assert (found["db"] - before["db"], found["other"]) == (40, 0)
+        assert [now - then for now, then in zip(after, ends, strict=True)] == [30, 10]
+        lbgen.reload(topology(1, 1))
+        kept, again = counts()
+        assert kept["db"] - found["db"] <= 2  # the reload's own look at the route
+        assert sum(again) - sum(after) <= 2
+        assert "connections" in CliRunner().invoke(group, ["ps", "counted"]).stdout
+    finally:
+        api.down("counted")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
+from lbgen.engines.nftables import counters, run, support, transaction
 from lbgen.engines.nftables import objections as plan_objections
-from lbgen.engines.nftables import run, support, transaction
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from lbgen.engines.counts import Counts
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
@@ -41,6 +42,7 @@ class Nftables:
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
 
     change_file: str = transaction.FILE
+    counts_argv: tuple[str, ...] = counters.ARGV
     insertion_points: tuple[tuple[str, str], ...] = (
         ("table", "end of each of its tables"),
         ("file", "end of the rules"),
@@ -78,6 +80,9 @@ class Nftables:
         from lbgen.engines.nftables.health_checks import FILE
 
         return transaction.change(before, after, run.FILE, FILE)
+
+    def counts(self, said: str) -> Counts:
+        return counters.read(said)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

@@ -7,10 +7,12 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, 
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables import direct, health_checks
+from lbgen.engines.nftables.counters import endpoint_counter, route_counter
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
 from lbgen.engines.nftables.view import (
     Access,
+    Counter,
     DirectTable,
     Element,
     Flow,
@@ -127,12 +129,15 @@ def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
     }
     services = [_service(plan, x, word, {name for name, made in maps.items() if made is None}) for x in listeners]
     times = (_idle(route, protocol) for (_, protocol), route in used.items())
+    rules = (rule for service in services for rule in service.rules if rule.select is not None)
+    counters = (*(Counter(x.counter, x.field) for x in rules), *(Counter(x.counter, x.field) for x in targets.values()))
     return Table(
         family=Atom(word),
         address=Atom(_TYPES[word]),
         loopback=Atom(_LOOPBACK[word]),
         by_address=tuple(x for x in services if x.address is not None),
         by_port=tuple(x for x in services if x.address is None),
+        counters=tuple({x.name.text: x for x in counters}.values()),
         idle_times=tuple({x.name.text: x for x in times}.values()),
         selections=tuple(
             Selection(
@@ -180,6 +185,7 @@ def _rule(plan: Plan, listener: Listener, rule: L4Rule, word: str, closed: Colle
         access=_access(route.access, f"{route.field}.access", word),
         idle=_idle(route, listener.protocol).name,
         select=None if route.name in closed else _select(route, listener.protocol, word),
+        counter=_word(route_counter(listener.name, route.name)),
     )
 
 
@@ -232,7 +238,8 @@ def _targets(plan: Plan, route: Route, protocol: Protocol) -> Iterable[Target]:
         for number, endpoint in enumerate(pool.endpoints):
             chain = _word(f"lb_{pool.name}/{protocol.value}/{number}")
             address, limit = _address(endpoint.host), pool.max_per_endpoint
-            yield Target(Atom(endpoint.field), address, Atom(protocol.value), endpoint.port, chain, limit)
+            counter = _word(endpoint_counter(protocol, address.text, endpoint.port))
+            yield Target(Atom(endpoint.field), address, Atom(protocol.value), endpoint.port, chain, limit, counter)
 
 
 def _address(text: str) -> Atom:

@@ -58,6 +58,7 @@ class Rule:
     access: Access
     idle: Atom
     select: Atom | None
+    counter: Atom
 
 
 @record
@@ -100,6 +101,15 @@ class Target:
     port: int
     chain: Atom
     limit: int | None
+    counter: Atom
+
+
+@record
+class Counter:
+    """Connections of a route at a listener, or to an endpoint, since the table was made."""
+
+    name: Atom
+    field: Atom
 
 
 @record
@@ -111,6 +121,7 @@ class Table:
     loopback: Atom
     by_address: tuple[Service, ...]
     by_port: tuple[Service, ...]  # at every address of this host
+    counters: tuple[Counter, ...]
     idle_times: tuple[IdleTime, ...]
     selections: tuple[Selection, ...]
     targets: tuple[Target, ...]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import UsageError
+from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.counts import Counting
 from lbgen.engines.health import Condition, State, Watched
 
 if TYPE_CHECKING:
+    from lbgen.engines.counts import Counts
     from lbgen.plan.model import Plan
 
 
@@ -28,7 +31,8 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
     """One endpoint for people: `state` is up, starting (slowly), draining, ejected, down or unknown; `since` seconds of
-    the epoch, None when it is unknown; `endpoint` as in the topology, `address` as the engine was given it."""
+    the epoch, None when it is unknown; `endpoint` as in the topology, `address` as the engine was given it;
+    `connections` (over UDP: flows) since the engine's rules were loaded, None where they are not counted."""
 
     pool: str
     endpoint: str
@@ -36,6 +40,7 @@ class EndpointHealth:
     state: str
     since: float | None
     reason: str
+    connections: int | None = None
 
 
 def members(plan: Plan, inside: Plan) -> tuple[Member, ...]:
@@ -58,15 +63,26 @@ def status_engine(name: str) -> Watched | None:
     return found if isinstance(found, Watched) else None
 
 
+def read_counts(name: str, run: Callable[[tuple[str, ...]], str]) -> Counts | None:
+    """The connections that the kernel counted for the engine of that name; None where it counts none, or is gone. `run`
+    returns what a command says where the engine's rules are, or raises EngineError."""
+    try:
+        found = engine_by_name(name)
+        return found.counts(run(found.counts_argv)) if isinstance(found, Counting) else None
+    except (LbgenError, OSError, subprocess.SubprocessError, ValueError, LookupError):
+        return None
+
+
 def combine_health(
     title: str,
     engine: Watched | None,
     endpoints: Iterable[Member],
     answers: Mapping[str, str] | None,
     agent: Mapping[tuple[str, str], Condition],
+    counts: Counts | None = None,
 ) -> tuple[EndpointHealth, ...]:
     """Return the health of all members, in their order. `answers` is the engine's report, None without one; what an
-    agent found, by pool and address, comes first."""
+    agent found, by pool and address, comes first. `counts` are those of the kernel."""
     pools: dict[str, list[str]] = {}
     for each in endpoints:
         pools.setdefault(each.pool, []).append(each.address)
@@ -86,6 +102,14 @@ def combine_health(
         elif condition.state is State.UP and not each.judged:
             condition = Condition(State.UNKNOWN, reason="nothing checks it")
         found.append(
-            EndpointHealth(each.pool, each.name, each.address, str(condition.state), condition.since, condition.reason)
+            EndpointHealth(
+                each.pool,
+                each.name,
+                each.address,
+                str(condition.state),
+                condition.since,
+                condition.reason,
+                None if counts is None else counts.endpoints.get(each.address),
+            )
         )
     return tuple(found)

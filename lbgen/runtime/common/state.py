@@ -6,19 +6,25 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
-from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
+from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
 
+if TYPE_CHECKING:
+    from lbgen.engines.counts import Counts
+
 _RECORD = "stack.json"
 _FORMAT = 1
+_COMMAND_SECONDS = 10
 SUPERVISOR_LOG = "supervisor.log"
 AGENT_LOG = "agent.log"  # in the engine's folder
 
@@ -92,7 +98,12 @@ class EngineState:
             else None
         )
         agent = agent_state.read(Path(self.directory)) if self.agent else {}
-        return combine_health(self.title, reporter, self.members, said, agent)
+        return combine_health(self.title, reporter, self.members, said, agent, self.counts)
+
+    @property
+    def counts(self) -> Counts | None:
+        """The connections that the kernel counted for it; None where it counts none."""
+        return read_counts(self.engine or self.name, partial(_run_beside, self.pid)) if self.running else None
 
     @property
     def running(self) -> bool:
@@ -144,6 +155,15 @@ class StackState:
         others = {each.name: each for each in self.engines}
         others[engine.name] = engine
         return replace(self, engines=tuple(others.values()))
+
+
+def _run_beside(pid: int, argv: tuple[str, ...]) -> str:
+    """What a command says in the network namespace of a process. Raises OSError, also where it fails."""
+    inside = ("nsenter", "--net", f"--target={pid}", *argv)
+    done = subprocess.run(inside, capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS)  # noqa: S603
+    if done.returncode:
+        raise OSError(done.stderr.strip())
+    return done.stdout
 
 
 def root() -> Path:

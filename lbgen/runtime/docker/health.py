@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, status_engine
+from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.docker import container, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
 
 if TYPE_CHECKING:
+    from lbgen.engines.counts import Counts
     from lbgen.runtime.docker.converge import StackContainer
 
 
@@ -31,7 +33,12 @@ def endpoint_health(
             agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
         if reporter is not None and each.running:
             said = fetch_status(each, parts, reporter.status_paths)
-    return combine_health(each.record.title, reporter, there, said, agent)
+    return combine_health(each.record.title, reporter, there, said, agent, counts(each))
+
+
+def counts(each: StackContainer) -> Counts | None:
+    """The connections that the kernel counted for an engine; None where it counts none."""
+    return read_counts(each.record.engine, partial(container.execute, each.handle)) if each.running else None
 
 
 def fetch_status(

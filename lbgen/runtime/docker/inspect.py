@@ -18,6 +18,7 @@ from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role
 
 if TYPE_CHECKING:
+    from lbgen.engines.counts import Counts
     from lbgen.runtime.common.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5
@@ -26,15 +27,21 @@ _AGENT = "-agent"
 
 @dataclass(frozen=True, slots=True)
 class ContainerState(EngineState):
-    """An engine in a container: `status` as docker names it, `container` its name, `read_health` queries `health`."""
+    """An engine in a container: `status` as docker names it, `container` its name, `read_health` queries `health` and
+    `read_counts` `counts`."""
 
     status: str = ""
     container: str = ""
     read_health: Callable[[], tuple[EndpointHealth, ...]] = tuple
+    read_counts: Callable[[], Counts | None] = lambda: None
 
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         return self.read_health()
+
+    @property
+    def counts(self) -> Counts | None:
+        return self.read_counts()
 
     @property
     def running(self) -> bool:
@@ -99,6 +106,7 @@ def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
                 status=each.handle.status,
                 container=each.name,
                 read_health=partial(health.endpoint_health, each, there, parts),
+                read_counts=partial(health.counts, each),
             )
         )
     return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))

@@ -54,6 +54,7 @@ def logged(monkeypatch):
     ]
     monkeypatch.setattr(api, "requests", lambda *_, **__: iter(lines))
     monkeypatch.setattr(verb, "_counted", lambda *_: None)  # a stack without metrics
+    monkeypatch.setattr(verb, "_connections", lambda *_: ())
     return lines
 
 
@@ -90,4 +91,5 @@ def test_a_wrong_time_is_a_usage_error(since: str, said: str):
 def test_nothing_logged_says_how_to_log(monkeypatch):
     monkeypatch.setattr(api, "requests", lambda *_, **__: iter(()))
     monkeypatch.setattr(verb, "_counted", lambda *_: None)
+    monkeypatch.setattr(verb, "_connections", lambda *_: ())
     assert "access_log: json" in CliRunner().invoke(group, ["stats", "shop"]).output
