@@ -2,7 +2,7 @@
 
 One epoll loop, since the stand-ins of `lbgen up` (a thread for each connection) are slower than the engines. It runs as
 a program and imports nothing of lbgen; its one argument is JSON: `addresses`, `ports`, `body_bytes` and `delays`, by
-port the seconds after which it answers.
+port the seconds after which it answers, or two between which it chooses.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import heapq
 import json
+import random
 import resource
 import select
 import socket
@@ -32,16 +33,16 @@ class Connection:
     unsent: bytes = b""
     skip: int = 0
     close: bool = False
-    delay: float = 0.0
+    delay: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(slots=True)
 class Server:
-    """`answers`: by (closes, without body), the bytes that a request gets. `delays`: seconds by port. `later`: answers
-    that wait, by time and number."""
+    """`answers`: by (closes, without body), the bytes that a request gets. `delays`: seconds by port, from
+    and to. `later`: answers that wait, by time and number."""
 
     answers: dict[tuple[bool, bool], bytes]
-    delays: dict[int, float] = field(default_factory=dict)
+    delays: dict[int, tuple[float, float]] = field(default_factory=dict)
     later: list[tuple[float, int, Connection, bytes]] = field(default_factory=list)
     number: int = 0
     epoll: select.epoll = field(default_factory=select.epoll)
@@ -93,7 +94,7 @@ class Server:
                 client, _ = listener.accept()
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                delay = self.delays.get(client.getsockname()[1], 0.0)
+                delay = self.delays.get(client.getsockname()[1], (0.0, 0.0))
                 self.connections[client.fileno()] = Connection(client, delay=delay)
                 self.epoll.register(client, select.EPOLLIN)
 
@@ -107,9 +108,10 @@ class Server:
             self._close(connection)
             return
         answer = take_requests(connection, got, self.answers)
-        if answer and connection.delay:
+        if answer and connection.delay[1]:
             self.number += 1
-            heapq.heappush(self.later, (time.monotonic() + connection.delay, self.number, connection, answer))
+            due = time.monotonic() + random.uniform(*connection.delay)  # noqa: S311  # a time, no secret
+            heapq.heappush(self.later, (due, self.number, connection, answer))
         elif answer:
             self._send(connection, answer)
 
@@ -171,7 +173,8 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    delays = {int(port): seconds for port, seconds in order.get("delays", {}).items()}
+    pairs = {int(port): x if isinstance(x, list) else [x, x] for port, x in order.get("delays", {}).items()}
+    delays = {port: (least, most) for port, (least, most) in pairs.items()}
     server = Server(make_answers(order["body_bytes"]), delays)
     for address in order["addresses"]:
         server.listen(address, order["ports"])

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from lbgen.bench import constant_rate
-from lbgen.bench.h2load import find_h2load, h2load_command, h2load_version, read_h2load
-from lbgen.bench.load import Load, LoadShape, run_generator
-from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command, wrk_version
+from lbgen.bench.h2load import find_h2load, h2load_command, read_h2load
+from lbgen.bench.load import Load, LoadShape, generator_version, run_generator
+from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.version import VERSION
 
@@ -38,7 +38,9 @@ class Generators:
     def find() -> Generators:
         """Those in PATH. Raises EngineError LB430 without wrk."""
         wrk, h2load = find_wrk(), find_h2load()
-        return Generators(wrk, wrk_version(wrk), h2load, "" if h2load is None else h2load_version(h2load))
+        return Generators(
+            wrk, generator_version(wrk, "-v"), h2load, "" if h2load is None else generator_version(h2load, "--version")
+        )
 
     def name(self, shape: LoadShape) -> str:
         """The generator of a shape, with its version."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,6 @@ _SKIPPED = {"host", "connection"}  # :authority says the first, and the second i
 def find_h2load() -> str | None:
     """The executable."""
     return shutil.which("h2load")
-
-
-def h2load_version(h2load: str) -> str:
-    """`h2load nghttp2/1.52.0`, as the executable says it."""
-    done = subprocess.run([h2load, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    return done.stdout.strip() or "h2load"
 
 
 def h2load_command(

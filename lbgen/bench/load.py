@@ -52,6 +52,12 @@ class Load:
     busy: float | None = None
 
 
+def generator_version(executable: str, option: str) -> str:
+    """`wrk 4.1.0`, or `h2load nghttp2/1.52.0`, as the executable says it with that option."""
+    done = subprocess.run([executable, option], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    return " ".join(done.stdout.split()[:2]) or executable.rpartition("/")[2]
+
+
 def run_generator(command: list[str], seconds: float, look: Callable[[], None]) -> str:
     """Run one round and return its output; `look` is called several times a second meanwhile. The generator ends with
     this call, whatever happens.

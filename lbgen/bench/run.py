@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.machine import Machine
 from lbgen.bench.partial import PartialResults
-from lbgen.bench.report import BenchReport, LoadOptions, UnmeasuredEngine, rows_of
+from lbgen.bench.report import BenchReport, LoadOptions, MeasuredEngine, UnmeasuredEngine, rows_of
 from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
@@ -47,6 +47,7 @@ def bench(
     rates: Sequence[int] | None = None,
     ladder: Sequence[float] = LADDER,
     delays: Mapping[str, float] | None = None,
+    profiles: Sequence[str] = (),
     partial: Path | None = None,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
@@ -60,9 +61,11 @@ def bench(
     `rates` of requests per second (None: at the shares `ladder` of what the fastest engine answered, without the
     engines that answered less themselves; (): none). Where the listener speaks HTTP/2, h2load measures that in a closed
     loop too, if it is in PATH. `request`: the GET to send, of a listener of the plan (default: the first that is
-    forwarded, on `listener` or any). `delays`: by endpoint, such as `pools.app.endpoints[0]`, the seconds after which
-    it answers. `partial`: a file that keeps the rounds until all are measured; the same call goes on with it. An engine
-    that differs or fails is in the report, and is not measured.
+    forwarded, on `listener` or any).
+    `delays`: by endpoint, such as `pools.app.endpoints[0]`, the seconds after which it answers. `profiles`: measure
+    the topology with each of these side by side, instead of its own. `partial`: a file that keeps the rounds until
+    all are measured; the same call goes on with it. An engine that differs or fails is in the report, and is not
+    measured.
 
     Raises LbgenError (findings, verdicts), UsageError LB305 and LB431 (tiers, nothing to measure), EngineError LB402
     and LB430 (wrk is missing or failed), LB403 (the endpoint or an engine ended meanwhile).
@@ -70,7 +73,8 @@ def bench(
     if seconds < 1 or rounds < 1 or not connections or min((*connections, *(rates or ()), 1)) < 1:
         raise UsageError(Diagnostic("LB431", "seconds, rounds, connections and rates of a benchmark are at least 1"))
     generators = Generators.find()
-    plan = plan_of(topology)
+    plans = _plans_of(topology, profiles)
+    plan = next(iter(plans.values()))
     target = choose_target(plan, request, listener)
     late = dict(delays or {})
     if unknown := late.keys() - {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}:
@@ -81,19 +85,26 @@ def bench(
     def verifying(event: JobProgress) -> None:
         progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
 
-    good, left = verified_engines(plan, engines, accept, requests, verifying, kernel=True)
+    units: list[Unit] = []
+    engines_: list[MeasuredEngine] = []
+    left: list[UnmeasuredEngine] = []
+    for profile, each in plans.items():
+        good, others = verified_engines(each, engines, accept, requests, verifying, kernel=True)
+        own = choose_target(each, request, listener)
+        units += [Unit(_title(choice.name, profile), choice, each, own) for choice, _ in good]
+        engines_ += [replace(engine, engine=_title(engine.engine, profile)) for _, engine in good]
+        left += [replace(x, engine=_title(x.engine, profile)) for x in others]
     closed = _closed_loops(sorted(set(connections)), target, generators, new_connections)
-    files = {choice.name: rendered_files(plan, choice, accept) for choice, _ in good}
+    files = {unit.name: rendered_files(unit.plan, unit.choice, accept) for unit in units}
     chosen = None if rates is None else tuple(sorted(set(rates)))
     kept: PartialResults | None = None
     if partial is not None:
-        what = (files, [engine.version for _, engine in good], asdict(target), late, asdict(Machine.this()))
+        what = (files, [engine.version for engine in engines_], asdict(target), late, asdict(Machine.this()))
         how = (asdict(generators), list(map(asdict, closed)), chosen, ladder, seconds, rounds)
         kept = PartialResults(partial, (what, how))
     samples: Samples = []
     failed: dict[str, tuple[Diagnostic, ...]] = {}
-    if good:
-        units = [Unit(choice.name, choice, plan, target) for choice, _ in good]
+    if units:
         with running(units, accept, late) as (subjects, failed):
             if len(subjects) > 1:
                 samples = Measurement(
@@ -106,7 +117,7 @@ def bench(
     commands = {row.shape: shlex.join(generators.command(row.shape, target, place, seconds)) for row in rows}
     names = {shape: generators.name(shape) for shape in commands}
     options = LoadOptions(names, commands, target, seconds, rounds, BODY_BYTES, late)
-    measured = tuple(engine for _, engine in good if engine.engine not in failed)
+    measured = tuple(engine for engine in engines_ if engine.engine not in failed)
     not_started = (UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())
     return BenchReport(plan.name, Machine.this(), options, measured, (*left, *not_started), rows, files)
 
@@ -121,6 +132,20 @@ def _closed_loops(
     if target.http2 and generators.h2load is not None:
         found += [LoadShape(-(-each // STREAMS), streams=min(each, STREAMS)) for each in connections]
     return found
+
+
+def _plans_of(topology: Topology | Plan, profiles: Sequence[str]) -> dict[str, Plan]:
+    """The plan with each of `profiles`; that of the topology's own by "" where there are none. Raises as `plan_of`, and
+    UsageError LB431 for profiles of a plan."""
+    if not profiles:
+        return {"": plan_of(topology)}
+    if isinstance(topology, Plan):
+        raise UsageError(Diagnostic("LB431", "a plan has no profile any more: give the topology"))
+    return {name: plan_of(topology.replace({"profile": name})) for name in dict.fromkeys(profiles)}
+
+
+def _title(engine: str, profile: str) -> str:
+    return f"{engine}, {profile}" if profile else engine
 
 
 def plan_of(topology: Topology | Plan) -> Plan:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.messages import EngineChoice
 
 BODY_BYTES = 5120
+Delay = float | tuple[float, float]
 _START_SECONDS = 60.0
 _OK = 200
 
@@ -70,11 +71,15 @@ class Subject:
 
 @contextmanager
 def running(
-    units: Sequence[Unit], accept: tuple[str, ...], delays: Mapping[str, float] | None = None
+    units: Sequence[Unit],
+    accept: tuple[str, ...],
+    delays: Mapping[str, Delay] | None = None,
+    body_bytes: int = BODY_BYTES,
 ) -> Iterator[tuple[list[Subject], dict[str, tuple[Diagnostic, ...]]]]:
     """The endpoint and every unit before it, for as long as the block lasts; by name why others did not start.
 
-    `delays`: by field of an endpoint the seconds after which it answers; `direct` is one without, if there is any."""
+    `delays`: by field of an endpoint the seconds after which it answers, or two between which it chooses; `direct` is
+    one without, if there is any."""
     late = delays or {}
     plans = moved_plans([(unit.choice, unit.plan) for unit in units])
     endpoints = [endpoint for each in plans for pool in each.pools for endpoint in pool.endpoints]
@@ -84,7 +89,9 @@ def running(
     with ExitStack() as stack:
         networks = [stack.enter_context(network()) if unit.choice.kernel else None for unit in units]
         addresses = [LOOPBACK, *(each.host for each in networks if each is not None)]
-        stack.enter_context(_endpoint(addresses, {each.port: late.get(each.field, 0.0) for each in endpoints}))
+        stack.enter_context(
+            _endpoint(addresses, {each.port: late.get(each.field, 0.0) for each in endpoints}, body_bytes)
+        )
         subjects = [Subject(DIRECT, direct, replace(first, server_name=None))]
         for unit, plan, inside in zip(units, plans, networks, strict=True):
             try:
@@ -133,11 +140,11 @@ def _within(plan: Plan, host: str) -> Plan:
 
 
 @contextmanager
-def _endpoint(addresses: Sequence[str], delays: Mapping[int, float]) -> Iterator[None]:
+def _endpoint(addresses: Sequence[str], delays: Mapping[int, Delay], body_bytes: int) -> Iterator[None]:
     """The process that answers at all these addresses and ports, after so many seconds; it ends with the block, or with
     this process."""
     ports = list(delays)
-    order = json.dumps({"addresses": addresses, "ports": ports, "body_bytes": BODY_BYTES, "delays": delays})
+    order = json.dumps({"addresses": addresses, "ports": ports, "body_bytes": body_bytes, "delays": delays})
     argv = [sys.executable, "-I", "-S", str(endpoint_program.__file__), order]
     with TemporaryDirectory(prefix="lbgen-bench-") as folder:
         log = Path(folder) / "output.log"

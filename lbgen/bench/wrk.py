@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from lbgen.bench.load import Load, LoadShape
@@ -21,12 +20,6 @@ def find_wrk() -> str:
         hint = "install it: apt-get install wrk, brew install wrk"
         raise EngineError(Diagnostic("LB430", "no executable of wrk, the load generator, is in PATH", hint=hint))
     return found
-
-
-def wrk_version(wrk: str) -> str:
-    """`wrk 4.1.0`, as the executable says it."""
-    done = subprocess.run([wrk, "-v"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
-    return " ".join(done.stdout.split()[:2]) or "wrk"
 
 
 def wrk_command(wrk: str, url: str, headers: tuple[tuple[str, str], ...], shape: LoadShape, seconds: int) -> list[str]:

@@ -139,6 +139,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     metavar="N,N",
     help="The numbers of connections, separated by commas.  [default: 50,250; 50 with --quick]",
 )
+@click.option("--profiles", metavar="NAME,NAME", help="Measure TOPOLOGY with each of these profiles, side by side.")
 @click.option("--new-connections", is_flag=True, help="Measure also with a new connection for each request.")
 @click.option(
     "--rates",
@@ -197,6 +198,7 @@ def command(
     url: str | None,
     listener: str | None,
     connections: tuple[int, ...] | None,
+    profiles: str | None,
     new_connections: bool,
     rates: tuple[int, ...] | None,
     delays: tuple[tuple[str, float], ...],
@@ -219,9 +221,9 @@ def command(
     """
     if url is not None and listener is not None:
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
-    if costs and (connections or new_connections or delays or rates is not None):
+    if costs and (connections or new_connections or delays or profiles or rates is not None):
         raise click.UsageError("--cost chooses connections and rate itself, and endpoints answer at once")
-    others = connections or new_connections or delays or seconds or rounds or quick or costs
+    others = profiles or connections or new_connections or delays or seconds or rounds or quick or costs
     if faults and (others or (rates is not None and len(rates) != 1)):
         raise click.UsageError("--faults has times of its own; beside it only one number of --rates has a meaning")
     import lbgen
@@ -273,6 +275,7 @@ def command(
                 rates=rates,
                 ladder=QUICK_LADDER if quick else LADDER,
                 delays=dict(delays),
+                profiles=profiles.split(",") if profiles else (),
                 partial=None if output is None else Path(f"{output}{SUFFIX}"),
                 accept=accept,
                 progress=show,

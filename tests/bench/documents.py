@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,20 +19,34 @@ from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.machine import Machine
-from lbgen.bench.report import DIRECT, BenchReport, LoadOptions, MeasuredEngine, Row, Spread, UnmeasuredEngine, rows_of
+from lbgen.bench.report import (
+    DIRECT,
+    BenchReport,
+    LoadOptions,
+    MeasuredEngine,
+    Row,
+    Spread,
+    UnmeasuredEngine,
+    Why,
+    rows_of,
+)
 from lbgen.bench.rounds import Measurement
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.tables import markdown_lines, tables
 from lbgen.bench.target import choose_target
+from lbgen.diagnostics import Diagnostic
 from lbgen.plan.request import Request
 from lbgen.runtime.common.certificates import write_self_signed
+from tests.bench import comparators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 FOLDER, PAGE = ROOT / "examples" / "bench", ROOT / "docs" / "benchmarks.md"
-ORDER = ("layers", "balancers", "balancers-tls", "keep-alive", "slow-endpoint")
+ORDER = (
+    "layers", "kernel", "random-delay", "balancers", "balancers-tls", "keep-alive", "slow-endpoint", "own-proxy",
+)  # fmt: skip
 VERIFIED = 20  # requests for each variant and engine
 # What all variants of a scenario forward.
 REQUEST = Request("GET", "/api/orders/42", (("Host", "shop.example"), ("X-Plan", "gold")), "web")
@@ -60,13 +75,17 @@ class Scenario:
     topology: dict[str, Any]
     variants: dict[str, dict[str, Any]]
     claims: tuple[dict[str, str], ...]
-    delays: dict[str, float] = field(default_factory=dict)
+    delays: dict[str, Any] = field(default_factory=dict)  # seconds, or two between which an endpoint chooses
+    sizes: tuple[int, ...] = (BODY_BYTES,)  # of answers
+    only: dict[str, list[str]] = field(default_factory=dict)  # the engines of a variant
+    comparators: tuple[str, ...] = ()
 
     @staticmethod
     def read(name: str) -> Scenario:
         """That of a name."""
         data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
-        lists = {key: tuple(data[key]) for key in ("engines", "connections", "rates", "claims")}
+        names = ("engines", "connections", "rates", "claims", "sizes", "comparators")
+        lists = {key: tuple(data[key]) for key in names if key in data}
         return Scenario(**{**data, **lists})
 
     def plans(self, base: Path) -> dict[str, Any]:
@@ -75,8 +94,10 @@ class Scenario:
         return {name: lbgen.plan(whole.replace(settings)) for name, settings in self.variants.items()}
 
 
-def measure(scenario: Scenario, base: Path, rounds: int, seconds: int, report: Callable[[str], None]) -> BenchReport:
-    """All variants on all engines, in turn."""
+def measure(
+    scenario: Scenario, base: Path, rounds: int, seconds: int, report: Callable[[str], None]
+) -> list[BenchReport]:
+    """All variants on all engines, in turn; a report for each size of answers."""
     units: list[Unit] = []
     measured: list[MeasuredEngine] = []
     left: list[UnmeasuredEngine] = []
@@ -85,22 +106,40 @@ def measure(scenario: Scenario, base: Path, rounds: int, seconds: int, report: C
         layer_4 = str(plan.listener("web").mode) == "l4"
         target = choose_target(plan, None if layer_4 else REQUEST, "web")
         target = replace(target, target=REQUEST.target, headers=REQUEST.headers)
-        good, others = verified_engines(plan, scenario.engines, ("all",), VERIFIED, lambda event: None)
+        names = scenario.only.get(variant, scenario.engines)
+        good, others = verified_engines(plan, names, ("all",), VERIFIED, lambda event: None, kernel=True)
         left += others
         for choice, engine in good:
             name = f"{choice.name}, {variant}" if variant else choice.name
             units.append(Unit(name, choice, plan, target))
             measured.append(MeasuredEngine(name, engine.version, engine.cases))
+    programs = {name: comparators.build(name, base) for name in scenario.comparators}
+    missing = Diagnostic("LB431", "its toolchain is not installed")
+    left += [UnmeasuredEngine(name, Why.LEFT_OUT, (missing,)) for name, found in programs.items() if found is None]
+    measured += [MeasuredEngine(name, found[1], 0) for name, found in programs.items() if found is not None]
+    others = {name: found[0] for name, found in programs.items() if found is not None}
+    every = (units, measured, left, others)
+    return [_measure(scenario, every, size, (rounds, seconds), base, report) for size in scenario.sizes]
+
+
+def _measure(
+    scenario: Scenario, every: Any, size: int, rounds: tuple[int, int], base: Path, report: Callable[[str], None]
+) -> BenchReport:
+    units, measured, left, programs = every
     generators = Generators.find()
     closed = [LoadShape(each) for each in scenario.connections]
-    with running(units, ("all",), scenario.delays) as (subjects, failed):
+    with ExitStack() as stack:
+        subjects, failed = stack.enter_context(running(units, ("all",), scenario.delays, size))
+        for name, program in programs.items():
+            endpoints = [x.authority for pool in subjects[1].process.plan.pools for x in pool.endpoints]
+            subjects.append(stack.enter_context(comparators.run(name, program, base, subjects[1], endpoints)))
         samples = Measurement(
-            subjects, generators, closed, seconds, rounds, scenario.rates, (), lambda step: report(step.what)
+            subjects, generators, closed, rounds[1], rounds[0], scenario.rates, (), lambda step: report(step.what)
         ).run()
     rows = rows_of(samples)
     names = {row.shape: generators.name(row.shape) for row in rows}
-    load = LoadOptions(names, dict.fromkeys(names, ""), units[0].target, seconds, rounds, BODY_BYTES, scenario.delays)
-    left += [UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items()]
+    load = LoadOptions(names, dict.fromkeys(names, ""), units[0].target, rounds[1], rounds[0], size, {})
+    left = [*left, *(UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())]
     return BenchReport(scenario.title, Machine.this(), load, tuple(measured), tuple(left), rows, {})
 
 
@@ -118,7 +157,8 @@ def judge(claim: dict[str, str], rows: tuple[Row, ...]) -> list[tuple[str, str, 
     found = []
     for row in rows:
         engine, _, variant = row.subject.partition(", ")
-        if row.subject == DIRECT or claim["less"] not in (variant, engine) or row.shape.rate is not None:
+        names = (variant, engine, row.subject)
+        if row.subject == DIRECT or claim["less"] not in names or row.shape.rate is not None:
             continue
         than = f"{engine}, {claim['than']}" if claim["less"] == variant else claim["than"]
         other = next((x for x in rows if x.subject == than and x.shape == row.shape), None)
@@ -139,22 +179,67 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def to_markdown(scenario: Scenario, report: BenchReport) -> str:
+def size_table(reports: list[BenchReport]) -> list[str]:
+    """Requests per second and CPU per request of each subject, by the size of answers."""
+    names = [row.subject for row in reports[0].rows]
+    lines = [f"| bytes | {' | '.join(names)} |", "|---:" * (len(names) + 1) + "|"]
+    for report in reports:
+        cells = []
+        for row in report.rows:
+            micros = "" if row.subject == DIRECT else f", {_number(row.cpu_us.median)} us" if row.cpu_us else ", -"
+            cells.append(f"{_number(row.per_second.median)}/s{micros}")
+        lines.append(f"| {report.load.body_bytes:,} | {' | '.join(cells)} |")
+    return lines
+
+
+def to_markdown(scenario: Scenario, reports: list[BenchReport]) -> str:
     """The section of a scenario."""
     lines = [f"## {scenario.title}", "", f"The document: {scenario.document.strip()}", ""]
-    for table in tables(report):
+    report = reports[0]
+    if len(reports) > 1:
+        lines += ["Requests per second and CPU per request (-: not measurable here):", "", *size_table(reports), ""]
+    for table in tables(report) if len(reports) == 1 else ():
         lines += [f"{table.title}:", "", *markdown_lines(table, ""), ""]
     if scenario.claims:
         lines += ["| claim | where | figures | | why |", "|---|---|---|---|---|"]
     for claim in scenario.claims:
-        for where, figures, verdict in judge(claim, report.rows):
-            what = f"{claim['less']} less than {claim['than']}"
+        what = f"{claim['less']} less than {claim['than']}"
+        verdicts = [
+            (f"{each.load.body_bytes:,} bytes" if len(reports) > 1 else where, figures, verdict)
+            for each in reports
+            for where, figures, verdict in judge(claim, each.rows)
+        ]
+        for where, figures, verdict in verdicts:
             lines.append(f"| {what} | {where} | {figures} | {verdict} | {claim['why']} |")
     lines.append("")
     for each in report.not_measured:
         lines += [f"Not measured, {each.why}: {each.engine}: {each.reasons[0].message}", ""]
-    lines += [f"- {endpoint} answers {seconds * 1000:g} ms late." for endpoint, seconds in scenario.delays.items()]
+    for endpoint, late in scenario.delays.items():
+        least, most = late if isinstance(late, list) else (late, late)
+        span = f"{least * 1000:g}" if least == most else f"{least * 1000:g} to {most * 1000:g}"
+        lines.append(f"- {endpoint} answers {span} ms late.")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def with_section(page: str, section: str) -> str:
+    """The page with a section in the place of the one with the same title, or after all others."""
+    head, *others = page.split("\n## ")
+    title = section.partition("\n")[0].removeprefix("## ")
+    body = section.removeprefix("## ")
+    titles = [each.partition("\n")[0] for each in others]
+    if title in titles:
+        others[titles.index(title)] = body
+    else:
+        others.append(body)
+    return "\n\n## ".join([head.rstrip(), *(each.strip() for each in others)]) + "\n"
+
+
+def _measured(rounds: int, seconds: int) -> str:
+    machine = Machine.this()
+    return (
+        f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
+        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s.\n"
+    )
 
 
 def main() -> int:
@@ -162,7 +247,7 @@ def main() -> int:
     about = argparse.ArgumentParser("python -m tests.bench.documents", description=(__doc__ or "").partition(": ")[2])
     about.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
     about.add_argument("--seconds", type=int, default=2, help="of a round (default: %(default)s)")
-    about.add_argument("--only", choices=ORDER, help="print the section of this scenario; write nothing")
+    about.add_argument("--only", choices=ORDER, help="measure this scenario, and replace its section alone")
     asked = about.parse_args()
     console = Console(stderr=True)
     sections = []
@@ -175,16 +260,11 @@ def main() -> int:
             found = measure(
                 scenario, base, asked.rounds, asked.seconds, lambda text: console.print(text, markup=False, style="dim")
             )
-            sections.append(to_markdown(scenario, found))
+            sections.append(f"{to_markdown(scenario, found)}\n{_measured(asked.rounds, asked.seconds)}")
     if asked.only:
-        Console().print(sections[0], markup=False, soft_wrap=True)
+        PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), sections[0]), encoding="utf-8")
         return 0
-    machine = Machine.this()
-    made = (
-        f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
-        f"{machine.cores} cores, {machine.cpu}; {asked.rounds} rounds of {asked.seconds} s.\n"
-    )
-    PAGE.write_text("\n".join([_INTRO, made, *sections]), encoding="utf-8")
+    PAGE.write_text("\n".join([_INTRO, *sections]), encoding="utf-8")
     return 0
 
 

@@ -70,6 +70,15 @@ def test_two_engines_and_the_endpoint_have_figures() -> None:
     assert order == ["direct", *ENGINES] * 4
 
 
+def test_profiles_side_by_side() -> None:
+    few = {"connections": (5,), "seconds": 1, "rounds": 1, "rates": (), "requests": 10}
+    found = lbgen.bench(lbgen.load(SHOP), ["haproxy"], profiles=("minimal", "production"), **few)
+    assert [row.subject for row in found.rows] == ["direct", "haproxy, minimal", "haproxy, production"]
+    assert [engine.engine for engine in found.engines] == [row.subject for row in found.rows[1:]]
+    minimal, production = (next(iter(files.values())) for files in found.configurations.values())
+    assert minimal != production
+
+
 @pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load (nghttp2-client) is not installed")
 def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
     write_self_signed(tmp_path / "c.pem", tmp_path / "k.pem", ("a.example",))

@@ -10,7 +10,7 @@ from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, rows_of
 from lbgen.bench.target import choose_target
 from lbgen.runtime.common.certificates import write_self_signed
-from tests.bench.documents import FIGURES, FOLDER, ORDER, REQUEST, Scenario, judge
+from tests.bench.documents import FIGURES, FOLDER, ORDER, REQUEST, Scenario, judge, with_section
 
 CLAIM = {"less": "layer 4", "than": "layer 7", "figure": "cpu", "why": ""}
 
@@ -23,12 +23,14 @@ def test_every_scenario_is_measured() -> None:
 def test_a_scenario_s_variants_forward_its_request(name: str, tmp_path: Path) -> None:
     write_self_signed(tmp_path / "cert.pem", tmp_path / "key.pem", ("shop.example",))
     scenario = Scenario.read(name)
-    for variant, plan in scenario.plans(tmp_path).items():
-        layer_4 = variant == "layer 4"
+    for plan in scenario.plans(tmp_path).values():
+        layer_4 = str(plan.listener("web").mode) == "l4"
         assert choose_target(plan, None if layer_4 else REQUEST, "web").route == "all"
         fields = {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}
         assert scenario.delays.keys() <= fields
-    known = {*scenario.variants, *scenario.engines}
+    assert scenario.only.keys() <= scenario.variants.keys()
+    subjects = {f"{engine}, {variant}" for variant in scenario.variants for engine in scenario.engines}
+    known = {*scenario.variants, *scenario.engines, *scenario.comparators, *subjects}
     for claim in scenario.claims:
         assert {claim["less"], claim["than"]} <= known
         assert claim["figure"] in FIGURES
@@ -51,3 +53,9 @@ def test_claims_are_judged_by_all_rounds(layer_4, layer_7, verdict: str) -> None
             samples.append((name, shape, Sample(load, micros and micros / 1000, micros and 1.0)))
     ((where, _, found),) = judge(CLAIM, rows_of(samples))
     assert (where, found) == ("nginx, 50 connections", verdict)
+
+
+def test_one_section_of_the_page_is_replaced() -> None:
+    page = "# Page\n\nText.\n\n## One\n\nold\n\n## Two\n\nkept\n"
+    assert with_section(page, "## One\n\nnew\n") == page.replace("old", "new")
+    assert with_section(page, "## Three\n\nnew\n") == f"{page}\n## Three\n\nnew\n"

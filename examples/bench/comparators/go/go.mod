@@ -1,0 +1,3 @@
+module example.com/lbgen/comparator
+
+go 1.20
