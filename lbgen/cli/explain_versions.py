@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from lbgen.cli.output import console
@@ -24,10 +25,10 @@ def explain_versions(plan: Plan, names: tuple[str, ...], *, quiet: bool = False)
 
         table = Table("engine", "version", "serves it", "what rules it out", title=_title(plan), title_justify="left")
         for name, versions in found.items():
-            for version, reasons in versions.items():
-                table.add_row(
-                    name, version, "no" if reasons else "yes", "\n".join(map(_why, reasons[:_SHOWN])) + _more(reasons)
-                )
+            rows = ((v, "\n".join(map(_why, reasons[:_SHOWN])) + _more(reasons)) for v, reasons in versions.items())
+            for _, alike in groupby(rows, key=lambda row: row[1] or row[0]):
+                which, texts = zip(*alike, strict=True)
+                table.add_row(name, "\n".join(which), "no" if texts[0] else "yes", texts[0])
         console().print(table, markup=False)
     return {name: {v: [d.as_dict() for d in each] for v, each in versions.items()} for name, versions in found.items()}
 
