@@ -6,6 +6,9 @@ import json
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -52,7 +55,8 @@ def problems(data: dict[str, object]) -> tuple[lbgen.Diagnostic, ...]:
 
 @pytest.mark.parametrize("folder", GOLDEN, ids=lambda path: path.parent.name)
 def test_its_checker_accepts_every_golden_file(folder: Path) -> None:
-    command = ("unshare", "--net", "/usr/sbin/keepalived", "--config-test", "--use-file", "keepalived.conf")
+    asked = "ip link add eth0 type veth peer name eth1 && keepalived --config-test --use-file keepalived.conf"
+    command = ("unshare", "--net", "sh", "-c", asked)  # with the interface of VRRP
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     if (folder / "marks.nft").exists():  # not with direct forwarding
@@ -107,6 +111,56 @@ def test_what_one_endpoint_or_host_can_have_once_is_said() -> None:
     assert said["pools.app.endpoints[1].backup"].level is Level.APPROXIMATE
     assert said["pools.app.endpoints[2].backup"].note == "keepalived has one sorry server"
     assert said["routes[2].timeouts.idle"].note == "IPVS has one idle time for all TCP services of a host"
+
+
+def run_in(pid: int, command: str) -> str:
+    words = ("nsenter", "--target", str(pid), "--net", "sh", "-c", command)
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def has_address(pid: int) -> bool:
+    return " 10.77.2.100/32 " in run_in(pid, "ip -4 -o address show dev eth0")
+
+
+def test_a_second_balancer_takes_the_floating_address_over(tmp_path: Path) -> None:
+    """VRRP of the rendered file on two hosts, here namespaces; IPVS is left out (`--vrrp`)."""
+    conf = ROOT / "tests/golden/l4-ipvs-direct/keepalived/keepalived.conf"
+    with ExitStack() as ends:
+        hosts = []
+        for _ in range(2):
+            host = subprocess.Popen(("unshare", "--net", "sh", "-c", "echo; exec sleep 60"), stdout=subprocess.PIPE)
+            ends.callback(host.wait)
+            ends.callback(host.kill)
+            assert host.stdout is not None
+            host.stdout.readline()
+            hosts.append(host.pid)
+        run_in(hosts[0], f"ip link add eth0 type veth peer name eth0 netns {hosts[1]}")
+        daemons = []
+        for number, pid in enumerate(hosts, 1):
+            run_in(pid, f"ip address add 10.77.2.{number}/24 dev eth0 && ip link set eth0 up && ip link set lo up")
+        for number, pid in enumerate(hosts, 1):
+            files = " ".join(f"--{kind} {tmp_path}/{kind}{number}" for kind in ("pid", "vrrp_pid"))
+            run = (
+                f"exec keepalived --vrrp --dont-fork --log-console --use-file {conf} {files} > {tmp_path}/{number} 2>&1"
+            )
+            words = ("nsenter", "--target", str(pid), "--net", "sh", "-c", run)
+            daemons.append(subprocess.Popen(words))
+            ends.callback(daemons[-1].wait)
+            ends.callback(daemons[-1].terminate)
+        wait_until(lambda: sum(map(has_address, hosts)) == 1, 12)
+        first = [has_address(pid) for pid in hosts].index(True)
+        daemons[first].terminate()
+        wait_until(lambda: [has_address(pid) for pid in hosts].index(True) != first, 12)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        with suppress(ValueError):  # nobody has it for a moment
+            if holds():
+                return
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 @no_ipvs

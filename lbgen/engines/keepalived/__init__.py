@@ -21,6 +21,7 @@ from lbgen.engines.api import (
 )
 from lbgen.engines.keepalived import objections as plan_objections
 from lbgen.engines.keepalived import run, support
+from lbgen.engines.keepalived.names import VRRP
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,6 +55,7 @@ class Keepalived:
 
     insertion_points: tuple[tuple[str, str], ...] = (
         ("global_defs", "end of the block `global_defs`"),
+        (VRRP, "inside the VRRP instance, which is there with this text; it needs `interface NAME`"),
         ("file", "end of keepalived.conf"),
     )
 

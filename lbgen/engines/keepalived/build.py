@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.keepalived.direct import addresses, is_direct
 from lbgen.engines.keepalived.health_checks import check
-from lbgen.engines.keepalived.names import family, is_every_address, mark, table_name
+from lbgen.engines.keepalived.names import VRRP, family, is_every_address, mark, table_name
 from lbgen.engines.keepalived.upstreams import backups, forward_of, members, scheduler
-from lbgen.engines.keepalived.view import EndpointView, Server, Service, Sorry, Table, View
+from lbgen.engines.keepalived.view import EndpointView, Floating, Server, Service, Sorry, Table, View
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.version import VERSION
@@ -34,10 +35,23 @@ def build(plan: Plan) -> View:
         name=Atom.of(_WORD, table_name(plan)),
         tcp=_idle(plan, Protocol.TCP),
         udp=_idle(plan, Protocol.UDP),
+        floating=_floating(plan),
         direct=is_direct(plan),
         services=services,
         tables=tuple(Table(Atom(word), tuple(x for x in services if x.family.text == word)) for word in families),
     )
+
+
+def _floating(plan: Plan) -> Floating | None:
+    """None unless the topology has text for VRRP, which names the interface."""
+    named = dict.fromkeys(str(ip_address(x.address)) for x in plan.listeners if not is_every_address(x.address))
+    if VRRP not in dict(plan.options("keepalived").verbatim) or not named:
+        return None
+    four, six = (tuple(_address(x) for x in named if (":" in x) is wanted) for wanted in (False, True))
+    name = plan.tier.tier if plan.tier is not None else ""
+    topology = plan.tier.topology if plan.tier is not None else plan.name
+    router = sha256(f"{topology}/{name}".encode()).digest()[0] % 255 + 1  # the same on every replica
+    return Floating(router, four or six, six if four else ())
 
 
 def build_endpoints(plan: Plan) -> tuple[EndpointView, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
+VRRP = "vrrp"  # the place for text of the topology
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _MARKS = 0x6C620000  # "lb": marks below 65,536 are often used by hand
 

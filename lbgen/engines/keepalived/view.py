@@ -74,6 +74,16 @@ class Table:
 
 
 @record
+class Floating:
+    """The listeners' addresses, which one of several hosts has at a time. VRRP announces those of one family; `others`
+    are of the other one."""
+
+    router: int
+    addresses: tuple[Atom, ...]
+    others: tuple[Atom, ...]
+
+
+@record
 class View:
     """`tcp` and `udp`: seconds for which the kernel keeps a silent connection or flow, None = no such service."""
 
@@ -82,6 +92,7 @@ class View:
     name: Atom
     tcp: int | None
     udp: int | None
+    floating: Floating | None
     direct: bool  # the endpoints have the listeners' addresses, and answer the clients
     services: tuple[Service, ...]
     tables: tuple[Table, ...]
