@@ -28,16 +28,30 @@ def shares(pool: BalancedPool, averages: Mapping[tuple[str, int], float]) -> dic
     """Percent of its weight that each endpoint of `pool` gets: FULL for the one with the fewest connections for its
     weight, and at least 1."""
     weighted = [x for x in pool.endpoints if x.weight]
+    if not pool.least:
+        return {x.name: FULL for x in weighted}
     mean = sum(x.weight for x in weighted) / max(1, len(weighted))
     loads = {x.name: 1 + averages.get((x.host, x.port), 0.0) * mean / x.weight for x in weighted}
     least = min(loads.values(), default=1.0)
     return {name: max(1, round(FULL * (least / load) ** 3)) for name, load in loads.items()}
 
 
+def without_full(
+    pool: BalancedPool, percents: Mapping[str, int], counts: Mapping[tuple[str, int], int]
+) -> dict[str, int]:
+    """These shares, 0 for endpoints that have as many connections as they may. Where all have, as they were: the kernel
+    closes what is too much, and backups are not for that."""
+    full = {x.name for x in pool.endpoints if pool.most is not None and counts.get((x.host, x.port), 0) >= pool.most}
+    if all(x.name in full for x in pool.endpoints if x.weight and not x.backup):
+        return dict(percents)
+    return {name: 0 if name in full else percent for name, percent in percents.items()}
+
+
 def differ(one: Mapping[str, Mapping[str, int]], other: Mapping[str, Mapping[str, int]]) -> bool:
     """Whether any share of any pool differs so much that the kernel should know."""
     return any(
-        not 1 / _NOTABLE <= percent / one.get(pool, {}).get(name, FULL) <= _NOTABLE
+        not before / _NOTABLE <= percent <= before * _NOTABLE
         for pool, now in other.items()
         for name, percent in now.items()
+        for before in [one.get(pool, {}).get(name, FULL)]
     )

@@ -162,7 +162,12 @@ class Agent:
             else:
                 failure = ""
                 self._averages = least_connections.average(self._averages, counts)
-                found = {pool.name: least_connections.shares(pool, self._averages) for pool in self.spec.balanced}
+                found = {
+                    pool.name: least_connections.without_full(
+                        pool, least_connections.shares(pool, self._averages), counts
+                    )
+                    for pool in self.spec.balanced
+                }
                 if least_connections.differ(self._loads, found):
                     self._loads = found
                     self._changed.set()
@@ -218,7 +223,7 @@ def _steering(
         healthy = shares.setdefault(pool, {})
         for name, percent in percents.items():
             own = healthy.get(name, least_connections.FULL)
-            healthy[name] = max(1, own * percent // least_connections.FULL) if own else 0
+            healthy[name] = max(1, own * percent // least_connections.FULL) if own and percent else 0
     return steered.set_weights(spec.steering, shares)
 
 

@@ -63,14 +63,18 @@ class BalancedEndpoint:
     host: str
     port: int
     weight: int
+    backup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BalancedPool:
-    """A pool with least connections, which the agent counts in the kernel's table."""
+    """A pool whose connections the agent counts in the kernel's table: for shares that follow them (`least`), and to
+    leave out endpoints that have `most`, None = any number."""
 
     name: str
     endpoints: tuple[BalancedEndpoint, ...]
+    least: bool = True
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

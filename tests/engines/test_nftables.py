@@ -90,7 +90,6 @@ def test_a_split_is_flattened_by_weight():
         (plan(pool("127.0.0.1", (1,))), "loopback"),
         (plan(pool("fd00::1", (1,))), r"from 0\.0\.0\.0 to fd00::1"),
         (plan(pool("10.0.0.1", (65_537, 65_536))), "need 131073 slots"),
-        (plan(replace(pool("10.0.0.1", (1, 1)), max_per_endpoint=2)), "needs a route of one endpoint"),
     ],
 )
 def test_single_values_are_refused_with_a_reason(made, why):
@@ -98,6 +97,11 @@ def test_single_values_are_refused_with_a_reason(made, why):
     assert len(objections) == 1
     assert objections[0].verdict.level is Level.REFUSED
     assert re.search(why, objections[0].verdict.note)
+
+
+def test_a_limit_of_several_endpoints_is_approximate():
+    (found,) = ENGINE.objections(plan(replace(pool("10.0.0.1", (1, 1)), max_per_endpoint=2)), "1.0")
+    assert (found.verdict.level, found.feature) == (Level.APPROXIMATE, Feature.MAX_PER_ENDPOINT)
 
 
 def test_rendering_is_stable_and_knows_its_origins():
@@ -326,7 +330,14 @@ def test_counts_are_those_of_real_connections_and_survive_a_reload(monkeypatch, 
             {
                 "version": 1,
                 "name": "counted",
-                "listeners": {"db": {"port": PORT, "mode": "l4"}, "other": {"port": PORT + 1, "mode": "l4"}},
+                "listeners": {
+                    "db": {
+                        "port": PORT,
+                        "mode": "l4",
+                        "access": {"deny": ["127.0.0.0/8"]},
+                    },  # probes are no such clients
+                    "other": {"port": PORT + 1, "mode": "l4"},
+                },
                 "pools": {"db": {"endpoints": ends}},
                 "routes": [
                     {"name": "db", "listeners": ["db"], "forward": "db"},

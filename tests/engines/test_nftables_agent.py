@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -47,7 +47,8 @@ def served(**pool):
             stand_in_servers(stand_ins) as group,
             run_engine("nftables", with_endpoints(plan, places), accept=("all",), network=net) as handle,
         ):
-            becomes(handle, ["up" if each.weight else "draining" for each in handle.plan.pools[0].endpoints], 40)
+            if handle.plan.pools[0].active is not None:
+                becomes(handle, ["up" if each.weight else "draining" for each in handle.plan.pools[0].endpoints], 40)
             yield group, handle
 
 
@@ -199,3 +200,23 @@ def test_least_connections_follow_weights_and_open_connections():
         finally:
             for each in connections:
                 each.close()
+
+
+def test_an_endpoint_that_has_its_limit_is_left_out():
+    with served(connections={"max_per_endpoint": 2}, health={}) as (_, handle), ExitStack() as stack:
+        held: dict[str, list[http.client.HTTPConnection]] = {}
+
+        def hold() -> str:
+            made = stack.enter_context(closing(http.client.HTTPConnection(*handle.address("db"), timeout=5)))
+            name = over(made)
+            held.setdefault(name, []).append(made)
+            time.sleep(0.7)  # the agent counts
+            return name
+
+        assert Counter(hold() for _ in range(6)) == {"db-0": 2, "db-1": 2, "db-2": 2}
+        assert many(handle, 5, "db") == {(0, ""): 5}
+        for each in held.pop("db-1"):
+            each.close()
+        time.sleep(0.7)
+        assert [hold(), hold()] == ["db-1", "db-1"]
+        assert many(handle, 5, "db") == {(0, ""): 5}

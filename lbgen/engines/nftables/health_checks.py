@@ -13,7 +13,7 @@ from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.direct import is_direct, numbers, table_family
 from lbgen.engines.nftables.direct import tables as direct_tables
 from lbgen.engines.nftables.names import family, select_name, table_name
-from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, spans
+from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, shares, spans
 from lbgen.plan.model import Balance, Endpoint
 
 if TYPE_CHECKING:
@@ -37,7 +37,17 @@ def is_steered(plan: Plan, route: Route) -> bool:
 
 def _needs_agent(plan: Plan, route: Route) -> bool:
     pools = [plan.pool(target.pool) for target in forward_of(route).targets]
-    return any(pool.active or pool.balance is Balance.LEAST_CONNECTIONS for pool in pools)
+    return any(pool.active or is_counted(pool) or _is_limited(plan, route, pool) for pool in pools)
+
+
+def is_counted(pool: Pool) -> bool:
+    """Whether the shares of its endpoints follow their connections."""
+    return pool.balance is Balance.LEAST_CONNECTIONS
+
+
+def _is_limited(plan: Plan, route: Route, pool: Pool) -> bool:
+    """Whether an endpoint that has its limit is to be left out; of a single one the rules say enough."""
+    return pool.max_per_endpoint is not None and len(shares(plan, route)) > 1
 
 
 def files(plan: Plan) -> tuple[RenderedFile, ...]:
@@ -60,7 +70,7 @@ def files(plan: Plan) -> tuple[RenderedFile, ...]:
         steering,
         command=("nft", "-f", FILE),
         change=("nft", "-f", transaction.FILE),
-        balanced=tuple(_balanced(pool) for pool in pools if pool.balance is Balance.LEAST_CONNECTIONS),
+        balanced=tuple(_balanced(pool) for pool in pools if is_counted(pool) or pool.max_per_endpoint is not None),
     )
     return (RenderedFile(FILE, text), *((spec.file(),) if uses_agent(plan) else ()))
 
@@ -81,9 +91,10 @@ def _checked(plan: Plan, pools: list[Pool]) -> tuple[CheckedPool, ...]:
 
 def _balanced(pool: Pool) -> BalancedPool:
     endpoints = {
-        x.authority: BalancedEndpoint(x.authority, str(ip_address(x.host)), x.port, x.weight) for x in pool.endpoints
+        x.authority: BalancedEndpoint(x.authority, str(ip_address(x.host)), x.port, x.weight, x.backup)
+        for x in pool.endpoints
     }
-    return BalancedPool(pool.name, tuple(endpoints.values()))
+    return BalancedPool(pool.name, tuple(endpoints.values()), is_counted(pool), pool.max_per_endpoint)
 
 
 def _steered(plan: Plan) -> Iterator[tuple[str, Protocol, str]]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
-from lbgen.engines.api import Objection, refused
+from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nftables import direct
 from lbgen.engines.nftables.names import family
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, balance, forward_of, shares
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode, Plan, Route
+
+_FULL = approximate(
+    "the kernel selects before it can count: `lbgen agent` counts five times a second and leaves out endpoints that "
+    "have their limit, and in between a connection to one of them is reset though another has room"
+)
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
@@ -31,10 +36,10 @@ def objections(plan: Plan) -> Iterator[Objection]:
             yield Objection(refused("the pools of its targets must have the same `balance`"), route.field)
             continue
         total = sum(share.slots for share in shares(plan, route))
-        pools = [plan.pool(target.pool) for target in forward_of(route).targets]
-        if len(shares(plan, route)) > 1 and any(pool.max_per_endpoint is not None for pool in pools):
-            why = "`max_per_endpoint` needs a route of one endpoint: the kernel selects before it can count"
-            yield Objection(refused(why), route.field)
+        if len(shares(plan, route)) > 1 and not direct.is_direct(plan):
+            for pool in dict.fromkeys(plan.pool(target.pool) for target in forward_of(route).targets):
+                if pool.max_per_endpoint is not None:
+                    yield Objection(_FULL, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
         if total > MAX_SLOTS:
             why = f"these weights need {total} slots, and the limit is {MAX_SLOTS}"
             yield Objection(refused(why), route.field)

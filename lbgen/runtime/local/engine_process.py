@@ -12,6 +12,7 @@ from lbgen.agent.state_file import replace_file
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.route_probes import LOOPBACK
 from lbgen.runtime.common.rules_change import load_rules
 from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
 from lbgen.runtime.local import agent
@@ -64,6 +65,11 @@ class EngineProcess:
         if self.network is not None and (self.spec.kernel or found.address in _EVERYWHERE):
             return self.network.inside, found.port
         return ports.client_address(found.address), found.port
+
+    @property
+    def client(self) -> str:
+        """The address of this host's clients, as the engine sees it at `address`."""
+        return LOOPBACK if self.network is None else self.network.host
 
     def access_lines(self) -> list[str]:
         """The lines of its access log, or of its output where it logs there."""

@@ -16,7 +16,6 @@ from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
-from lbgen.runtime.common.route_probes import LOOPBACK
 from lbgen.runtime.common.rules_change import RulesChange, rules_change
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
@@ -62,7 +61,7 @@ class LocalEngine:
 
     @property
     def client(self) -> str:
-        return LOOPBACK
+        return self.handle.client
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.handle.address(listener)

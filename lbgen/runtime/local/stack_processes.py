@@ -166,7 +166,9 @@ class StackProcesses:
         found: list[Diagnostic] = []
         for each in self.handles.values():
             named = (each.engine, each.title)
-            found += readiness.check_routes(each.plan, named, each.address, seconds=seconds, progress=progress)
+            found += readiness.check_routes(
+                each.plan, named, each.address, seconds=seconds, progress=progress, client=each.client
+            )
         return without_errors(found)
 
     def reload(self, asked: ReloadRequest) -> tuple[Diagnostic, ...]:
