@@ -201,7 +201,7 @@ class RouteActions:
             headers=self._request_headers(route, action, listener, standard),
             times=own_times(times, self.default_times),
             hide=tuple(name for name in hidden if all(x.name != name for x in add)),
-            hides_hop_by_hop=bool(hidden) and self.kept.connection_options and protocol.module == PROXY,
+            hides_hop_by_hop=bool(hidden) and protocol.module == PROXY,
             add=_replacing(add, hidden),
             failure_to=self.failure_location(route),
             may_lack_endpoints=self._may_lack_endpoints(action),

@@ -236,7 +236,7 @@ HABITS = {
     "and fields with invalid names are dropped; TRACE and CONNECT get 405",
     Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses; of HTTP/1.1's own "
     "nginx drops Connection, Keep-Alive, TE, Upgrade and Transfer-Encoding; an Upgrade to websocket passes whatever "
-    "Connection says; of a response Upgrade, TE and Proxy-Connection pass",
+    "Connection says; Upgrade of a response passes",
     Guarantee.ANSWERS: "nginx's own HTML pages with `Server: nginx`; 502 where an endpoint fails or none is up, 504 "
     "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client",
 }
