@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -234,11 +235,14 @@ def with_section(page: str, section: str) -> str:
     return "\n\n## ".join([head.rstrip(), *(each.strip() for each in others)]) + "\n"
 
 
-def _measured(rounds: int, seconds: int) -> str:
+def _measured(rounds: int, seconds: int, busy: float) -> str:
     machine = Machine.this()
+    others = (
+        f" Other programs ran meanwhile (load average before: {busy:.0f}): read CPU per request." if busy > 1 else ""
+    )
     return (
         f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
-        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s.\n"
+        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s.{others}\n"
     )
 
 
@@ -256,11 +260,11 @@ def main() -> int:
         base.chmod(0o755)  # workers of engines are another user
         write_self_signed(base / "cert.pem", base / "key.pem", ("shop.example",))
         for each in (asked.only,) if asked.only else ORDER:
-            scenario = Scenario.read(each)
+            scenario, busy = Scenario.read(each), os.getloadavg()[0]
             found = measure(
                 scenario, base, asked.rounds, asked.seconds, lambda text: console.print(text, markup=False, style="dim")
             )
-            sections.append(f"{to_markdown(scenario, found)}\n{_measured(asked.rounds, asked.seconds)}")
+            sections.append(f"{to_markdown(scenario, found)}\n{_measured(asked.rounds, asked.seconds, busy)}")
     if asked.only:
         PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), sections[0]), encoding="utf-8")
         return 0
