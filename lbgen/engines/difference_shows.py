@@ -39,6 +39,13 @@ def where_answers_are_kept(plan: Plan, field: str) -> bool:
     return any(listener.guarantees.answers for listener in _listeners_of(plan, field))
 
 
+def where_statuses_are_retried(plan: Plan, field: str) -> bool:
+    """Whether a route retries statuses too, on a listener that answers failures as the contract says."""
+    forwards = [route.action for route in _routes_of(plan, field) if isinstance(route.action, Forward)]
+    retried = any(each.retries is not None and each.retries.statuses for each in forwards)
+    return retried and where_answers_are_kept(plan, field)
+
+
 def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
     """Whether a route of the listener forwards."""
     rules = (rule for listener in _listeners_of(plan, field) for rule in _rules(listener))

@@ -6,7 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.difference_shows import where_answers_are_kept, where_bodies_are_forwarded
+from lbgen.engines.difference_shows import (
+    where_answers_are_kept,
+    where_bodies_are_forwarded,
+    where_statuses_are_retried,
+)
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee
 
@@ -201,6 +205,9 @@ _CLOSED_OVER_HTTP2 = (
     "; beside `max_body`, `mirror`, `compression` or `timeouts.request`, the client's connection is closed without a "
     "502 where an HTTP/2 endpoint closes without a response"
 )
+_LAST_TRY = (
+    "where an endpoint closes the last try without a response, the client may get no 502 but a closed connection"
+)
 _LONG_CHUNK_HEAD = "; the line before a chunk may have any length until the client's times end"
 # HAProxy 3.2 has statuses of their own for large heads.
 _LARGE_HEAD = (
@@ -248,6 +255,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _LONG_CHUNK_HEAD, framing)
         failures = _APPROXIMATE[Feature.FAILURES] + _CLOSED_OVER_HTTP2
         known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES])
+        known[Feature.RETRIES] = approximate(_LAST_TRY, {"route.retries.routes": "closed"}, where_statuses_are_retried)
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import lbgen
-from lbgen.engines.api import engine, target_version
+from lbgen.engines.api import Level, engine, target_version
 from lbgen.engines.verdicts import judge
 from lbgen.engines.versions import unknown_version, unknown_versions
+from lbgen.plan.features import Feature
 from lbgen.spec.load import load
 
 TOPOLOGY = {
@@ -71,3 +72,15 @@ def test_traefik_3_6_refuses_retries_without_the_plugin_only() -> None:
     assert field == "routes[0].retries"
     assert "3.7" in message
     assert refusals("traefik", "3.7", retried) == []
+
+
+def test_haproxy_3_0_differs_where_statuses_are_retried() -> None:
+    def level(on: list[object]) -> Level:
+        pools = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
+        route = {"name": "all", "forward": "p", "retries": {"max": 1, "on": on}}
+        made = lbgen.plan(load({**TOPOLOGY, "pools": pools, "routes": [route]}))
+        answers = judge(made, engine("haproxy"), "3.0")[0]
+        return next(each.verdict.level for each in answers if each.feature is Feature.RETRIES)
+
+    assert level(["reset"]) is not Level.APPROXIMATE
+    assert level(["reset", 503]) is Level.APPROXIMATE
