@@ -115,7 +115,10 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.ENDPOINT_NAMES: refused("rules contain addresses, and the kernel does not resolve names"),
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated(_AGENT),
-    Feature.HEALTH_PASSIVE: refused("the kernel does not count the failed connections of an endpoint in a row"),
+    Feature.HEALTH_PASSIVE: refused(
+        "the kernel forgets a connection that is refused at once, and its counters do not tell failures in a row; "
+        "`health.active` finds such endpoints"
+    ),
     Feature.KEEPALIVE: _HTTP,
     Feature.KEEPALIVE_IDLE: _HTTP,
     Feature.MAX_PER_ENDPOINT: emulated("a connection above the limit is reset at once"),
@@ -129,7 +132,9 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
-    Feature.METRICS_L4: refused("rules in the kernel have no process beside which `lbgen agent` could count"),
+    Feature.METRICS_L4: refused(
+        "the kernel counts connections when they begin (`lbgen stats` and `lbgen ps` show that), not their time and bytes"
+    ),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.DIRECT: emulated(
         "the balancer rewrites the destination of each packet (of MAC addresses with `device`, else of IP), and the "
