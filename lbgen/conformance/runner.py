@@ -24,7 +24,7 @@ from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine, runs_in_kernel
+from lbgen.engines.api import NeedsKernel, engine, runs_in_kernel
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
@@ -218,6 +218,12 @@ def run_file(
 
     if subject.gap:
         return every(CaseState.SKIPPED, subject.gap)
+    target = engine(subject.engine)
+    if isinstance(target, NeedsKernel) and not target.loopback_clients:
+        why = (
+            f"{target.title} forwards nothing from loopback, where the clients of cases are; `lbgen verify` has others"
+        )
+        return every(CaseState.SKIPPED, why)
     try:
         with engine_session(file, subject) as found:
             return run_cases(found, cases)

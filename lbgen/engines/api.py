@@ -210,6 +210,7 @@ class NeedsKernel(Protocol):
     """An engine that works with parts of the kernel which a host may lack; beside `Engine`."""
 
     kernel_needs: tuple[KernelNeed, ...]
+    loopback_clients: bool  # whether the kernel forwards what comes from 127.0.0.0/8, as clients of conformance do
 
 
 @runtime_checkable

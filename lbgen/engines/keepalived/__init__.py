@@ -52,6 +52,7 @@ class Keepalived:
     binaries: tuple[BinaryHint, ...] = (BinaryHint("keepalived", version_argv=("--version",)),)
     images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/bin/ip", "/usr/sbin/nft", "/sbin/sysctl"))  # noqa: RUF009  # frozen
     kernel_needs: tuple[KernelNeed, ...] = (KernelNeed("/proc/net/ip_vs", "IPVS", "modprobe ip_vs"),)
+    loopback_clients: bool = False
 
     insertion_points: tuple[tuple[str, str], ...] = (
         ("global_defs", "end of the block `global_defs`"),

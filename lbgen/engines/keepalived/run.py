@@ -23,8 +23,8 @@ _PID_FILES = ("--pid", "keepalived.pid", "--checkers_pid", "checkers.pid")
 
 
 def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-    """keepalived as root in the network namespace of its services, without VRRP, which is for several hosts; `nft` loads
-    the marks before."""
+    """keepalived as root in the network namespace of its services; `nft` loads the marks before. Without VRRP, which is
+    for several hosts."""
     direct = is_direct(plan)
     families = sorted({family(x.address) for x in plan.listeners})
     return ProcessSpec(

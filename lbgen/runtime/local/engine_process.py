@@ -62,7 +62,7 @@ class EngineProcess:
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port to connect to for the listener of that name; KeyError when there is none."""
         found = self.plan.listener(listener)
-        if self.network is not None and (self.spec.kernel or found.address in _EVERYWHERE):
+        if self.network is not None and found.address in _EVERYWHERE:
             return self.network.inside, found.port
         return ports.client_address(found.address), found.port
 

@@ -47,7 +47,7 @@ class Handle:
 
     @property
     def spec(self) -> SimpleNamespace:
-        return SimpleNamespace(kernel=self.kernel)
+        return SimpleNamespace(kernel=self.kernel, argv=() if self.kernel else ("some",))
 
     def restart(self) -> None:
         if self.failures:
