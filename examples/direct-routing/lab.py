@@ -44,7 +44,7 @@ table netdev lab {{
   }}
 }}
 """
-_NEWNET = 0x40000000
+NEWNET = 0x40000000
 
 
 def run(*words: str, text: str = "", folder: Path | None = None, seconds: float = 30) -> str:
@@ -197,7 +197,7 @@ def drill(stack: ExitStack, folder: Path, form: str) -> dict[str, object]:
     servers = {name: start(stack, name, sys.executable, str(HERE), "serve", name) for name in ENDS}
     load(topology, folder)
     with Path(f"/run/netns/{PREFIX}-client").open("rb") as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _NEWNET):
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), NEWNET):
             raise OSError(ctypes.get_errno(), "the client's namespace cannot be entered")
     until(lambda: set(tcp(6)) == {"end1", "end2"}, 20)
     found: dict[str, object] = {"tcp": tcp(30), "udp": udp(30), "one port again and again": tcp(12, 40_000)}

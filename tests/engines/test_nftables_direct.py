@@ -12,7 +12,8 @@ import pytest
 import lbgen
 from lbgen.conformance.prepare import verdicts_on
 from lbgen.diagnostics import EngineError, LbgenError
-from lbgen.engines.nftables import direct
+from lbgen.engines.api import Binary
+from lbgen.engines.nftables import direct, run
 from tests.engines.test_nftables import needs_kernel
 
 EXAMPLE = Path(__file__).parents[2] / "examples/direct-routing"
@@ -36,6 +37,26 @@ def test_replies_bypass_the_balancer_and_open_connections_stay() -> None:
         assert found["packets"]["replies"] == 0
         assert found["packets"]["requests"] > 500
         assert found["open that stayed"] == 40
+
+
+@needs_kernel
+@pytest.mark.engines
+@pytest.mark.root
+@pytest.mark.xdist_group("runtime")
+def test_nodes_behind_an_edge_in_the_kernel_answer_by_themselves() -> None:
+    lab = EXAMPLE.parent / "hybrid-edge/lab.py"
+    done = subprocess.run([sys.executable, lab], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["packets"]["replies"] == 0
+    assert found["packets"]["requests"] > 500
+
+
+def test_an_interface_that_this_host_lacks_is_no_problem_of_the_rules() -> None:
+    absent = 'lbgen.nft:1:1-2: Error: Interface does not exist\n\t\tfwd ip to 10.0.0.1 device "eth0"\n\t\t   ^^^^^^\n'
+    judge = run.check(lbgen.plan(topology()), Binary(Path("nft"), "1.0.6"), Path()).judge
+    assert judge(1, absent * 2, {}) == ()
+    assert judge(1, f"{absent}lbgen.nft:3:1-2: Error: syntax error\n{absent}", {})[0].endswith("syntax error")
 
 
 WEB = {"port": 80, "mode": "l4", "address": "10.77.2.100"}
