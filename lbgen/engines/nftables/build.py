@@ -212,7 +212,7 @@ def _idle(route: Route, protocol: Protocol) -> IdleTime:
     """UDP and TCP have different states, so a route of both has two."""
     idle = forward_of(route).timeouts.idle
     seconds = min(-(-idle // 1000), _MAX_SECONDS) if idle else _MAX_SECONDS
-    return IdleTime(_word(f"lb_{seconds}s/{protocol.value}"), Atom(route.field), Atom(protocol.value), seconds)
+    return IdleTime(_word(f"lb_idle/{seconds}/{protocol.value}"), Atom(route.field), Atom(protocol.value), seconds)
 
 
 def _map(plan: Plan, route: Route) -> Map | None:

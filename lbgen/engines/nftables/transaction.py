@@ -9,7 +9,7 @@ from hashlib import sha256
 from lbgen.records import record
 
 FILE = "change.nft"
-UNMARKED = "0" * 16
+UNMARKED = "0" * 20
 _MARK = "chain lb_rules/"
 _TABLE = re.compile(r"table (\S+ \S+) \{")
 _OBJECT = re.compile(r"\t(chain|map|set|counter|ct timeout) (\S+) \{")
@@ -37,7 +37,8 @@ _Tables = dict[str, dict[tuple[str, str], _Object]]
 
 def mark(text: str) -> str:
     """The rules with a chain of their digest's name in each table, which tells what the kernel has."""
-    return text.replace(f"{_MARK}{UNMARKED}", f"{_MARK}{sha256(text.encode()).hexdigest()[:16]}")
+    digest = int.from_bytes(sha256(text.encode()).digest()[:8], "big")  # a number, as verify changes numbers only
+    return text.replace(f"{_MARK}{UNMARKED}", f"{_MARK}{digest:020}")
 
 
 def change(before: Mapping[str, str], after: Mapping[str, str], rules: str, selections: str) -> str:
