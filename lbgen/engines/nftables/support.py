@@ -133,7 +133,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused(
-        "the kernel counts connections when they begin (`lbgen stats` and `lbgen ps` show that), not their time and bytes"
+        "the kernel counts connections when they begin (`lbgen stats`, `lbgen ps`), not their time and bytes"
     ),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.DIRECT: emulated(
