@@ -18,7 +18,7 @@ from lbgen.engines.haproxy.matching import ROUTE, ROUTING
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
 from lbgen.engines.haproxy.statements import statement
-from lbgen.engines.haproxy.tls import certificate_list
+from lbgen.engines.haproxy.tls import certificate_list, certificates_apart
 from lbgen.engines.haproxy.upstream_servers import is_resolved, purge_delay
 from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.view import View
@@ -124,6 +124,10 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         l4_frontends=tuple(l4_frontends),
         backends=tuple(each for each in views if each.name.text not in joined),
         action_backends=tuple(action_backends),
+        stored=tuple(
+            statement("load crt", Literal(each.cert.path), "key", Literal(each.key.path), origin=each.field)
+            for each in certificates_apart(plan.listeners)
+        ),
         nameservers=tuple(
             statement("nameserver", f"dns{n}", _with_port(server)) for n, server in enumerate(plan.resolvers, 1)
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.api import Objection, approximate, refused, version_key
 from lbgen.engines.haproxy.retries import RETRYABLE_STATUSES, serving_endpoints, waits_before_reconnect
 from lbgen.engines.haproxy.timeouts import connect_time, is_idle_cut_short, retries_after_sending, shortest, shown
 from lbgen.plan.features import Feature
@@ -53,7 +53,7 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         if listener.mode is Mode.L7:
             yield from _client_times(plan, listener, version)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
-            yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE)
+            yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE, stores=_has_store(version))
 
 
 def _differs(feature: Feature, field: str, note: str, shows: Mapping[str, str | tuple[str, ...]]) -> Objection:
@@ -154,10 +154,16 @@ def _pool(pool: Pool) -> Iterable[Objection]:
         yield from _key_beside(tls.certificate, f"{pool.field}.tls.certificate", Feature.POOL_TLS)
 
 
-def _key_beside(certificate: Certificate, field: str, feature: Feature) -> Iterable[Objection]:
-    if not _SAFE_PATH.fullmatch(certificate.cert.path):
+def _has_store(version: str) -> bool:
+    """Whether this version has `crt-store`, which names the key of a listener's certificate."""
+    return version_key(version) >= (3, 0)
+
+
+def _key_beside(certificate: Certificate, field: str, feature: Feature, *, stores: bool = False) -> Iterable[Objection]:
+    beside = certificate.key.path == f"{certificate.cert.path}.key"
+    if not all(_SAFE_PATH.fullmatch(each.path) for each in (certificate.cert, certificate.key)):
         yield Objection(refused("a path holds only letters, digits and / . _ -"), field, feature)
-    elif certificate.key.path != f"{certificate.cert.path}.key":
+    elif not beside and not stores:
         why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
         yield Objection(refused(why), field, feature)
 

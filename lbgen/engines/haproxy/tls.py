@@ -9,11 +9,11 @@ from lbgen.engines.text import Literal
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.haproxy.statements import Word
     from lbgen.plan.model import HostPattern, Listener
-    from lbgen.plan.tls import ListenerTls
+    from lbgen.plan.tls import Certificate, ListenerTls
 
 
 def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
@@ -28,6 +28,13 @@ def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
         yield Literal(tls.client_ca.path)
     if listener.mode is Mode.L7:
         yield f"alpn {'h2,http/1.1' if listener.http2 else 'http/1.1'}"
+
+
+def certificates_apart(listeners: Iterable[Listener]) -> Iterator[Certificate]:
+    """Certificates of listeners whose keys HAProxy does not find by itself, at `<certificate>.key`; each once."""
+    every = (each for listener in listeners if listener.tls is not None for each in listener.tls.certificates)
+    by_path = {each.cert.path: each for each in every}
+    yield from (each for each in by_path.values() if each.key.path != f"{each.cert.path}.key")
 
 
 def certificate_list(listener: Listener) -> RenderedFile | None:

@@ -152,8 +152,8 @@ class View:
     such. `own` begins the names of sections
     `defaults`. `queues`: some endpoints have a limit, so requests may wait. `judges`: statements of some backend look
     at every response. `has_passing_check`: some check needs a frontend that accepts every connection. `denied`: the
-    backend for connections that an L4 route denies. `purge_delay`: a step in which idle connections to endpoints are
-    closed.
+    backend for connections that an L4 route denies. `stored`: certificates
+    whose keys are not beside them. `purge_delay`: a step in which idle connections to endpoints are closed.
     """
 
     version: Atom
@@ -178,6 +178,7 @@ class View:
     l4_frontends: tuple[L4Frontend, ...]
     backends: tuple[Backend, ...]
     action_backends: tuple[ActionBackend, ...]
+    stored: tuple[Statement, ...]
     nameservers: tuple[Statement, ...]
     has_resolvers: bool
     has_grpc: bool

@@ -84,3 +84,19 @@ def test_haproxy_3_0_differs_where_statuses_are_retried() -> None:
 
     assert level(["reset"]) is not Level.APPROXIMATE
     assert level(["reset", 503]) is Level.APPROXIMATE
+
+
+def test_haproxy_from_3_0_on_takes_keys_from_other_folders() -> None:
+    certificate = {"cert": "/certs/a.pem", "key": "/keys/a.pem", "names": ["a.example"]}
+    topology = {**TOPOLOGY, "listeners": {"web": {"port": 8443, "tls": {"certificates": [certificate]}}}}
+    ((field, message),) = refusals("haproxy", "2.8", topology)
+    assert field == "listeners.web.tls.certificates[0]"
+    assert "/certs/a.pem.key" in message
+    assert refusals("haproxy", "3.0", topology) == []
+    unsafe = {**certificate, "key": "/keys/a b.pem"}
+    topology["listeners"] = {"web": {"port": 8443, "tls": {"certificates": [unsafe]}}}
+    assert [where for where, _ in refusals("haproxy", "3.0", topology)] == [field]
+    topology["listeners"] = {"web": {"port": 8443, "tls": {"certificates": [certificate]}}}
+    topology["engines"] = {"haproxy": {"version": "3.0"}}
+    text = lbgen.render(load(topology), engine="haproxy", accept=("all",))["haproxy.cfg"]
+    assert "\ncrt-store\n    load crt /certs/a.pem key /keys/a.pem\n" in text
