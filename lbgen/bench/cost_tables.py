@@ -36,7 +36,7 @@ def cost_to_markdown(report: CostReport) -> str:
         f"# {report.name}: what each feature adds",
         "",
         f"GET `{target.target}`, route `{target.route}`; {report.rounds} rounds of {report.seconds} s: median "
-        f"(quartiles), prices: mean (interval). {report.cores} cores.",
+        f"(least-greatest), prices: mean (interval). {report.cores} cores.",
     ]
     for table in cost_tables(report):
         lines += ["", f"## {table.title}", "", *markdown_lines(table, "feature")]
@@ -60,5 +60,5 @@ def _added(added: Added, digits: int) -> Figure:
 
 
 def _figure(spread: Spread, digits: int) -> Figure:
-    low, high = spread.quartiles
+    low, high = spread.extremes
     return Figure(f"{spread.median:.{digits}f}", f"{low:.{digits}f}-{high:.{digits}f}")

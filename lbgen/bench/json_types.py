@@ -12,9 +12,9 @@ class SpreadRecord(Record):
 
     median: float
     low: float
-    """The first quartile."""
+    """The least round."""
     high: float
-    """The third quartile."""
+    """The greatest round."""
     rounds: list[float]
     """The figure of each round, in order."""
 

@@ -1,4 +1,4 @@
-"""The report of a benchmark: medians with quartiles for each engine and shape of the load."""
+"""The report of a benchmark: medians and extremes for each engine and shape of the load."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ class Spread:
         return statistics.median(self.rounds)
 
     @property
+    def extremes(self) -> tuple[float, float]:
+        """The least and greatest round. Those of equal subjects do not overlap in one of 10 cases with 3 rounds, and
+        one of 130 with 5."""
+        return min(self.rounds), max(self.rounds)
+
+    @property
     def quartiles(self) -> tuple[float, float]:
         """The first and third quartile; both the figure itself after one round."""
         if len(self.rounds) == 1:
@@ -45,7 +51,7 @@ class Spread:
 
     def as_dict(self) -> SpreadRecord:
         """The JSON record."""
-        low, high = self.quartiles
+        low, high = self.extremes
         return {"median": self.median, "low": low, "high": high, "rounds": list(self.rounds)}
 
 

@@ -16,10 +16,10 @@ _CONSTANT = ("p50 ms", "over direct", "p95 ms", "p99 ms", "p99.9 ms", "CPU us/re
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of the rounds, or another number; and the quartiles, "" where there are none."""
+    """The median of the rounds, or another number; and the least and greatest, "" where there are none."""
 
     text: str
-    quartiles: str = ""
+    extremes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _figure(spread: Spread | None, digits: int) -> Figure:
     """`digits` after the point at most, and none from 100 on."""
     if spread is None:
         return Figure("-")
-    low, high = (_number(edge, digits) for edge in spread.quartiles)
+    low, high = (_number(edge, digits) for edge in spread.extremes)
     return Figure(_number(spread.median, digits), f"{low}-{high}")
 
 
@@ -106,7 +106,7 @@ def to_markdown(report: BenchReport) -> str:
         f"# {report.name}",
         "",
         f"GET `{load.target.target}`, route `{load.target.route}`, answers of {load.body_bytes} bytes; "
-        f"{load.rounds} rounds of {load.seconds} s in turn: median (quartiles).",
+        f"{load.rounds} rounds of {load.seconds} s in turn: median (least-greatest).",
         "",
         f"{report.machine.system}, {report.machine.cores} cores, {report.machine.cpu}.",
     ]
@@ -124,6 +124,6 @@ def markdown_lines(table: FigureTable, head: str = "engine") -> list[str]:
     """A table without its title; `head` is over its first column."""
     lines = [f"| {head} | {' | '.join(table.columns)} |", "|---" + "|---:" * len(table.columns) + "|"]
     for row in table.rows:
-        cells = (f"{x.text} ({x.quartiles})" if x.quartiles else x.text for x in row.figures)
+        cells = (f"{x.text} ({x.extremes})" if x.extremes else x.text for x in row.figures)
         lines.append(f"| {row.subject} {row.detail}".rstrip() + f" | {' | '.join(cells)} |")
     return lines

@@ -45,7 +45,9 @@ def print_bench(out: Console, report: BenchReport) -> None:
             f"{report.name}: GET {load.target.target} ({sent}), route {load.target.route}, {load.body_bytes} B",
             markup=False,
         )
-        out.print(f"{load.rounds} rounds of {load.seconds} s: median, and below it the quartiles", markup=False)
+        out.print(
+            f"{load.rounds} rounds of {load.seconds} s: median, and below it the least and greatest", markup=False
+        )
     for each in tables(report):
         out.print(_table(each))
     _print_unmeasured(out, report.not_measured)
@@ -160,6 +162,6 @@ def _table(figures: FigureTable, head: str = "engine") -> Table:
 
     table = _empty_table(figures.title, head, [_BROKEN.get(name, name) for name in figures.columns])
     for row in figures.rows:
-        cells = (f"{each.text}\n{each.quartiles}".rstrip() for each in row.figures)
+        cells = (f"{each.text}\n{each.extremes}".rstrip() for each in row.figures)
         table.add_row(escape(f"{row.subject}\n{row.detail}".replace(", ", "\n").rstrip()), *cells)
     return table

@@ -18,7 +18,7 @@ _MOST_TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A subject's median, with the quartiles as a line; `colour` counts from 0."""
+    """A subject's median, with the least and greatest round as a line; `colour` counts from 0."""
 
     label: str
     value: str
@@ -79,11 +79,11 @@ def bar_charts(report: BenchReport) -> tuple[BarChart, ...]:
 
 
 def _bars(title: str, rows: Sequence[tuple[Row, Spread]], colours: dict[str, int]) -> BarChart:
-    most = max((spread.quartiles[1] for _, spread in rows), default=0) or 1
+    most = max((spread.extremes[1] for _, spread in rows), default=0) or 1
     scale = (WIDTH - LABEL - VALUE) / most
     bars = []
     for number, (row, spread) in enumerate(rows):
-        low, high = (edge * scale for edge in spread.quartiles)
+        low, high = (edge * scale for edge in spread.extremes)
         width = spread.median * scale
         bars.append(Bar(row.subject, f"{spread.median:,.0f}", number * _ROW, width, low, high, colours[row.subject]))
     return BarChart(title, len(rows) * _ROW, tuple(bars))

@@ -242,7 +242,8 @@ def _measured(rounds: int, seconds: int, busy: float) -> str:
     )
     return (
         f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
-        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s.{others}\n"
+        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s, "
+        f"in brackets the least and greatest.{others}\n"
     )
 
 

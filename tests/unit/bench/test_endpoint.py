@@ -57,7 +57,7 @@ def test_a_head_has_no_body_and_close_is_said(connection) -> None:
 def test_a_port_with_a_delay_answers_late() -> None:
     ports = FreePorts()
     late, prompt = ports.take(), ports.take()
-    order = {"addresses": ["127.0.0.1"], "ports": [late, prompt], "body_bytes": 10, "delays": {late: 0.2}}
+    order = {"addresses": ["127.0.0.1"], "ports": [late, prompt], "body_bytes": 10, "delays": {late: [0.2, 0.3]}}
     with subprocess.Popen([sys.executable, "-I", "-S", endpoint.__file__, json.dumps(order)]) as process:
         try:
             while not (accepts("127.0.0.1", late) and accepts("127.0.0.1", prompt)):

@@ -1,4 +1,4 @@
-"""Medians, quartiles, exit codes and notes of a benchmark."""
+"""Medians, extremes, exit codes and notes of a benchmark."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ def test_what_the_kernel_adds_is_beyond_the_interrupts_of_direct() -> None:
     assert tables(report((drowned,)))[0].rows[0].figures[1].text == "not measurable here"
 
 
-def test_median_and_quartiles() -> None:
+def test_median_extremes_and_quartiles() -> None:
     assert Spread((1.0, 2.0, 3.0, 4.0, 100.0)).median == pytest.approx(3.0)
     assert Spread((1.0, 2.0, 3.0, 4.0, 100.0)).quartiles == pytest.approx((2.0, 4.0))
     assert Spread((7.0,)).quartiles == pytest.approx((7.0, 7.0))
+    assert Spread((3.0, 100.0, 1.0)).extremes == (1.0, 100.0)
 
 
 def test_rounds_become_rows_by_shape_in_the_order_of_subjects() -> None:

@@ -20,11 +20,11 @@ def measured():
     return report(rows_of(samples), [UnmeasuredEngine("envoy", Why.DIFFERS, (REASON,))])
 
 
-def test_a_table_for_each_shape_with_medians_and_quartiles() -> None:
+def test_a_table_for_each_shape_with_medians_and_extremes() -> None:
     closed, rate = tables(measured())
     assert closed.title == "50 connections, closed loop, by wrk 4"
     assert [(row.subject, row.detail) for row in closed.rows] == [(DIRECT, ""), ("nginx", "1.31.3")]
-    assert closed.rows[1].figures[:2] == (Figure("200", "150-250"), Figure("50", "50-50"))
+    assert closed.rows[1].figures[:2] == (Figure("200", "100-300"), Figure("50", "50-50"))
     assert closed.rows[0].figures[1] == Figure("-")
     assert rate.rows[1].detail == "1.31.3, behind"
     assert rate.rows[1].figures[1] == Figure("0.25", "0.25-0.25")
@@ -33,7 +33,7 @@ def test_a_table_for_each_shape_with_medians_and_quartiles() -> None:
 
 def test_markdown_has_tables_commands_and_what_was_not_measured() -> None:
     text = to_markdown(measured())
-    assert "| nginx 1.31.3 | 200 (150-250) | 50 (50-50) |" in text
+    assert "| nginx 1.31.3 | 200 (100-300) | 50 (50-50) |" in text
     assert "- envoy, differs: differs" in text
     assert "wrk -c50\n" in text
     assert "Linux, 2 cores, a processor." in text
