@@ -53,9 +53,11 @@ def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str,
 
 
 def _broken(label: str, room: int) -> str:
-    """A name that is too long for its column on two lines, broken after a dot."""
-    dot = label.rfind(".", 0, room)
-    return label if len(label) <= room or dot < 0 else f"{label[: dot + 1]}\n  {label[dot + 1 :]}"
+    """A name that is too long for its column on two lines, broken after a dot or an underscore."""
+    if len(label) <= room:
+        return label
+    end = max(label.rfind(each, 0, room) for each in "._") + 1
+    return f"{label[:end]}\n  {label[end:]}" if end else label
 
 
 def _cell(answer: Answer) -> Text:

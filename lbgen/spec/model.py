@@ -52,7 +52,7 @@ class EngineBlock(Strict, extra="allow"):
     device: DeviceName | None = Field(
         default=None,
         description="nftables, with `forwarding: direct`: the balancer's interface to the segment that it shares with "
-        "all endpoints; it then rewrites MAC addresses, not IP addresses",
+        "all endpoints; it then rewrites MAC addresses, not IP addresses; when left out, IP addresses are rewritten",
         examples=["eth0"],
     )
 

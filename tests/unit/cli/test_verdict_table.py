@@ -46,7 +46,7 @@ def test_it_fits_a_terminal_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch, wi
     for name in features:
         whole = [line.removeprefix(name) for line in lines if line.startswith(f"{name} ")]
         broken = [
-            line.partition(". ")[2]
+            line.partition(" ")[2]
             for line, below in pairwise(lines)
             if below.startswith("  ") and name == line.partition(" ")[0] + below.strip()
         ]

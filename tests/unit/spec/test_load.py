@@ -87,7 +87,7 @@ routes:
   - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
 engines:
   nginx: { http: "...", version: "1.22" }
-  nftables: { forwarding: direct }
+  nftables: { forwarding: direct, device: eth0 }
 accept: [headers.connection_nominated]
 paths: strict
 guarantees: engine
