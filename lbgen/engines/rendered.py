@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,27 @@ class Rendered(Mapping[str, str]):
         if gone:
             list_files(names)
         return tuple(every)
+
+
+def with_texts(rendered: Rendered, texts: Mapping[str, str]) -> Rendered:
+    """`rendered` with these texts, by name, instead of its own and beside them."""
+    files = [replace(file, text=texts.get(file.name, file.text)) for file in rendered.files]
+    more = [RenderedFile(name, text) for name, text in texts.items() if name not in rendered]
+    return replace(rendered, files=(*files, *more))
+
+
+def exchange(root: Path, texts: Mapping[str, str], owner: tuple[int, int] | None = None) -> None:
+    """Rename `texts`, by name, into their places below `root`, in their order; the others of an earlier `write` stay.
+    `owner` as in `Rendered.write`. Raises OSError."""
+    manifest = root / MANIFEST
+    listed = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
+    new = [name for name in texts if name not in listed]
+    if new:  # first, so that an interrupted change finds them
+        _stage(manifest, "".join(f"{name}\n" for name in (*listed, *new)).encode(), owner=owner).replace(manifest)
+    for name, text in texts.items():
+        target = root / PurePosixPath(name)
+        _folder(target.parent, root, owner)
+        _stage(target, text.encode(), owner=owner).replace(target)
 
 
 def _is_there(target: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> bool:

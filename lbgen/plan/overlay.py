@@ -46,8 +46,13 @@ def with_device(plan: Plan, device: str) -> Plan:
 
 def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
     """`plan` with the engine's status interface on that loopback port. `shared`: other stacks use that loopback too, so
-    that it serves the status of endpoints only."""
+    that it serves the status of endpoints, and of files that were taken over, only."""
     return replace(plan, admin_port=port, admin_shared=shared)
+
+
+def without_admin(plan: Plan) -> Plan:
+    """`plan` without the engine's status interface; the same object if it has none."""
+    return plan if plan.admin_port is None else replace(plan, admin_port=None, admin_shared=False)
 
 
 def with_metrics(plan: Plan, *, offset: int = 0, address: str | None = None) -> Plan:

@@ -67,7 +67,8 @@ def endpoints(tmp_path, monkeypatch) -> Iterator[list[Endpoint]]:
         each.server_close()
 
 
-def topology(name: str, version: str) -> lbgen.Topology:
+def topology(name: str, version: str, *more: str) -> lbgen.Topology:
+    """With a route for each of `more`, and that many endpoints more in the pool `judged`."""
     first, second, third, fourth = ({"address": f"127.0.0.1:{PORT + 10 + i}"} for i in range(4))
     checked = {"active": {"path": "/", "interval": "300ms", "timeout": "300ms", "fall": 2, "rise": 1}}
     judged = {"passive": {"failures": 2, "eject_for": "60s"}}
@@ -79,12 +80,13 @@ def topology(name: str, version: str) -> lbgen.Topology:
             "listeners": {"web": {"port": PORT}},
             "pools": {
                 "checked": {"endpoints": [first, second | {"weight": 0}], "health": checked},
-                "judged": {"endpoints": [third, fourth], "health": judged},
+                "judged": {"endpoints": [third, fourth, *({"address": "127.0.0.9:9"} for _ in more)], "health": judged},
                 "plain": {"endpoints": [first, {"address": "nowhere.invalid:80"}]},
             },
             "routes": [
                 {"name": "judged", "match": [{"path": {"prefix": "/judged"}}], "forward": "judged"},
                 {"name": "plain", "match": [{"path": {"prefix": "/plain"}}], "forward": "plain"},
+                *({"name": x, "match": [{"path": {"prefix": f"/{x}"}}], "forward": "checked"} for x in more),
                 {"name": "checked", "forward": "checked"},
             ],
             "engines": {name: {"version": version}},
@@ -147,6 +149,11 @@ def test_states_are_those_that_the_engine_goes_by(name: str, version: str, endpo
             return
         assert states()["judged/0"] == "ejected"
         assert states()["judged/1"] == "up"
+        if name == "envoy":  # it takes over changes while it runs, and remembers
+            lbgen.reload(topology(name, version, "new"))
+            assert (states()["judged/0"], len(states())) == ("ejected", 7)
+            lbgen.reload(topology(name, version))
+            assert states()["judged/0"] == "ejected"
         for _ in range(2):  # some look a name up when they are asked
             ask("/plain")
         until(lambda: states()["plain/1"] == "down")

@@ -77,9 +77,7 @@ def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
         other = lbgen.up(changing(name, "four"), engine=name, accept=("all",), runtime="local")
         assert other.reloaded
         assert pool_of(PORT, "/four") == "four"
-        assert len(session_leaders(other.engines[0].directory)) == (
-            2 if name in ("nginx", "envoy") else 1
-        )  # agent, former
+        assert len(session_leaders(other.engines[0].directory)) == (2 if name == "nginx" else 1)  # its agent
         time.sleep(0.5)
     assert seen.lost == []
     first.down()  # it is the same stack, whoever supervises it

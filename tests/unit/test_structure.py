@@ -74,6 +74,7 @@ PARTS = {
         "readiness",
     }
     | {"scripts", "statements", "static", "strings"},
+    "run": {"live", "stages"},
 }
 
 

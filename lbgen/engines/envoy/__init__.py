@@ -1,4 +1,4 @@
-"""Envoy: renders envoy.yaml, and files of the endpoints that may change while it runs."""
+"""Envoy: renders one envoy.yaml; where lbgen runs it, with files beside it that may change while it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
-from lbgen.engines.envoy.run import BINARIES, STATUS_PATH, build_check_spec, build_process_spec
+from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
 from lbgen.engines.envoy.support import HABITS, TABLES, verdict
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
+    from lbgen.engines.stages import Taken
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.guarantees import Guarantee
@@ -41,6 +42,7 @@ class Envoy:
     )
 
     status_paths: tuple[str, ...] = (STATUS_PATH,)
+    taken_paths: tuple[str, ...] = (STATS_PATH, STATUS_PATH)
     insertion_points: tuple[tuple[str, str], ...] = (
         ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
         ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
@@ -75,7 +77,7 @@ class Envoy:
         return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """envoy.yaml, and endpoints/ with one file for each pool of replicas."""
+        """envoy.yaml; of a plan with an admin port, the resources are in files of their own in live/."""
         from lbgen.engines.envoy.build import build
 
         return build(plan, version)
@@ -85,7 +87,8 @@ class Envoy:
 
         logged = any(listener.access_log for listener in plan.listeners)
         logs = any(listener.logs for listener in plan.listeners)
-        spec = build_process_spec(binary, directory, plan.admin_port, logs=logs)
+        # A listener that begins to log while Envoy runs needs no other arguments.
+        spec = build_process_spec(binary, directory, plan.admin_port, logs=logs or plan.admin_port is not None)
         return replace(spec, access_log=FILE if logged else "", agent=plan.metrics is not None)
 
     def access_record(self, line: str) -> AccessRecord | None:
@@ -95,6 +98,18 @@ class Envoy:
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return build_check_spec(binary, directory)
+
+    def stages(self, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+        """The order in which a running Envoy takes over files; see `lbgen.engines.stages.Staged`."""
+        from lbgen.engines.envoy.stages import plan_stages
+
+        return plan_stages(before, after)
+
+    def taken(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
+        """What it has taken over of them; see `lbgen.engines.stages.Staged`."""
+        from lbgen.engines.envoy.stages import read_taken
+
+        return read_taken(stage, answers)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A plan as envoy.yaml, and the endpoint files that Envoy watches."""
+"""A plan as one envoy.yaml; where lbgen runs it, with the resources in files that Envoy watches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from lbgen.engines.document import comment_on
 from lbgen.engines.envoy.comments import CONNECT_NOTE
 from lbgen.engines.envoy.endpoint_slots import build_wait_cluster, build_wait_extension, build_wait_listener, has_queues
 from lbgen.engines.envoy.listeners import build_listener
+from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.run import FILE
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
-from lbgen.engines.envoy.upstreams import build_clusters, build_endpoint_files, plan_clusters
+from lbgen.engines.envoy.upstreams import build_clusters, plan_clusters
 from lbgen.engines.origin import origin
 from lbgen.engines.verbatim import entries, keys
 from lbgen.engines.yaml_writer import dump
@@ -29,24 +30,23 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     queues = has_queues(plan)
     if queues:
         bootstrap["bootstrap_extensions"] = [build_wait_extension()]
-    resources: dict[str, Data] = {
-        "listeners": [
-            *(build_listener(plan, version, listener, clusters) for listener in plan.listeners),
-            *([build_wait_listener()] if queues else ()),
-            *entries(plan, "envoy", "listeners"),
-        ],
-        "clusters": [
-            *build_clusters(plan, clusters),
-            *([build_wait_cluster()] if queues else ()),
-            *entries(plan, "envoy", "clusters"),
-        ],
-    }
+    listeners: list[Data] = [
+        *(build_listener(plan, version, listener, clusters) for listener in plan.listeners),
+        *([build_wait_listener()] if queues else ()),
+        *entries(plan, "envoy", "listeners"),
+    ]
+    used: list[Data] = [
+        *build_clusters(plan, clusters),
+        *([build_wait_cluster()] if queues else ()),
+        *entries(plan, "envoy", "clusters"),
+    ]
+    if plan.admin_port is not None:  # where Envoy says what it made of a change
+        bootstrap |= read_bootstrap_keys(plan)
+        return build_live(comment_on(bootstrap, NOTES), listeners, used, header)
     notes = {"clusters": CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
-    bootstrap["static_resources"] = comment_on(resources, notes)
+    bootstrap["static_resources"] = comment_on({"listeners": listeners, "clusters": used}, notes)
     bootstrap |= read_bootstrap_keys(plan)
-    text, origins = dump(comment_on(bootstrap, NOTES), header, anchors=True)
-    watched = (RenderedFile(name, *dump(data, header)) for name, data in build_endpoint_files(plan, clusters))
-    return RenderedFile(FILE, text, origins), *watched
+    return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)),)
 
 
 def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:

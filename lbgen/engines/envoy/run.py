@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 FILE = "envoy.yaml"
-ENDPOINTS = "endpoints/"  # files that Envoy reads again when they are replaced by a rename
+LIVE = "live/"  # files that Envoy reads again when they are replaced by a rename
 STATUS_PATH = "/clusters?format=json"
+STATS_PATH = "/stats?filter=version_text%7Cupdate_rejected%7Cupdate_failure%7Cwarming"
 # The old process closes connections after their next response. It ends the rest (tunnels) one by one in the last third
 # of the drain time, then TCP: none before ten minutes are over, or all when the next hot restart but one begins,
 # because Envoy supports two processes at a time.
@@ -40,7 +41,7 @@ def build_process_spec(binary: Binary, directory: Path, admin: int | None, *, lo
         hot_restart_argv=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
         cleanup=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
         fixed=(FILE,),
-        watched=(ENDPOINTS,),
+        watched=(LIVE,),
         dies_with_parent=True,  # only in hot-restart mode
     )
 

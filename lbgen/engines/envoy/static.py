@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import comment_on
-from lbgen.engines.envoy.run import STATUS_PATH
+from lbgen.engines.envoy.run import STATS_PATH, STATUS_PATH
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ def _build_admin(plan: Plan) -> dict[str, Data]:
     if plan.admin_port is None:
         return {}
     address: Data = {"socket_address": {"address": "127.0.0.1", "port_value": plan.admin_port}}
-    # If others can reach the port, it answers nothing that changes or stops Envoy.
-    return {"admin": {"address": address, **({"allow_paths": [{"exact": STATUS_PATH}]} if plan.admin_shared else {})}}
+    if not plan.admin_shared:
+        return {"admin": {"address": address}}
+    # Others can reach the port: it answers nothing that changes or stops Envoy.
+    return {"admin": {"address": address, "allow_paths": [{"exact": each} for each in (STATUS_PATH, STATS_PATH)]}}
 
 
 def _build_layers(plan: Plan) -> list[Data]:

@@ -12,7 +12,6 @@ from lbgen.engines.envoy.health_checks import build_check_address, build_health_
 from lbgen.engines.envoy.limits import hashes_saved_peer
 from lbgen.engines.envoy.mirrors import build_mirror_filters
 from lbgen.engines.envoy.protobuf import duration, extension, typed
-from lbgen.engines.envoy.run import ENDPOINTS
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
@@ -129,37 +128,6 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     ]
 
 
-def build_endpoint_files(plan: Plan, clusters: Clusters) -> Iterator[tuple[str, Tagged]]:
-    """Names and contents of the files with endpoints that change while Envoy runs."""
-    for pool in plan.pools:
-        if _has_endpoint_file(pool) and clusters.options[pool.name]:
-            found: dict[str, Data] = typed(
-                "envoy.config.endpoint.v3.ClusterLoadAssignment", {"cluster_name": pool.name, **_assignment(pool)}
-            )
-            yield f"{ENDPOINTS}{pool.name}.yaml", Tagged(pool.field, {"resources": [found]})
-
-
-def _has_endpoint_file(pool: Pool) -> bool:
-    """Whether a file lists the pool's endpoints: they are replicas of a tier, whose number changes, and a hot restart
-    would sooner or later cut L4 connections. Such a file holds addresses only."""
-    return pool.leads_to is not None and all(endpoint.is_ip for endpoint in pool.endpoints)
-
-
-def _eds(pool: Pool) -> dict[str, Data]:
-    return {
-        "type": "EDS",
-        "eds_cluster_config": {
-            "service_name": pool.name,
-            "eds_config": {
-                "resource_api_version": "V3",
-                "path_config_source": {"path": f"{ENDPOINTS}{pool.name}.yaml"},
-            },
-        },
-        # Otherwise Envoy keeps removed replicas for as long as their checks pass.
-        "ignore_health_on_host_removal": True,
-    }
-
-
 def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
     name = cluster_name(pool.name, options, clusters)
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
@@ -175,7 +143,7 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
         lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
-        **(_dns(resolvers) if named else _eds(pool) if _has_endpoint_file(pool) else {"type": "STATIC"}),
+        **(_dns(resolvers) if named else {"type": "STATIC"}),
         "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
         **build_balancing(pool, l4=pool.name in clusters.l4, saved_peer=clusters.saved_peer),
         **({"common_lb_config": lb_config} if lb_config else {}),
@@ -189,9 +157,7 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
             else {}
         ),
     }
-    if not _has_endpoint_file(pool):
-        found["load_assignment"] = {"cluster_name": name, **_assignment(pool)}
-    return found
+    return {**found, "load_assignment": {"cluster_name": name, **_assignment(pool)}}
 
 
 def _thresholds(options: ClusterOptions) -> dict[str, Data]:

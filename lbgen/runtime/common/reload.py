@@ -239,7 +239,8 @@ def _confirmed(
     late = readiness.wait(plan, first, live.address, seconds=seconds, answered=answered)
     if all(map(readiness.is_warning, late)):
         late += readiness.wait(plan, others, live.address, seconds=seconds, answered=answered)
-    _wait_followed(live, before, seconds)
+    if all(map(readiness.is_warning, late)):
+        _wait_followed(live, before, seconds)
     time.sleep(live.spec.overlap_seconds)
     live.ensure_alive()
     found = readiness.diagnostics(late, live.title, plan, seconds=seconds, resource_hint=live.resource_hint)

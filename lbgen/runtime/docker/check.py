@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.rendered import render_with
+from lbgen.plan.overlay import without_admin
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import container, helper_image
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.container import ContainerSpec, rendered_files
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role
 
@@ -32,9 +34,11 @@ def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnost
     record = Record(unit.record.stack, Role.CHECK, "", engine=engine.name)
     # The listener addresses do not exist in this container.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
-    handle = _create(
-        client, replace(unit.container_spec, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True), record
-    )
+    checked = replace(unit.container_spec, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True)
+    if not spec.serves:  # nobody asks on an admin port
+        rendered = render_with(engine, without_admin(unit.plan), unit.choice.version, ("all",))
+        checked = replace(checked, files={**checked.files, **rendered_files(rendered)})
+    handle = _create(client, checked, record)
     try:
         answers: dict[str, object] = {}
         with docker_errors(f"checking in {name}"):

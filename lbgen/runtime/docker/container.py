@@ -283,6 +283,21 @@ def read(handle: Container, name: str) -> bytes | None:
             return content.read() if content is not None else None
 
 
+def read_folder(handle: Container, name: str) -> dict[str, bytes]:
+    """The files in a folder of its folder and below, by name; none when it does not exist. Raises EngineError LB421."""
+    from docker.errors import NotFound
+
+    with docker_errors(f"reading {name} of {handle.name}"):
+        try:
+            parts, _ = handle.get_archive(f"{WORK}/{name}")
+        except NotFound:
+            return {}
+        above = PurePosixPath(name).parent
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+            files = {each.name: archive.extractfile(each) for each in archive.getmembers() if each.isfile()}
+            return {str(above / each): file.read() for each, file in files.items() if file is not None}
+
+
 def modified_at(handle: Container, name: str) -> float:
     """The modification time of a file of its folder, in seconds since the epoch. Raises EngineError LB421."""
     with docker_errors(f"reading {name} of {handle.name}"):

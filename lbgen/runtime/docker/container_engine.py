@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state_file as health
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
+from lbgen.runtime.common.stages import put_in_stages, watched
 from lbgen.runtime.docker import container, hot_restart, oom
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import File, rendered_files
@@ -104,14 +106,25 @@ class ContainerEngine:
 
     def replace_files(self, rendered: Rendered) -> None:
         files = rendered_files(rendered)
-        now = self.digests(files)
+        now = dict(self.digests(files))
+        self._goes_on = reads_by_itself(
+            self.spec, [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
+        )
+        self._before = {}
+        if self._goes_on:
+            there = self.watched_texts()
+            self._before = {name: File() for name in files if name not in now}
+            self._before |= {name: File(text.encode()) for name, text in there.items()}
+            staged = {x: File(y.encode()) for x, y in put_in_stages(self, watched(self.spec, rendered)).items()}
+            files |= staged
+            now |= {name: file.digest() for name, file in staged.items()}
         secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
         changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
         # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
         changed |= {name: File(secret=name in secret) for name in now if name not in files}
         self._change = rules_change(self.engine, self.spec, self._read, rendered)
-        before = {name: container.read(self.container.handle, name) for name in changed}
-        self._before = {name: File(content or b"", name in secret) for name, content in before.items()}
+        before = {name: container.read(self.container.handle, name) for name in changed if name not in self._before}
+        self._before |= {name: File(content or b"", name in secret) for name, content in before.items()}
         self._exchange(changed)
 
     def _read(self, name: str) -> str:
@@ -119,15 +132,40 @@ class ContainerEngine:
 
     def restore(self) -> None:
         self._change = None
+        if self._goes_on:
+            texts = {name: file.content.decode() for name, file in self._before.items() if file.content}
+            try:
+                put_in_stages(self, watched(self.spec, texts))
+            except EngineError:
+                self._goes_on = False  # it does not take them back by itself
         self._exchange(self._before)
+
+    def watched_texts(self) -> Mapping[str, str]:
+        folders = [each.rstrip("/") for each in self.spec.watched]
+        found = [container.read_folder(self.container.handle, each) for each in folders]
+        return {name: content.decode() for each in found for name, content in each.items() if content}
+
+    def put(self, files: Mapping[str, str]) -> None:
+        self._exchange({name: File(text.encode()) for name, text in files.items()})
+
+    def ask(self, paths: Sequence[str]) -> Mapping[str, str] | None:
+        return fetch_status(self.container, self.parts, paths)
+
+    def mark(self) -> float:
+        return time.time()
+
+    def output(self, mark: float) -> str:
+        with docker_errors(f"reading the log of {self.container.name}"):
+            said: bytes = self.container.handle.logs(stdout=False, since=mark, tail=15)
+        return said.decode("utf-8", "replace")
 
     def _exchange(self, files: Mapping[str, File]) -> None:
         unknown = {RECORD_FILE: File(replace(self.container.record, hash="").text())}  # until it serves
-        seen = {name: file for name, file in files.items() if self.spec.watches(name)}
-        self._goes_on = bool(self.spec.hot_restart_argv) and bool(files) and len(seen) == len(files)
+        # One that becomes empty is nothing to read half of.
+        seen = {name: file for name, file in files.items() if self.spec.watches(name) and file.content}
         direct = {name: file for name, file in files.items() if name not in seen}
         staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
-        folders = sorted({_folder(name) for name in seen})
+        folders = list(dict.fromkeys(map(_folder, seen)))
         container.put(self.container.handle, unknown | direct | staged, root=self.spec.kernel, folders=folders)
         # Watched files appear by renaming, so that the engine never reads half of one.
         for folder in folders:

@@ -15,7 +15,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, CheckSpec, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
-from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version
+from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version, without_admin
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find_for
@@ -81,7 +81,7 @@ def check(
 
 def _checkable(plan: Plan, *, serves: bool) -> Plan:
     """`plan` on addresses and ports that can be bound here; the same object if nothing changes. When the checker
-    serves, every port is replaced, and an admin port is added."""
+    serves, every port is replaced, and an admin port is added; else there is none, as nobody asks there."""
     first, start = ports.first_unprivileged(), 20_000 + os.getpid() % 4000
     addresses: dict[str, str] = {}
     moved: dict[str, int] = {}
@@ -96,8 +96,8 @@ def _checkable(plan: Plan, *, serves: bool) -> Plan:
     if moved or addresses:
         plan = with_addresses(with_ports(plan, moved), addresses)
     if serves:
-        plan = with_admin(plan, ports.free_port("127.0.0.1", start, taken))
-    return plan
+        return with_admin(plan, ports.free_port("127.0.0.1", start, taken))
+    return without_admin(plan)
 
 
 def _run(argv: tuple[str, ...], spec: CheckSpec, place: Path, user: User, title: str, limit: float) -> tuple[str, ...]:

@@ -189,10 +189,21 @@ def manifest(directory: Path) -> list[str]:
 
 
 def changed_files(directory: Path, rendered: Rendered) -> list[str]:
-    """The names of files that `rendered` writes otherwise than they are in the folder, or removes."""
+    """The names of files that `rendered` writes otherwise than they are in the folder, or removes; and those elsewhere
+    that are younger than the folder's."""
     new = {name: text.encode() for name, text in rendered.items()}
     new |= {copy.path: copy.content() for copy in rendered.copies if copy.source is not None}
-    return [name for name in dict.fromkeys((*manifest(directory), *new)) if new.get(name) != _bytes(directory, name)]
+    found = [name for name in dict.fromkeys((*manifest(directory), *new)) if new.get(name) != _bytes(directory, name)]
+    written = _changed_at(directory / MANIFEST)
+    return [*found, *(x.path for x in rendered.copies if x.source is None and _changed_at(Path(x.path)) >= written)]
+
+
+def _changed_at(path: Path) -> int:
+    """When it was changed last, in ns; 0 where it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _bytes(folder: Path, name: str) -> bytes | None:

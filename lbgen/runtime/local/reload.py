@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import EngineError
-from lbgen.engines.rendered import MANIFEST, Rendered
+from lbgen.engines.rendered import MANIFEST, Rendered, exchange, with_texts
 from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
 from lbgen.runtime.common.rules_change import RulesChange, rules_change
+from lbgen.runtime.common.stages import put_in_stages, watched
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.decide import changed_files, claim_new_ports, engine_reload, manifest
 from lbgen.runtime.local.process import wait_listening
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
 
+_MOST = 10_000  # bytes of what an engine said that are shown
 PREVIOUS = ".previous"  # the files before the last change, beside them
 
 
@@ -72,17 +74,49 @@ class LocalEngine:
     def agent_files(self, order: str) -> Mapping[str, str]:
         return steering_files(order, self.handle.directory)
 
-    def replace_files(self, rendered: Rendered) -> None:
+    def _owner(self) -> tuple[int, int] | None:
         user = User() if self.spec.kernel else engine_user()  # what root loads, no other user may own
+        return None if user.uid is None or user.gid is None else (user.uid, user.gid)
+
+    def replace_files(self, rendered: Rendered) -> None:
         directory = self.handle.directory
         self._goes_on = reads_by_itself(self.spec, changed_files(directory, rendered))
         self._change = rules_change(self.engine, self.spec, lambda name: _read(directory / name), rendered)
         _save_previous(directory)
-        rendered.write(directory, None if user.uid is None or user.gid is None else (user.uid, user.gid))
+        if self._goes_on:
+            rendered = with_texts(rendered, put_in_stages(self, watched(self.spec, rendered)))
+        rendered.write(directory, self._owner())
 
     def restore(self) -> None:
         self._change = None
+        before = _previous_texts(self.handle.directory)
+        if before is not None:
+            now = _texts(self.handle.directory)
+            changed = [name for name in {*before, *now} if before.get(name) != now.get(name)]
+            self._goes_on = reads_by_itself(self.spec, changed)
+            try:
+                if self._goes_on:
+                    put_in_stages(self, watched(self.spec, before))
+            except EngineError:
+                self._goes_on = False  # it does not take them back by itself
         _restore_previous(self.handle.directory)
+
+    def watched_texts(self) -> Mapping[str, str]:
+        return watched(self.spec, _texts(self.handle.directory))
+
+    def put(self, files: Mapping[str, str]) -> None:
+        exchange(self.handle.directory, files, self._owner())
+
+    def ask(self, paths: Sequence[str]) -> Mapping[str, str] | None:
+        return fetch_text(self.plan.admin_port, paths)
+
+    def mark(self) -> float:
+        return self.handle.log.stat().st_size
+
+    def output(self, mark: float) -> str:
+        with self.handle.log.open("rb") as log:
+            log.seek(int(mark))
+            return log.read(_MOST).decode("utf-8", "replace")
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
         self.handle.reload(plan, spec, succeeded=not self._goes_on, change=self._change)
@@ -144,6 +178,17 @@ def remove_previous(directory: Path) -> None:
     for each in (staged, place):
         if each.exists():
             shutil.rmtree(each)
+
+
+def _texts(directory: Path) -> dict[str, str]:
+    """The rendered files in an engine's folder, by name; what is not text is not read exactly."""
+    paths = {name: directory / PurePosixPath(name) for name in manifest(directory)}
+    return {name: path.read_text("utf-8", "surrogateescape") for name, path in paths.items() if path.is_file()}
+
+
+def _previous_texts(directory: Path) -> dict[str, str] | None:
+    """The same of the saved files; None when there are none."""
+    return _texts(directory / PREVIOUS) if (directory / PREVIOUS / MANIFEST).is_file() else None
 
 
 def _restore_previous(directory: Path) -> None:
