@@ -55,8 +55,8 @@ _ROUTES = "envoy.config.route.v3.RouteConfiguration"
 
 def write_resources(resources: Sequence[Data], note: str = "") -> tuple[str, tuple[str, ...]]:
     """A file of resources; Envoy names its version, which ends in `note`, once it has taken the file over."""
-    version = _digest(dump(resources)[0]) + note
-    return dump({"version_info": version, "resources": resources})
+    text, origins = dump({"resources": resources}, anchors=True)
+    return f'version_info: "{_digest(text)}{note}"\n{text}', ("", *origins)
 
 
 def _file(name: str, kind: str, resources: Iterable[Data]) -> RenderedFile:

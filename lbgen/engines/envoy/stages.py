@@ -16,7 +16,7 @@ from lbgen.engines.stages import Taken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_VERSION = re.compile(r'^version_info: "?([0-9a-f]+(?:-kept-([0-9]+))?)', re.MULTILINE)
+_VERSION = re.compile(r'^version_info: "([0-9a-f]+(?:-kept-([0-9]+))?)"', re.MULTILINE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

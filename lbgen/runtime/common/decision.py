@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lbgen.engines.agent_spec import FILE as ORDER
+from lbgen.engines.metrics_spec import FILE as METRICS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -71,9 +74,10 @@ class GroupDecision:
 
 
 def reads_by_itself(spec: ProcessSpec, changed: Iterable[str]) -> bool:
-    """Whether an engine that hot-restarts reads all `changed` files again by itself, so that it need not restart."""
+    """Whether an engine that hot-restarts reads all `changed` files again by itself, so that it need not restart. Those
+    of its agent are none of its own."""
     names = tuple(changed)
-    return bool(spec.hot_restart_argv) and bool(names) and all(map(spec.watches, names))
+    return bool(spec.hot_restart_argv) and bool(names) and all(x in (ORDER, METRICS) or spec.watches(x) for x in names)
 
 
 def agent_action(before: bool, after: bool, kept: Action) -> Action | None:
