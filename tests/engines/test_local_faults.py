@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.ma
 PORT = 24_820
 NAME = "faulty"
 FAULTS = Path(__file__).parents[1] / "faults"
-SOME = {"haproxy": 3, "nginx": 2}  # steps of each kind
+SOME = {"haproxy": 3, "nginx": 2, "envoy": 3}  # steps of each kind
 L7 = ("haproxy", "nginx", "envoy", "traefik")
 
 
