@@ -93,7 +93,7 @@ class LocalEngine:
         if before is not None:
             now = _texts(self.handle.directory)
             changed = [name for name in {*before, *now} if before.get(name) != now.get(name)]
-            self._goes_on = reads_by_itself(self.spec, changed)
+            self._goes_on = reads_by_itself(self.spec, changed) or (bool(self.spec.hot_restart_argv) and not changed)
             try:
                 if self._goes_on:
                     put_in_stages(self, watched(self.spec, before))
