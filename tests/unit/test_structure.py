@@ -59,7 +59,7 @@ PARTS = {
     "upstreams": {"balancing", "endpoint_slots", "pool_selection", "backend_selection", "queues", "split_shares"}
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
-    "run": {"counters", "transaction"},
+    "run": {"counters", "live", "stages", "transaction"},
     "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains", "local_replies"}
     | {"server_blocks", "includes", "shared_counters"},
     "text of the engine": {
@@ -74,7 +74,6 @@ PARTS = {
         "readiness",
     }
     | {"scripts", "statements", "static", "strings"},
-    "run": {"live", "stages"},
 }
 
 
