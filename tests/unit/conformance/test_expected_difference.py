@@ -4,6 +4,7 @@ import pytest
 
 from lbgen.conformance.case import CASES, case_files
 from lbgen.conformance.expected_difference import (
+    ROUTES,
     MissingDifferenceError,
     besides_everywhere,
     explained_by,
@@ -77,6 +78,7 @@ def test_words(word: str, found: str) -> None:
 
 def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
     parts = {part for file in case_files() for case in file.cases for part in case.features}
+    parts |= {str(feature) + ROUTES for feature in Feature}  # shown by the cases of routes that use it
     verify = "".join(path.read_text() for path in (CASES.parent / "verify").glob("*.py"))  # has cases of its own
     for engine in engines().values():
         for version in engine.versions:
