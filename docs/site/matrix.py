@@ -33,7 +33,7 @@ def rows() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def totals() -> str:
-    """Return a table: cases passed of cases, by section and engine; other cells are approximate or refused."""
+    """Return a table: cases passed of cases, by section and engine; others are approximate, refused or skipped."""
     engines, clauses = rows()
     lines = ["| section | " + " | ".join(engines) + " |", "|---" * (len(engines) + 1) + "|"]
     for section, title in SECTIONS.items():
@@ -42,7 +42,8 @@ def totals() -> str:
         cells = []
         for column in range(len(engines)):
             passed = sum(_passed(row[column]) for row in inside)
-            cells.append(f"{passed}/{sum(sizes)}" if passed else "refused")
+            ran = any(row[column] != "skipped" for row in inside)
+            cells.append(f"{passed}/{sum(sizes)}" if passed else "refused" if ran else "skipped")
         lines.append(f"| {section}. {title} | " + " | ".join(cells) + " |")
     lines.append("| **all** | " + " | ".join(cell.partition(" (")[0] for cell in clauses["**all**"]) + " |")
     return "\n".join(lines)
