@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 bin=$(dirname "$python")
 
-# Debian's own nginx 1.22 and HAProxy 2.6, nftables and namespaces are tested beside the wheels' engines.
-packages="nginx-light libnginx-mod-stream haproxy nftables iproute2"
+# Debian's own nginx 1.22 and HAProxy 2.6, nftables, keepalived and namespaces are tested beside the wheels' engines.
+packages="nginx-light libnginx-mod-stream haproxy nftables keepalived iproute2"
 missing=""
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"

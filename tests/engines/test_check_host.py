@@ -9,12 +9,13 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engines
+from lbgen.engines.api import Level, engines
+from lbgen.plan.features import Feature
 from lbgen.runtime.common import executables, ports
 from lbgen.runtime.local.check import check
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("check_host")]
-ENGINES = [name for name in engines() if name != "nftables"]
+ENGINES = [x.name for x in engines().values() if x.verdict(Feature.L7, x.versions[0]).level is not Level.REFUSED]
 ABSENT, ABSENT_6 = "203.0.113.9", "2001:db8::9"  # of networks for documentation
 
 
@@ -65,9 +66,10 @@ def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken)
         assert check(each, name, accept=("all",)) == ()
 
 
-def test_nftables_checks_rules_for_an_address_that_the_host_lacks():
+@pytest.mark.parametrize("name", sorted(set(engines()) - set(ENGINES)))
+def test_a_kernel_engine_checks_rules_for_an_address_that_the_host_lacks(name):
     try:
-        executables.find(engines()["nftables"])
+        executables.find(engines()[name])
     except EngineError as missing:
         pytest.skip(str(missing))
-    assert check(plan(ABSENT, 80, l4=True), "nftables", accept=("all",)) == ()
+    assert check(plan(ABSENT, 80, l4=True), name, accept=("all",)) == ()

@@ -59,7 +59,15 @@ SHOWN = {
         "table": "chain own {\n\ttype filter hook input priority 0; policy accept;\n}",
         "file": "table ip own { }",
     },
+    "keepalived": {
+        "global_defs": "process_names",
+        "vrrp": "interface eth0",
+        "file": "static_routes {\n}",
+    },
 }
+
+
+L4 = ("nftables", "keepalived")
 
 
 def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7") -> lbgen.Topology:
@@ -67,7 +75,7 @@ def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7
         "version": 1,
         "name": "verbatim",
         "profile": "minimal",
-        "listeners": {"web": {"port": port, "mode": mode}},
+        "listeners": {"web": {"port": port, "mode": mode} | ({"address": "192.0.2.7"} if mode == "l4" else {})},
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": "all", "forward": "app"} | ({"listeners": ["web"]} if mode == "l4" else {})],
         "engines": texts,
@@ -83,7 +91,7 @@ def test_all_places_are_tried() -> None:
 
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
-    plan = lbgen.plan(topology(SHOWN, mode="l4" if name == "nftables" else "l7"))
+    plan = lbgen.plan(topology(SHOWN, mode="l4" if name in L4 else "l7"))
     assert check(plan, name) == ()
     rendered = lbgen.render(plan, engine=name)
     origins = {origin for file in rendered.files for origin in file.origins if origin.startswith("engines.")}
@@ -93,7 +101,7 @@ def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
     assert "not portable" in answer.verdict.note
 
 
-@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"nftables", "traefik"}))
+@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"traefik", *L4}))
 def test_what_they_say_happens(name: str) -> None:
     port = free_port("127.0.0.1", 10_980)
     with lbgen.up(topology({name: SHOWN[name]}, port), engine=name, runtime="local") as stack:
