@@ -23,11 +23,10 @@ from itertools import pairwise
 from math import log2
 from pathlib import Path
 
-from lbgen.engines.api import engine_names
+from tests.support.engine_lists import L7_ENGINES
 from tests.support.growth import topology
 
 COUNTS = (250, 500, 1000, 2000, 4000, 8000, 10_000)
-ENGINES = tuple(name for name in engine_names() if name != "nftables")
 NAME = "growth"
 _DIFFERS = 4  # exit code of a diff that finds something
 _START_SECONDS = 0.5  # of Python and its modules: below it the routes do not show
@@ -179,7 +178,7 @@ def main() -> None:
     """Measure and print."""
     about = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     about.add_argument("counts", type=int, nargs="*", default=list(COUNTS), metavar="COUNT")
-    about.add_argument("-e", "--engine", action="append", choices=ENGINES)
+    about.add_argument("-e", "--engine", action="append", choices=L7_ENGINES)
     about.add_argument(
         "-c", "--command", action="append", help="check, render, explain, route, diff, up, verify, schema"
     )
@@ -195,7 +194,7 @@ def main() -> None:
         spare.close()
         for count in asked.counts:
             sys.stderr.write(f"{count} routes\n")
-            measure(bench, count, asked.engine or list(ENGINES), asked.command, port)
+            measure(bench, count, asked.engine or list(L7_ENGINES), asked.command, port)
     if asked.json:
         print(json.dumps(bench.record(cpu=asked.cpu), indent=2))  # noqa: T201
     else:

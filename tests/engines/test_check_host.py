@@ -9,13 +9,12 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import Level, engines
-from lbgen.plan.features import Feature
+from lbgen.engines.api import engines
 from lbgen.runtime.common import executables, ports
 from lbgen.runtime.local.check import check
+from tests.support.engine_lists import L7_ENGINES
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("check_host")]
-ENGINES = [x.name for x in engines().values() if x.verdict(Feature.L7, x.versions[0]).level is not Level.REFUSED]
 ABSENT, ABSENT_6 = "203.0.113.9", "2001:db8::9"  # of networks for documentation
 
 
@@ -53,7 +52,7 @@ def taken():
         yield port
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", L7_ENGINES)
 @pytest.mark.parametrize("where", [(ABSENT, 8090), (ABSENT_6, 8090), ("127.0.0.1", 80), ("127.0.0.1", 0)], ids=str)
 def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken):
     try:
@@ -66,7 +65,7 @@ def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken)
         assert check(each, name, accept=("all",)) == ()
 
 
-@pytest.mark.parametrize("name", sorted(set(engines()) - set(ENGINES)))
+@pytest.mark.parametrize("name", sorted(set(engines()) - set(L7_ENGINES)))
 def test_a_kernel_engine_checks_rules_for_an_address_that_the_host_lacks(name):
     try:
         executables.find(engines()[name])

@@ -22,12 +22,12 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine_names
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, REAL, first_port, name_of, single
+from tests.support.engine_lists import of_this_kernel
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
         pytest.skip("kills the docker daemon of this machine: --daemon-drill")
     dockerd = Dockerd.here()
     made = single(NAME, free_port("127.0.0.1", PORTS), "l4")  # which all engines know
-    stack = lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
+    stack = lbgen.up(made, of_this_kernel(), runtime="docker", accept=("all",))
     there = {x.record.engine: x for x in list_containers(daemon, NAME) if x.record.role is Role.ENGINE}
     inside = {name: address_of(daemon, x.handle.attrs) for name, x in there.items()}
     with ExitStack() as held:
@@ -122,11 +122,11 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
         time.sleep(DEAD_SECONDS)
         dead = {key: (seen.good - before[key], len(seen.lost)) for key, seen in clients.items()}
         with pytest.raises(EngineError, match="LB420"):
-            lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
+            lbgen.up(made, of_this_kernel(), runtime="docker", accept=("all",))
         begun = time.monotonic()
         starter = dockerd.start(tmp_path / "dockerd.log")
         answers = time.monotonic() - begun
-        again = lbgen.up(made, engine_names(), runtime="docker", accept=("all",))
+        again = lbgen.up(made, of_this_kernel(), runtime="docker", accept=("all",))
         took = time.monotonic() - begun - answers
         after = {key: (seen.good, len(seen.lost)) for key, seen in clients.items()}
         time.sleep(2)
@@ -138,10 +138,10 @@ def test_a_daemon_that_is_killed(daemon: DockerClient, tmp_path: Path, request: 
         print(f"{name} {way}: daemon dead: {fine} answered, {lost} lost; until `up` returned: {total} lost")  # noqa: T201
     assert all(good.values()), good
     assert not any(late.values()), late
-    assert {x.name for x in again.engines if x.running} == set(engine_names())
-    assert lbgen.up(made, engine_names(), runtime="docker", accept=("all",)).unchanged
+    assert {x.name for x in again.engines if x.running} == set(of_this_kernel())
+    assert lbgen.up(made, of_this_kernel(), runtime="docker", accept=("all",)).unchanged
     assert (
-        len(list_containers(client.connect(), NAME)) == 2 * len(engine_names()) + 1
+        len(list_containers(client.connect(), NAME)) == 2 * len(of_this_kernel()) + 1
     )  # each with the one that has its ports, and the stand-ins
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert all(each.running for each in listed.engines)

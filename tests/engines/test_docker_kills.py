@@ -18,6 +18,7 @@ from lbgen.runtime.docker import client
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of, single
+from tests.support.engine_lists import L7_ENGINES, need_kernel
 from tests.support.traffic import Traffic, traffic
 
 pytestmark = [
@@ -61,8 +62,9 @@ def back(port: int, what: str, seen: Traffic) -> None:
 
 @pytest.mark.parametrize("name", engine_names())
 def test_an_engine_that_is_killed_and_its_endpoints(name: str) -> None:
+    need_kernel(name)
     port = free_port("127.0.0.1", PORTS)
-    made = single(NAME, port, "l4" if name == "nftables" else "l7")
+    made = single(NAME, port, "l7" if name in L7_ENGINES else "l4")
     lbgen.up(made, engine=name, runtime="docker", accept=("all",))
     with traffic(port, pool="app", pause=0.02) as seen:
         time.sleep(0.5)

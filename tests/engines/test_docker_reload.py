@@ -16,7 +16,6 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine_names
 from lbgen.engines.rendered import render_with
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.ports import free_port
@@ -24,6 +23,7 @@ from lbgen.runtime.docker import client, reload
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.engine_lists import L7_ENGINES
 from tests.support.stacks import endpoint_of, pool_of, routed
 from tests.support.traffic import Sockets, traffic
 
@@ -38,8 +38,6 @@ pytestmark = [
 ]
 NAME = name_of("changing")
 PORTS = first_port(400)
-ENGINES = tuple(engine_names())
-L7_ENGINES = tuple(name for name in ENGINES if name != "nftables")
 ALWAYS = 1 << 30
 # What README promises to open sockets: so many reloads, or so many seconds.
 LIVE_ON = {"nginx": (ALWAYS, ALWAYS), "haproxy": (ALWAYS, 600), "envoy": (ALWAYS, ALWAYS), "traefik": (ALWAYS, ALWAYS)}

@@ -12,11 +12,12 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError, UsageError
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import engine
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.engine_lists import L7_ENGINES, of_this_kernel
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -28,8 +29,7 @@ pytestmark = [
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
 NAME = name_of("test")
 PORTS = first_port(0)
-L4_ENGINES = tuple(engine_names())
-L7_ENGINES = tuple(name for name in L4_ENGINES if name != "nftables")
+L4_ENGINES = of_this_kernel()
 
 
 def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topology:

@@ -12,6 +12,7 @@ from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import engine, engine_names
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.check import check
+from tests.support.engine_lists import L7_ENGINES
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 
@@ -67,9 +68,6 @@ SHOWN = {
 }
 
 
-L4 = ("nftables", "keepalived")
-
-
 def topology(texts: dict[str, dict[str, str]], port: int = 8080, mode: str = "l7") -> lbgen.Topology:
     data: dict[str, Any] = {
         "version": 1,
@@ -91,7 +89,7 @@ def test_all_places_are_tried() -> None:
 
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
-    plan = lbgen.plan(topology(SHOWN, mode="l4" if name in L4 else "l7"))
+    plan = lbgen.plan(topology(SHOWN, mode="l7" if name in L7_ENGINES else "l4"))
     assert check(plan, name) == ()
     rendered = lbgen.render(plan, engine=name)
     origins = {origin for file in rendered.files for origin in file.origins if origin.startswith("engines.")}
@@ -101,7 +99,7 @@ def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
     assert "not portable" in answer.verdict.note
 
 
-@pytest.mark.parametrize("name", sorted(set(SHOWN) - {"traefik", *L4}))
+@pytest.mark.parametrize("name", sorted(set(L7_ENGINES) - {"traefik"}))
 def test_what_they_say_happens(name: str) -> None:
     port = free_port("127.0.0.1", 10_980)
     with lbgen.up(topology({name: SHOWN[name]}, port), engine=name, runtime="local") as stack:

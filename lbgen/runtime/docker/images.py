@@ -23,6 +23,7 @@ from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.images import Image as DockerImage
 
     from lbgen.runtime.json_types import BuiltImageRecord
 
@@ -218,13 +219,24 @@ def _remove_old(client: DockerClient) -> None:
     from docker.errors import APIError
 
     with docker_errors("removing old images of lbgen"):
-        lost = client.images.list(filters={"label": LABEL, "dangling": True})
-        helpers = client.images.list(f"{REPOSITORY}/{HELPER}", filters={"label": LABEL})
+        lost = _those_there(client, None, label=LABEL, dangling=True)
+        helpers = _those_there(client, f"{REPOSITORY}/{HELPER}", label=LABEL)
         helpers.sort(key=lambda image: str(image.attrs["Created"]), reverse=True)
         for image in (*lost, *helpers[_HELPERS:]):
             for name in image.tags or (image.id,):
                 with suppress(APIError):  # in use, or already removed
                     client.images.remove(name)
+
+
+def _those_there(client: DockerClient, name: str | None, **filters: str | bool) -> list[DockerImage]:
+    """The images that a query finds, without those that another command removes meanwhile."""
+    from docker.errors import ImageNotFound
+
+    found: list[DockerImage] = []
+    for each in client.api.images(name, quiet=True, filters=filters):
+        with suppress(ImageNotFound):
+            found.append(client.images.get(each))
+    return found
 
 
 def _newest_built(client: DockerClient, engine: Engine, version: str) -> str:
