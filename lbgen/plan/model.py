@@ -81,7 +81,7 @@ class Use:
 
     @property
     def engine(self) -> str:
-        """The engine to which alone it is said (`engines.NAME.SETTING`); "" for all."""
+        """The only engine that the setting is for (`engines.NAME.SETTING`); "" for all."""
         section, _, rest = self.field.partition(".")
         return rest.partition(".")[0] if section == "engines" else ""
 

@@ -1,1 +1,1 @@
-"""Faults while a load goes on: what clients see of each, over time, on each engine."""
+"""Faults during a load: what clients see of each fault over time, on each engine."""

@@ -1,4 +1,4 @@
-"""Bring a fault about while a load goes on, and take it back."""
+"""Start a fault during a load, and end it."""
 
 from __future__ import annotations
 

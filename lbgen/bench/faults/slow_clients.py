@@ -16,7 +16,7 @@ _CONNECT_SECONDS = 2.0
 
 
 class SlowClients:
-    """Open connections; `send` goes on by one byte on each."""
+    """Open connections; `send` sends one more byte on each."""
 
     def __init__(self, sockets: list[socket.socket], head: bytes) -> None:
         self._sockets = sockets

@@ -35,7 +35,7 @@ def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnost
     # The listener addresses do not exist in this container.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
     checked = replace(unit.container_spec, name=name, argv=spec.argv, joins="", sysctls=anywhere, once=True)
-    if not spec.serves:  # nobody asks on an admin port
+    if not spec.serves:  # no admin port is read
         rendered = render_with(engine, without_admin(unit.plan), unit.choice.version, ("all",))
         checked = replace(checked, files={**checked.files, **rendered_files(rendered)})
     handle = _create(client, checked, record)
