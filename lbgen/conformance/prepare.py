@@ -13,11 +13,12 @@ from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
 from lbgen.engines.verdicts import concerns, objections_on, verdict_on
 from lbgen.plan import features
-from lbgen.plan.model import Forward, Plan, Pool, Protocol, Route
+from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.plan import datagram_pools
 from lbgen.runtime.standins.server import StandIn
 from lbgen.spec.load import load
 
@@ -191,7 +192,7 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
     addresses: dict[str, tuple[str, int]] = {}
     stand_ins: list[StandIn] = []
     moved: dict[int, int] = {}
-    udp = _udp_pools(whole)
+    udp = datagram_pools(whole)
     for pool in whole.pools:
         for number, endpoint in enumerate(pool.endpoints):
             if not endpoint.is_ip:
@@ -219,9 +220,3 @@ def _checked(pool: Pool, moved: Mapping[int, int]) -> Pool:
     if pool.active is None or pool.active.port is None:
         return pool
     return replace(pool, active=replace(pool.active, port=moved[pool.active.port]))
-
-
-def _udp_pools(plan: Plan) -> set[str]:
-    rules = (rule for listener in plan.listeners if listener.protocol is Protocol.UDP for rule in listener.l4_rules)
-    actions = (plan.route(rule.route).action for rule in rules)
-    return {target.pool for action in actions if isinstance(action, Forward) for target in action.targets}

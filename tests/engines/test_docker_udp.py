@@ -17,7 +17,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.sockets import sockets
-from tests.engines.test_udp_ready import dns
+from tests.engines.test_udp_ready import ENGINES, answer, dns, more
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
@@ -65,3 +65,16 @@ def test_up_returns_when_the_port_is_bound(protocol: str, daemon: DockerClient) 
             return
         api.down(NAME)
     pytest.fail(f"{_STARTS} starts in a row were too fast to be stopped before the port was bound")
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "nftables"])
+def test_stand_ins_answer_datagrams(name: str, daemon: DockerClient) -> None:
+    topology = dns(NAME, free_port("127.0.0.1", PORTS + 10))
+    with lbgen.up(topology, engine=name, runtime="docker", accept=("all",)) as stack:
+        assert not [each.message for each in stack.warnings if each.code == "LB405"]
+        assert [each.name for each in stack.endpoints] == ["pools.app.endpoints[0]"]
+        address = stack.address("dns")
+        assert answer(address.host, address.port) == "pools.app.endpoints[0]/udp: hello"
+        lbgen.reload(more(topology))
+        endpoints = {answer(address.host, address.port) for _ in range(40)}
+        assert endpoints == {f"pools.app.endpoints[{place}]/udp: hello" for place in (0, 1)}

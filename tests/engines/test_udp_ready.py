@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -13,7 +14,7 @@ from lbgen.runtime.common import executables
 from lbgen.runtime.common.ports import free_port, is_bound_for_udp
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("udp_ready")]
-ENGINES = ("envoy", "nginx", "traefik")  # HAProxy and lbgen's nftables refuse UDP
+ENGINES = ("envoy", "nginx", "traefik")  # HAProxy refuses UDP, and rules in the kernel bind no socket
 
 
 def dns(name: str, port: int, address: str = "127.0.0.1") -> lbgen.Topology:
@@ -47,6 +48,43 @@ def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch)
             other.bind((address, port))
         assert is_bound_for_udp(address, port)
     assert not is_bound_for_udp(address, port)
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "nftables"])
+def test_stand_ins_answer_datagrams(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
+    try:
+        executables.find(engines()[name])
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    if name == "nftables" and os.geteuid() != 0:
+        pytest.skip("needs root")
+    port = free_port(start=23_600)
+    topology = dns("answers", port)
+    with lbgen.up(topology, engine=name, runtime="local", accept=("all",)) as stack:
+        assert not [each.message for each in stack.warnings if each.code == "LB405"]
+        address = stack.address("dns")
+        assert answer(address.host, address.port) == "pools.app.endpoints[0]/udp: hello"
+        lbgen.reload(more(topology))
+        endpoints = {answer(address.host, address.port) for _ in range(40)}
+        assert endpoints == {f"pools.app.endpoints[{place}]/udp: hello" for place in (0, 1)}
+
+
+def answer(host: str, port: int) -> str:
+    """What comes back for a datagram from a new port; without what tells the addresses of an endpoint apart."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(3)
+        client.sendto(b"hello", (host, port))
+        name, _, echo = client.recv(100).decode().partition(": ")
+    return f"{name.partition('@')[0]}: {echo}"
+
+
+def more(topology: lbgen.Topology) -> lbgen.Topology:
+    """The same with a second endpoint."""
+    data = topology.model.model_dump(exclude_unset=True, mode="json")
+    data["pools"]["app"]["endpoints"].append({"address": "10.0.0.2:53"})
+    return lbgen.load(data)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0", "::"])  # noqa: S104

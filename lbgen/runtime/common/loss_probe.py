@@ -184,13 +184,15 @@ def _stream(sock: socket.socket) -> Callable[[], None] | None:
 
 
 def probes_to_repeat(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
-    """One probe for each of the first listeners: a GET where there is one. `client` as in `make_probes`."""
+    """One probe for each of the first listeners that take connections: a GET where there is one. `client` as in
+    `make_probes`."""
     found: dict[str, Probe] = {}
-    for probe in make_probes(plan, client):
+    probes = [probe for probe in make_probes(plan, client) if not probe.datagrams]
+    for probe in probes:
         asked = probe.request or Request()
         if asked.method == "GET" and probe.status is None:
             found.setdefault(probe.listener, probe)
-    for probe in make_probes(plan, client):
+    for probe in probes:
         found.setdefault(probe.listener, probe)
     return tuple(found.values())[:_MOST]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
+from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.connect import connect_options
@@ -121,7 +122,12 @@ def unreachable_routes(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tup
         rules = [rule.route for table in listener.hosts for rule in table.rules]
         for name in dict.fromkeys((*rules, *(rule.route for rule in listener.l4_rules))):
             if (listener.name, name) not in asked:
-                why = "as no request for it could be made up"
+                action = plan.route(name).action
+                targets = action.targets if isinstance(action, Forward) else ()
+                if listener.protocol is Protocol.UDP and any(plan.pool(target.pool).real for target in targets):
+                    why = "as its own endpoints need not answer a datagram of lbgen's"
+                else:
+                    why = "as no request for it could be made up"
                 advise(plan.route(name).field, f"route {name} on {listener.name} was not asked, {why}")
     return tuple(found)
 
@@ -150,7 +156,7 @@ def diagnostics(
     missing = resource_hint() if any(not is_warning(each) for each in late) else ""
     for each in late:
         asked = each.probe.request
-        what = f"{asked.method} {asked.target}" if asked else "a connection"
+        what = f"{asked.method} {asked.target}" if asked else "a datagram" if each.probe.datagrams else "a connection"
         message = f"{title}: route {each.probe.route} on {each.probe.listener} gave {what} {each.got}"
         soft = is_warning(each)
         severity = Severity.WARNING if soft else Severity.ERROR

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 from dataclasses import dataclass
 from itertools import product
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from lbgen.runtime.common.regex_example import regex_example
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names
 LOOPBACK = "127.0.0.1"  # of clients of processes on this host
 _ANSWER_SECONDS = 5.0
+_DATAGRAM_SECONDS = 1.0  # then another one is sent
 _LARGEST = 1 << 20
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 _NO_ENDPOINT = frozenset({502, 503, 504})
@@ -26,8 +29,8 @@ _NO_ENDPOINT = frozenset({502, 503, 504})
 class Probe:
     """A request that belongs to `route` on `listener`, which it reaches as `connect` says. `status` is the proxy's own
     answer; None: one of `pools` answers. `others` are right as well, since limits count what came before. `request`
-    None: an L4 route, asked in HTTP as that is what stand-ins speak. `real`: some endpoint may be no stand-in, so that
-    any answer is right that came through."""
+    None: an L4 route, asked in HTTP as that is what stand-ins speak, or with a datagram (`datagrams`). `real`: some
+    endpoint may be no stand-in, so that any answer is right that came through."""
 
     route: str
     listener: str
@@ -38,13 +41,15 @@ class Probe:
     others: tuple[int, ...] = ()
     connect: ConnectOptions = ConnectOptions()  # noqa: RUF009  # frozen
     real: bool = False
+    datagrams: bool = False
 
 
 def make_probes(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
     """One probe per listener and route for which a request could be made up, in the order of the routes. `client`: the
     address that the engine sees, by which access lists and `sources` decide.
 
-    A listener that wants certificates of its clients gets none: we have no such certificate.
+    A listener that wants certificates of its clients gets none: we have no such certificate. Nor do datagram routes to
+    endpoints that are no stand-ins, which need not answer what they do not understand.
     """
     found: dict[tuple[str, str], Probe] = {}
     for listener in plan.listeners:
@@ -52,8 +57,7 @@ def make_probes(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
         if way is None:
             continue
         if listener.mode is Mode.L4:
-            if listener.protocol is Protocol.TCP:
-                _l4(plan, listener, client, found)
+            _l4(plan, listener, client, found)
             continue
         rules = {rule.id: rule for table in listener.hosts for rule in table.rules}
         for rule in sorted(rules.values(), key=lambda each: each.rank):
@@ -118,6 +122,7 @@ def probes_of_removed(before: Plan, after: Plan, client: str = LOOPBACK) -> tupl
 
 
 def _l4(plan: Plan, listener: Listener, client: str, found: dict[tuple[str, str], Probe]) -> None:
+    udp = listener.protocol is Protocol.UDP
     for rule in listener.l4_rules:
         way = connect_options(listener, rule.sni)
         outcome = simulate_l4(plan, listener.name, None if way is None else way.sni, client)
@@ -125,9 +130,11 @@ def _l4(plan: Plan, listener: Listener, client: str, found: dict[tuple[str, str]
         if way is not None and taken and (listener.name, rule.route) not in found:
             pools = frozenset(name for name, weight in outcome.pools if weight)
             route = plan.route(rule.route)
-            found[listener.name, route.name] = Probe(
-                route.name, listener.name, route.field, None, None, pools, connect=way, real=_real(plan, pools)
-            )
+            real = _real(plan, pools)
+            if not (udp and real):
+                found[listener.name, route.name] = Probe(
+                    route.name, listener.name, route.field, None, None, pools, connect=way, real=real, datagrams=udp
+                )
 
 
 def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions, client: str) -> Probe | None:
@@ -194,6 +201,8 @@ def _value(match: ValueMatch) -> str | None:
 
 def ask(probe: Probe, host: str, port: int) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
+    if probe.datagrams:
+        return _ask_datagram(probe, host, port)
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     try:
         connection.sock = probe.connect.open(host, port, _ANSWER_SECONDS)
@@ -205,6 +214,26 @@ def ask(probe: Probe, host: str, port: int) -> str:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
+
+
+def _ask_datagram(probe: Probe, host: str, port: int) -> str:
+    question = os.urandom(8).hex()
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(_DATAGRAM_SECONDS)
+            sock.connect((host, port))
+            sock.send(question.encode())
+            name, _, echo = sock.recv(_LARGEST).decode("utf-8", "replace").partition(": ")
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+    if echo != question or not name.startswith("pools."):
+        return "an answer that is not a stand-in's"
+    pool = name.split(".")[1]
+    return "" if pool in probe.pools else _other_pool(probe, pool)
+
+
+def _other_pool(probe: Probe, pool: object) -> str:
+    return f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
 
 
 def send(connection: http.client.HTTPConnection, probe: Probe) -> None:
@@ -233,4 +262,4 @@ def wrong_answer(probe: Probe, answer: http.client.HTTPResponse) -> str:
         pool = json.loads(answer.read(_LARGEST)).get("pool")
     except (ValueError, AttributeError):
         return "an answer that is not a stand-in's"
-    return "" if pool in probe.pools else f"pool {pool} and not {' or '.join(sorted(probe.pools))}"
+    return "" if pool in probe.pools else _other_pool(probe, pool)

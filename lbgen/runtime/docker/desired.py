@@ -134,7 +134,7 @@ def assign_stand_ins(plan: Plan, subnet: IPv4Network, folder: Path, before: Stan
     hosts = (network.stand_in_address(subnet),)
     assigned = plan_stand_ins(plan, hosts, frozenset(), folder, lambda host, first, taken: first, before)
     there = () if before is None else before.stand_ins
-    return replace(assigned, stand_ins=(*there, *(each for each in assigned.stand_ins if each not in there)))
+    return replace(assigned, stand_ins=tuple(dict.fromkeys((*there, *assigned.stand_ins))))
 
 
 def stand_in_container(
@@ -163,7 +163,8 @@ def stand_in_container(
         aliases=("endpoints",),
         stop="SIGINT",
     )
-    listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in inside_specs]
+    there = (x for x in inside_specs if not x.datagrams)  # those have the port of another
+    listed = [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in there]
     return spec, Record(plan.name, Role.ENDPOINTS, spec.digest(), spec.shape(), detail=json.dumps(listed))
 
 

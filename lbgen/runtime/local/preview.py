@@ -87,7 +87,7 @@ def _reloaded_parts(before: StackState, saved: SavedStack, asked: ReloadRequest)
     parts: list[PartChange] = []
     with tempfile.TemporaryDirectory() as place:
         stand_ins = assign_stand_ins(plan, saved.request.engines, tuple(hosts.values()), there, Path(place))
-        new = [each for each in stand_ins.stand_ins if each not in there.stand_ins]
+        new = set(stand_ins.stand_ins) - set(there.stand_ins)
         if new or there.stand_ins:
             action = Action.NONE if not new else Action.RELOAD if there.stand_ins else Action.CREATE
             parts.append(PartChange(Kind.STAND_INS, "", action, f"{len(new)} more" if new else ""))

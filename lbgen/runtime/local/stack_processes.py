@@ -102,7 +102,7 @@ class StackProcesses:
         hosts = [net.host for net in self.networks.values()]
         folder = self.folder / f"stand-ins-{len(there)}"
         made = assign_stand_ins(plan, self.request.engines, hosts, self.stand_in_set, folder)
-        every = (*there, *(each for each in made.stand_ins if each not in there))
+        every = tuple(dict.fromkeys((*there, *made.stand_ins)))
         if self.stand_ins.process is None:
             self.cleanup.callback(self.stand_ins.stop)
         self.stand_ins.serve(every)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lbgen.plan.model import Forward, Plan, Pool
+from lbgen.plan.model import Forward, Plan, Pool, Protocol
 from lbgen.plan.overlay import with_endpoints
 from lbgen.plan.tls import File
 from lbgen.runtime.common import ports
@@ -51,7 +51,8 @@ def plan_stand_ins(
     port_from: Callable[[str, int, frozenset[int]], int] = ports.free_port,
     before: StandInSet | None = None,
 ) -> StandInSet:
-    """One stand-in per endpoint of a played pool on free ports of each of `hosts`, the first of which is listed.
+    """One stand-in per endpoint of a played pool on free ports of each of `hosts`, the first of which is listed, and
+    another for datagrams on the same port where UDP routes lead to the pool.
 
     Certificates for those that speak TLS are made in `folder` unless they are there. With `before` those that would be
     the same stay: a stand-in on its port, all certificates in their folder. Raises EngineError LB404.
@@ -59,7 +60,9 @@ def plan_stand_ins(
     chosen: dict[str, int] = {}
     stand_ins = []
     secured = _certificates(plan, hosts)
+    udp = datagram_pools(plan)
     there = {} if before is None else {replace(each, port=0): each.port for each in before.stand_ins}
+    last = max(there.values(), default=_FROM - 1)
     if before is not None and before.folder is not None and before.certificates == tuple(secured.values()):
         folder = before.folder
     for pool in stand_in_pools(plan):
@@ -71,12 +74,14 @@ def plan_stand_ins(
             player = StandIn(endpoint.field, pool.name, hosts[0], 0, tls=tls, proxied=pool.proxy_protocol is not None)
             port = there.get(player)
             if port is None:
-                last = max((*chosen.values(), *there.values(), _FROM - 1))
-                port = port_from(hosts[0], last + 1, taken)
+                last = port = port_from(hosts[0], last + 1, taken)
             chosen[endpoint.field] = port
             for host in hosts:
-                name = endpoint.field if host == hosts[0] else f"{endpoint.field}@{host}"
-                stand_ins.append(replace(player, name=name, host=host, port=port))
+                at = "" if host == hosts[0] else f"@{host}"
+                stand_ins.append(replace(player, name=f"{endpoint.field}{at}", host=host, port=port))
+                if pool.name in udp:
+                    name = f"{endpoint.field}/udp{at}"
+                    stand_ins.append(StandIn(name, pool.name, host, port, datagrams=True))
     if secured and not all((folder / f"{spec.name}.crt").is_file() for spec in secured.values()):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make(folder, tuple(secured.values()))
@@ -86,6 +91,13 @@ def plan_stand_ins(
 def stand_in_pools(plan: Plan) -> tuple[Pool, ...]:
     """Return the pools that get stand-ins; the others keep their own endpoints."""
     return tuple(pool for pool in plan.pools if not pool.real)
+
+
+def datagram_pools(plan: Plan) -> frozenset[str]:
+    """Return the pools that UDP routes lead to."""
+    rules = (rule for listener in plan.listeners if listener.protocol is Protocol.UDP for rule in listener.l4_rules)
+    actions = (plan.route(rule.route).action for rule in rules)
+    return frozenset(target.pool for action in actions if isinstance(action, Forward) for target in action.targets)
 
 
 def describe_pools(plan: Plan) -> str:

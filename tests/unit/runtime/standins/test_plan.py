@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import http.client
 import json
 import shutil
@@ -19,7 +20,7 @@ from lbgen.runtime.common import readiness
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.health import members
-from lbgen.runtime.common.route_probes import make_probes
+from lbgen.runtime.common.route_probes import ask, make_probes
 from lbgen.runtime.standins.plan import describe_pools, plan_stand_ins
 from lbgen.runtime.standins.server import stand_in_servers
 
@@ -91,6 +92,47 @@ def test_without_stand_ins_nothing_changes(plan, tmp_path):
     from lbgen.runtime.standins.plan import StandInSet
 
     assert StandInSet().apply_to(plan, "127.0.0.1") is plan
+
+
+def test_pools_of_udp_routes_get_stand_ins_for_datagrams_too(tmp_path):
+    topology = {
+        "version": 1,
+        "name": "datagrams",
+        "listeners": {
+            "dns": {"port": 53, "mode": "l4", "protocol": "udp"},
+            "syslog": {"port": 514, "mode": "l4", "protocol": "udp"},
+            "dns-tcp": {"port": 53, "mode": "l4"},
+            "web": {"port": 80},
+        },
+        "pools": {
+            "both": {"endpoints": [{"address": "10.0.0.1:53"}, {"address": "10.0.0.2:53"}]},
+            "own": {"endpoints": [{"address": "10.0.0.3:514"}], "stand_ins": False},
+            "web": {"endpoints": [{"address": "10.0.0.4:80"}]},
+        },
+        "routes": [
+            {"name": "dns", "listeners": ["dns"], "forward": "both"},
+            {"name": "syslog", "listeners": ["syslog"], "forward": "own"},
+            {"name": "long", "listeners": ["dns-tcp"], "forward": "both"},
+            {"name": "web", "listeners": ["web"], "forward": "web"},
+        ],
+    }
+    plan = lbgen.plan(lbgen.load(topology))
+    made = plan_stand_ins(plan, ("127.0.0.1", "127.0.0.2"), frozenset(), tmp_path)
+    assert len({each.name for each in made.stand_ins}) == len(made.stand_ins) == 10
+    assert {each.pool for each in made.stand_ins if each.datagrams} == {"both"}
+    again = plan_stand_ins(plan, ("127.0.0.1", "127.0.0.2"), frozenset(), tmp_path, before=made)
+    assert again == made
+    probes = make_probes(plan)
+    assert [(each.route, each.datagrams) for each in probes] == [("dns", True), ("long", False), ("web", False)]
+    (only,) = readiness.unreachable_routes(plan, probes, "Some engine")
+    assert "route syslog on syslog was not asked, as its own endpoints need not answer" in only.message
+    with stand_in_servers(made.stand_ins) as servers:
+        host, port = "127.0.0.2", made.ports[plan.pool("both").endpoints[1].field]
+        assert ask(probes[0], host, port) == ""
+        assert servers.requests["pools.both.endpoints[1]/udp@127.0.0.2"] == 1
+        other = dataclasses.replace(probes[0], pools=frozenset({"web"}))
+        assert ask(other, host, port) == "pool both and not web"
+    assert ask(probes[0], host, port).startswith("ConnectionRefusedError")
 
 
 def test_pools_with_endpoints_of_their_own_are_not_played(plan, tmp_path):
