@@ -138,10 +138,10 @@ def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str]
     ways = {probe.listener: probe.connect for probe in wanted if probe.request is not None}
     for name, way in ways.items():
         request = Request("GET", _REFUSED_TARGET, (("Host", UNKNOWN_HOST),), name)
-        status = simulate(plan, request).status
-        if status in (None, 404):  # its `paths` let that target in
+        outcome = simulate(plan, request)
+        if outcome.status in (None, 404) or outcome.left is not None:  # let in, or the refusal is left to the engine
             continue
-        probe = Probe("", name, "", request, status, frozenset(), connect=way)
+        probe = Probe("", name, "", request, outcome.status, frozenset(), connect=way)
         while ask(probe, *address(name)) and time.monotonic() < end - 1:
             time.sleep(0.02)
 
