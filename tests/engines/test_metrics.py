@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.ma
 PORT, METRICS = 24_540, 24_560
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 L4 = ("nginx", "haproxy", "envoy")
-ROUNDS = 60
+ROUNDS = 40
 REQUEST = b"GET / HTTP/1.0\r\nX-Long: %b\r\n\r\n" % (b"x" * 1000)
 
 
@@ -37,16 +37,14 @@ def median_bucket(counts: list[int]) -> int:
 def test_all_engines_count_the_same(more: dict[str, str]) -> None:
     stack = lbgen.up(lbgen.load(load.topology("metrics", PORT, METRICS, **more)), L7, runtime="local", accept=("all",))
     assert sorted(urls(stack)) == sorted(L7)
-    found = {}
-    for engine, url in urls(stack).items():
-        before = load.settled(url)
+    before = load.all_settled(urls(stack))
+    for engine in before:
         address = stack.address("web", engine)
         load.send(address.host, address.port, ROUNDS)
-        after = load.settled(url)
-        found[engine] = load.difference(after, before)
+    for engine, after in load.all_settled(urls(stack)).items():
+        counted = load.difference(after, before[engine])
         assert after["lbgen_unread_log_lines_total",] == 0, engine
         assert after["lbgen_connections", ("listener", "web")] <= 1, engine
-    for engine, counted in found.items():
         assert +load.requests(counted) == load.expected(ROUNDS), engine
         for route in ("api", "slow", "half", "dead", "old", "gone", "-"):
             requests = sum(n for key, n in load.expected(ROUNDS).items() if key[0] == route)
@@ -65,11 +63,12 @@ def test_tries_of_a_dead_endpoint_are_counted() -> None:
     data = load.topology("metrics", PORT, METRICS)
     data["pools"]["half"] = {"endpoints": [{"address": "127.0.0.1:1"}, {"address": "127.0.0.1:2"}], "stand_ins": False}
     stack = lbgen.up(lbgen.load(data), L7, runtime="local", accept=("all",))
-    for engine, url in urls(stack).items():
-        before = load.settled(url)
+    before = load.all_settled(urls(stack))
+    for engine in before:
         address = stack.address("web", engine)
         load.send(address.host, address.port, 3)
-        counted = load.difference(load.settled(url), before)
+    for engine, after in load.all_settled(urls(stack)).items():
+        counted = load.difference(after, before[engine])
         tried = {labels["route"]: n for labels, n in load.of(counted, "lbgen_upstream_tries_total")}
         again = {labels["route"]: n for labels, n in load.of(counted, "lbgen_retried_requests_total")}
         assert again["half"] == 6, engine
@@ -84,10 +83,10 @@ def test_l4_connections_and_bytes_are_counted_the_same() -> None:
     data["routes"].append({"name": "db", "listeners": ["db"], "forward": "pg"})
     stack = lbgen.up(lbgen.load(data), L4, runtime="local", accept=("all",))
     place = (("listener", "db"), ("pool", "pg"))
+    before = load.all_settled(urls(stack))
+    got = dict.fromkeys(before, 0)
     for engine, url in urls(stack).items():
-        before = load.settled(url)
         address = stack.address("db", engine)
-        got = 0
         for number in range(20):
             with socket.create_connection((address.host, address.port), timeout=5) as client:
                 client.sendall(REQUEST[:500])
@@ -95,19 +94,20 @@ def test_l4_connections_and_bytes_are_counted_the_same() -> None:
                     assert load.scrape(url)["lbgen_connections", ("listener", "db")] >= 1, engine
                 client.sendall(REQUEST[500:])
                 while more := client.recv(65536):  # until the stand-in closes
-                    got += len(more)
-        counted = load.difference(load.settled(url), before)
-        assert got > 20 * len(REQUEST), engine  # the stand-in's account of the request
+                    got[engine] += len(more)
+    for engine, after in load.all_settled(urls(stack)).items():
+        counted = load.difference(after, before[engine])
+        assert got[engine] > 20 * len(REQUEST), engine  # the stand-in's account of the request
         assert counted["lbgen_l4_connections_total", *place] == 20, engine
         assert counted["lbgen_l4_received_bytes_total", *place] == 20 * len(REQUEST), engine
-        assert counted["lbgen_l4_sent_bytes_total", *place] == got, engine
+        assert counted["lbgen_l4_sent_bytes_total", *place] == got[engine], engine
         assert counted["lbgen_l4_connection_duration_seconds_count", ("listener", "db")] == 20, engine
 
 
 def test_a_reload_and_a_killed_agent_lose_no_count() -> None:
     data = load.topology("metrics", PORT, METRICS)
     stack = lbgen.up(lbgen.load(data), L7, runtime="local", accept=("all",))
-    before = {engine: load.settled(url) for engine, url in urls(stack).items()}
+    before = load.all_settled(urls(stack))
     for engine in L7:
         address = stack.address("web", engine)
         load.send(address.host, address.port, 2)
@@ -118,7 +118,7 @@ def test_a_reload_and_a_killed_agent_lose_no_count() -> None:
     stack = lbgen.reload(lbgen.load(data))
     while True:  # the supervisor starts agents that died
         try:
-            after = {engine: load.settled(url) for engine, url in urls(stack).items()}
+            after = load.all_settled(urls(stack))
             break
         except OSError:
             assert time.monotonic() < deadline
@@ -138,8 +138,9 @@ def test_what_was_counted_takes_no_space() -> None:
     for each in stack.state.engines:
         address = stack.address("web", each.name)
         load.send(address.host, address.port, 30)
-        load.settled(each.metrics)
-        time.sleep(1.5)
+    load.all_settled(urls(stack))
+    time.sleep(1.5)
+    for each in stack.state.engines:
         log = (Path(each.directory) / "metrics.log").stat()
         assert log.st_size > 60_000, each.name
         assert log.st_blocks * 512 <= 16_384, each.name

@@ -7,6 +7,7 @@ import json
 import time
 import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lbgen.agent.metric_names import BUCKETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Samples = dict[tuple[Any, ...], float]
 SLOW_MS = 60
@@ -130,6 +131,12 @@ def settled(url: str) -> Samples:
         if requests(before) == requests(found):
             return found
     raise AssertionError(f"{url} goes on counting")
+
+
+def all_settled(urls: Mapping[str, str]) -> dict[str, Samples]:
+    """The samples of each engine once they are settled, for which all are waited at the same time."""
+    with ThreadPoolExecutor(len(urls)) as pool:
+        return dict(zip(urls, pool.map(settled, urls.values()), strict=True))
 
 
 def difference(after: Samples, before: Samples) -> Samples:
