@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan
+from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files

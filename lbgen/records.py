@@ -1,23 +1,40 @@
-"""Light data classes for objects that are built and read once, such as the views of templates."""
+"""What data classes share: records (msgspec.Struct, cheap to define, of which every start defines hundreds) are what
+lbgen keeps to itself; dataclasses are what its callers get, and what is compared by a part of its fields."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar, cast, dataclass_transform
+from dataclasses import asdict
+from typing import Any, TypeVar, cast
+
+import msgspec.structs
+from msgspec import Struct
 
 _C = TypeVar("_C")
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def record(cls: type[_C]) -> type[_C]:
-    """A dataclass with slots that type checkers treat as frozen.
+def replace(data: _C, **changes: object) -> _C:
+    """A copy of a record or a dataclass with other values in some fields."""
+    if isinstance(data, Struct):
+        return msgspec.structs.replace(data, **changes)
+    return cast("_C", dataclasses.replace(cast("Any", data), **changes))
 
-    It has no comparison, hash or repr by fields and is not frozen at run time: Python compiles each such method when
-    the class is created, and every start creates dozens of these classes. Use a frozen dataclass for what is compared,
-    a key, or public.
-    """
-    return dataclass(eq=False, repr=False, slots=True)(cls)
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """The names of the fields of a record or a dataclass; None of any other class."""
+    if issubclass(kind, Struct):
+        return kind.__struct_fields__
+    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+def defaults(kind: type) -> dict[str, object]:
+    """The defaults of the fields of a record or a dataclass that have one."""
+    if issubclass(kind, Struct):
+        values = kind.__struct_defaults__
+        return dict(zip(kind.__struct_fields__[-len(values) :], values, strict=True)) if values else {}
+    found = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {each.name: each.default for each in found if each.default is not dataclasses.MISSING}
 
 
 def as_json(data: _C) -> _C:

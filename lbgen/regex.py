@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from lbgen.records import record
+from msgspec import Struct
 
 ASCII = frozenset(range(0x80))
 _DIGIT = frozenset(b"0123456789")
@@ -57,26 +57,22 @@ class RegexError(ValueError):
         self.hint = hint
 
 
-@record
-class Chars:
+class Chars(Struct, frozen=True, eq=False):
     """One character out of a set. `beyond`: also any character beyond ASCII."""
 
     ascii: frozenset[int]
     beyond: bool = False
 
 
-@record
-class Sequence:
+class Sequence(Struct, frozen=True, eq=False):
     parts: tuple[Node, ...]
 
 
-@record
-class Choice:
+class Choice(Struct, frozen=True, eq=False):
     parts: tuple[Node, ...]
 
 
-@record
-class Repeat:
+class Repeat(Struct, frozen=True, eq=False):
     """`most` None = without end."""
 
     part: Node
@@ -84,8 +80,7 @@ class Repeat:
     most: int | None
 
 
-@record
-class Boundary:
+class Boundary(Struct, frozen=True, eq=False):
     """`\\b`, or `\\B` when `inside`."""
 
     inside: bool

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from lbgen.records import replace
 
 FULL = 100
 _TENTHS = 10

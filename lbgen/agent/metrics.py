@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from pydantic import TypeAdapter, ValidationError
 
 from lbgen.agent import metric_names as names
 from lbgen.agent import state_file
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 STATE = "metrics.state.json"
-_READER = TypeAdapter(MetricsSpec)
+_READER = msgspec.json.Decoder(MetricsSpec)
 _LOOK_SECONDS = 0.2  # between two looks at the log
 _SAVE_SECONDS = 1.0
 _CLIENT_SECONDS = 10  # for a scrape to send its request and to take the answer
@@ -45,11 +45,9 @@ def load(folder: Path) -> MetricsSpec:
     """The specification in `folder`. Raises EngineError LB410 when it is malformed or of another format, OSError."""
     path = folder / FILE
     try:
-        spec = _READER.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise EngineError(Diagnostic("LB410", f"{path}: {place}: {first['msg']}")) from None
+        spec = _READER.decode(path.read_bytes())
+    except msgspec.DecodeError as error:
+        raise EngineError(Diagnostic("LB410", f"{path}: {error}")) from None
     if spec.format != FORMAT:
         raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
     return spec

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
+import msgspec
 
 from lbgen.agent import conntrack, least_connections, probe, state_file
 from lbgen.agent.engine_reload import EngineFiles
@@ -31,7 +31,7 @@ from lbgen.engines.metrics_spec import FILE as METRICS
 if TYPE_CHECKING:
     import ssl
 
-_READER = TypeAdapter(AgentSpec)
+_READER = msgspec.json.Decoder(AgentSpec)
 # Modules that the standard library imports on first use.
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
 _GATHER_SECONDS = 0.05  # changes within this time are one reload
@@ -44,14 +44,12 @@ def load(folder: Path) -> AgentSpec:
     """The specification in `folder`. Raises EngineError LB410 when it is missing, malformed or of another format."""
     path = folder / FILE
     try:
-        spec = _READER.validate_json(path.read_bytes())
+        spec = _READER.decode(path.read_bytes())
     except OSError as error:
         hint = "render a topology with `metrics`, or with `health.active` for an engine that has no checks of its own"
         raise EngineError(Diagnostic("LB410", f"{path}: {error.strerror}", hint=hint)) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise EngineError(Diagnostic("LB410", f"{path}: {place}: {first['msg']}")) from None
+    except msgspec.DecodeError as error:
+        raise EngineError(Diagnostic("LB410", f"{path}: {error}")) from None
     if spec.format != FORMAT:
         raise EngineError(Diagnostic("LB410", f"{path} has format {spec.format}, and this lbgen reads {FORMAT}"))
     return spec
@@ -230,7 +228,7 @@ def _steering(
 def steering_files(order: str, folder: Path) -> Mapping[str, str]:
     """The engine's files for a new specification (`order`, the text of its file) with the states that the agent in
     `folder` has found, so that the engine does not use endpoints that are down."""
-    spec = _READER.validate_json(order)
+    spec = _READER.decode(order)
     return _steering(spec, state_file.last_states(folder), steered_engine(spec.engine))
 
 

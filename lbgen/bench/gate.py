@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
@@ -13,6 +12,7 @@ from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_version
+from lbgen.records import replace
 from lbgen.runtime.local.apply import choose
 from lbgen.runtime.stack_request import chosen_engines
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lbgen.records import counted
+from lbgen.records import counted, replace
 
 if TYPE_CHECKING:
     from lbgen.bench.json_types import BenchRecord, SpreadRecord, UnmeasuredEngineRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
+from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints
+from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import matching_draft
@@ -13,6 +13,7 @@ from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Forward, Mode, Plan, Protocol
 from lbgen.plan.pool import PoolProtocol
 from lbgen.plan.simulate import simulate, simulate_l4
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Pool

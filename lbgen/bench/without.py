@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
+from lbgen.records import replace
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -11,6 +10,7 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.finding_formats import FORMATS, github, sarif
 from lbgen.cli.left_out import way_back
 from lbgen.cli.output import console, pluralize, print_findings, print_json, tell
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from lbgen.cli import options
 from lbgen.cli.output import print_json
 from lbgen.cli.request import build_request, choose_listener, describe_listener, parse_url
+from lbgen.records import replace
 
 
 class IpAddress(click.ParamType[str]):

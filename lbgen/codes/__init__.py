@@ -7,7 +7,8 @@ A code is never reused for another meaning. 1xx: text and values; 20x to 25x: ob
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lbgen.codes import advice, objects, runtime, values, verdicts
 
@@ -22,8 +23,7 @@ _ENTRY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """One code. `cause` and `remedy` are sentences in Markdown; `example` is a command that begins with `$`, or
     top-level keys of a topology that gets the finding."""
 

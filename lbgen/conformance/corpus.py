@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lbgen.plan.model import Mode, NamedMatch, PathKind, PathMatch, Plan, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.common.regex_example import regex_example
 
 NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Plan, Rule
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.rule_index import rule_index
+from lbgen.records import replace
 
 
 class EqualAnswers:

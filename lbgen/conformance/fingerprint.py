@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import socket
 import ssl
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
+from lbgen.records import replace
 from lbgen.runtime.local.network import reaches
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
@@ -22,6 +21,7 @@ from lbgen.conformance.own_answers import (
 )
 from lbgen.plan.compression import compresses
 from lbgen.plan.request import Headers, Request, connection_options
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Behaviour, body_of
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.expected_difference import feature_of
 from lbgen.plan.features import Feature
 from lbgen.plan.guarantees import Guarantee, is_loose_status
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

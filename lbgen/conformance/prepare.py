@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lbgen.conformance.case import CaseFile, StandInSpec
@@ -16,6 +16,7 @@ from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.plan import datagram_pools

@@ -6,7 +6,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -16,6 +15,7 @@ from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import Outcome, simulate
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
@@ -11,7 +11,7 @@ from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.records import counted
+from lbgen.records import counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord, FieldChangeRecord
@@ -306,13 +306,14 @@ def _walk(place: str, path: str, one: object, other: object) -> Iterator[FieldCh
     if one == other:
         return
     inside = isinstance(one, Forward) or not path or path.rpartition(".")[2] in _WALKED
-    if inside and is_dataclass(one) and type(one) is type(other) and not isinstance(one, type):
-        for each in fields(one):
-            if each.name in _SHOWN or each.name.startswith("_"):
+    names = field_names(type(one)) if inside and type(one) is type(other) else None
+    if names is not None:
+        for name in names:
+            if name in _SHOWN or name.startswith("_"):
                 continue
-            if each.name != "action" or isinstance(getattr(one, each.name), Forward):
-                inner = path if each.name == "action" else f"{path}.{each.name}".lstrip(".")
-                yield from _walk(place, inner, getattr(one, each.name), getattr(other, each.name))
+            if name != "action" or isinstance(getattr(one, name), Forward):
+                inner = path if name == "action" else f"{path}.{name}".lstrip(".")
+                yield from _walk(place, inner, getattr(one, name), getattr(other, name))
         return
     if path:
         yield FieldChange(f"{place}.{path}", _shown(one), _shown(other), _meaning(path))
@@ -328,11 +329,13 @@ def _meaning(path: str) -> str:
 
 def _shown(value: object) -> str:
     """A value of the plan for people, without what is at its default; times as in the plan, in milliseconds."""
-    if is_dataclass(value) and not isinstance(value, type):
+    names = field_names(type(value))
+    if names is not None:
+        usual = defaults(type(value))
         inner = ", ".join(
-            f"{f.name}: {_shown(getattr(value, f.name))}"
-            for f in fields(value)
-            if f.name not in ("field", "is_ip") and not _unsaid(f, getattr(value, f.name))
+            f"{name}: {_shown(getattr(value, name))}"
+            for name in names
+            if name not in ("field", "is_ip") and not _unsaid(usual.get(name), getattr(value, name))
         )
         return f"{{ {inner} }}" if inner else "nothing"
     if isinstance(value, tuple | frozenset):
@@ -342,6 +345,6 @@ def _shown(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _unsaid(field: Field[object], value: object) -> bool:
+def _unsaid(default: object, value: object) -> bool:
     """Whether a value is absent or the default of its field."""
-    return value in (None, (), "") or (value == field.default and type(value) is type(field.default))
+    return value in (None, (), "") or (value == default and type(value) is type(default))

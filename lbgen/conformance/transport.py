@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from lbgen.agent.proxy_header import proxy_header
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
 
 from lbgen.engines.api import RenderedFile
 from lbgen.plan.model import Pool, PoolProtocol
@@ -14,8 +16,7 @@ FILE = "agent.json"
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """An endpoint. `name` is `host:port` as in the topology, `port` the one that is checked. `weight` 0: drained."""
 
     name: str
@@ -24,8 +25,7 @@ class Target:
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTls:
+class CheckTls(Struct, frozen=True):
     """Paths are relative to the folder of the file, or absolute; `ca` None = the system's store."""
 
     ca: str | None
@@ -35,8 +35,7 @@ class CheckTls:
     verify: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedPool:
+class CheckedPool(Struct, frozen=True):
     """A pool and how its endpoints are checked. Times in milliseconds; `path` None = a connection is enough; `source`
     is the address to check from, "" = the kernel's choice."""
 
@@ -55,8 +54,7 @@ class CheckedPool:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BalancedEndpoint:
+class BalancedEndpoint(Struct, frozen=True):
     """`name` is `host:port` as in the topology; `host` an address in its shortest form."""
 
     name: str
@@ -66,8 +64,7 @@ class BalancedEndpoint:
     backup: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BalancedPool:
+class BalancedPool(Struct, frozen=True):
     """A pool whose connections the agent counts in the kernel's table: for shares that follow them (`least`), and to
     leave out endpoints that have `most`, None = any number."""
 
@@ -77,8 +74,7 @@ class BalancedPool:
     most: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True):
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
     folder) and whose name is `program`; "" for an engine that looks at its files itself. `command`, if any, is run in
     the folder instead, with the agent's rights; `change` too, for what an `Incremental` engine changes. `steering` is
@@ -97,7 +93,7 @@ class AgentSpec:
 
     def file(self) -> RenderedFile:
         """As it is written beside the engine's other files."""
-        return RenderedFile(FILE, json.dumps(asdict(self), indent=1) + "\n")
+        return RenderedFile(FILE, json.dumps(msgspec.to_builtins(self), indent=1) + "\n")
 
 
 @runtime_checkable

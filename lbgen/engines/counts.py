@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+
+class Counts(Struct, frozen=True):
     """Connections (over UDP: flows) that were forwarded since the rules were loaded: by listener and route, and by the
     endpoint's address (`host:port`)."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     Data: TypeAlias = "str | int | float | bool | Commented | Mapping[str, Data] | Sequence[Data] | None"
@@ -20,8 +21,7 @@ class Tagged(dict[str, "Data"]):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
-class Commented:
+class Commented(Struct, frozen=True):
     """A value of a mapping or a list with comment lines above it, and an empty one before those with `apart`."""
 
     comment: str

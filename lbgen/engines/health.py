@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 
 class State(StrEnum):
@@ -20,8 +21,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """`since`: seconds of the epoch, None when the engine does not tell. `reason`: its own words, often empty."""
 
     state: State

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from lbgen.json_types import Record
 from lbgen.plan.guarantees import Guarantee
@@ -32,8 +33,7 @@ class LeftToEngineRecord(Record):
     listeners: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class LeftToEngine:
+class LeftToEngine(Struct, frozen=True):
     """A clause that is left to the engine on these listeners, and what the engine does then."""
 
     guarantee: Guarantee

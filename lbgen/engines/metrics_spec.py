@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
 
 from lbgen.engines.api import RenderedFile
 
@@ -26,8 +28,7 @@ _SUFFIX = re.compile("[~@:]")  # what engines add to the name of a pool
 METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
 
-@dataclass(frozen=True, slots=True)
-class CountedListener:
+class CountedListener(Struct, frozen=True):
     """A listener; `port` 0: its connections are not counted (UDP)."""
 
     name: str
@@ -35,8 +36,7 @@ class CountedListener:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class CountedPool:
+class CountedPool(Struct, frozen=True):
     """A pool; `endpoints` are (name in the topology, address that the engine has), `judged`: it has checks."""
 
     name: str
@@ -44,8 +44,7 @@ class CountedPool:
     endpoints: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSpec:
+class MetricsSpec(Struct, frozen=True):
     """`relay`: a file that gets the lines of the log too, "" = none; for an engine that has one log only.
     `admin_port` is where the engine reports the state of endpoints, None = nowhere."""
 
@@ -73,8 +72,7 @@ class OneLog(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRecord:
+class ConnectionRecord(Struct, frozen=True):
     """A connection of an L4 listener that had an endpoint. Bytes `received` from the client and `sent` to it."""
 
     listener: str
@@ -128,7 +126,7 @@ def metrics_files(plan: Plan, target: Engine, version: str) -> tuple[RenderedFil
         methods=tuple(sorted({*METHODS, *_methods(plan)})),
         admin_port=plan.admin_port,
     )
-    text = json.dumps(asdict(spec), indent=1) + "\n"
+    text = json.dumps(msgspec.to_builtins(spec), indent=1) + "\n"
     return (RenderedFile(FILE, text, ("metrics",) * text.count("\n")),)
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+
+class Taken(Struct, frozen=True):
     """What an engine made of a stage. `missing`: files that it has not taken over yet; `settled`: whether what came
     with them has passed or failed its first checks; `refusals`: how many changes it has refused since it started."""
 

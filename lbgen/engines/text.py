@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined
 from markupsafe import Markup
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.records import field_names
 from lbgen.resources import cache
 from lbgen.version import VERSION
 
@@ -29,8 +30,7 @@ _FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
 ALLOWED_FILTERS = ("length",)
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(Struct, frozen=True):
     """Text that goes out as it stands. `Atom.of` checks a grammar; else code, not a user, made every character."""
 
     text: str
@@ -47,8 +47,7 @@ class Atom:
         return cls(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """Free text of a user; the engine's quote function for `kind` puts it out so that it comes back unchanged."""
 
     text: str
@@ -128,12 +127,12 @@ _NAMES: dict[type, tuple[str, ...] | None] = {}
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
     if kind not in _NAMES:
-        _NAMES[kind] = tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
+        _NAMES[kind] = field_names(kind)
     return _NAMES[kind]
 
 
 def guard(view: object, path: str = "view") -> None:
-    """Walk a view: frozen dataclasses of Atom, Literal, int, bool, None and tuples only; else TypeError."""
+    """Walk a view: frozen records of Atom, Literal, int, bool, None and tuples only; else TypeError."""
     if not _allowed(view):
         _find(view, path)
 
@@ -162,9 +161,9 @@ def _find(view: object, path: str) -> None:
     if isinstance(view, tuple):
         for index, item in enumerate(view):
             _find(item, f"{path}[{index}]")
-    elif is_dataclass(view) and not isinstance(view, type):
-        for each in fields(view):
-            _find(getattr(view, each.name), f"{path}.{each.name}")
+    elif names := _field_names(type(view)):
+        for name in names:
+            _find(getattr(view, name), f"{path}.{name}")
     else:
         raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, LbgenError, UsageError
 from lbgen.engines.api import Engine, engine
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
 from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines, refused
 from lbgen.engines.verbatim import unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -69,8 +71,7 @@ class VerdictRecord(Record):
     """No field asks for it, so an approximate verdict stops nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What an engine says to one feature of a plan, or (`place`) to the single field `fields[0]`.
 
     `default`: only about values that nobody wrote; an approximate one is shown and stops nothing.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from lbgen.html.view import (
     Verification,
 )
 from lbgen.plan.tiers import Tier, parts
+from lbgen.records import replace
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lbgen.bench.report import BenchReport, Row, Spread
@@ -16,8 +17,7 @@ _PLOT_HEIGHT, _LEFT, _BOTTOM = 220, 60, 30
 _MOST_TICKS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """A subject's median, with the least and greatest round as a line; `colour` counts from 0."""
 
     label: str
@@ -29,8 +29,7 @@ class Bar:
     colour: int
 
 
-@dataclass(frozen=True, slots=True)
-class BarChart:
+class BarChart(Struct, frozen=True):
     """Horizontal bars from 0."""
 
     title: str
@@ -38,8 +37,7 @@ class BarChart:
     bars: tuple[Bar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A subject's points, as SVG's `points`, and where its name stands."""
 
     label: str
@@ -48,8 +46,7 @@ class Line:
     colour: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineChart:
+class LineChart(Struct, frozen=True):
     """Figures over the rate, or over time. Ticks are (pixel, text). `band`: from and to which pixel something is the
     case; `limit`: SVG's points of a line that the others should stay below."""
 

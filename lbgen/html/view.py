@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """`level`: a verdict's level or a case's state, which chooses the colour; "" for none."""
 
     text: str
     level: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """`cells`: one for each column of the table."""
 
     head: str
@@ -22,8 +20,7 @@ class Row:
     total: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """`head`: the title of the first column."""
 
     head: str
@@ -31,8 +28,7 @@ class Table:
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A verdict that is explained: its level with a mark, the features or places that have it, and the text."""
 
     level: str
@@ -41,8 +37,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A rendered line. `target`: the line of the topology behind it, as the id of an element; "" for none."""
 
     text: str
@@ -50,8 +45,7 @@ class Line:
     target: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NativeFile:
+class NativeFile(Struct, frozen=True):
     """`left_out`: how many lines at its end are not on the page."""
 
     name: str
@@ -59,8 +53,7 @@ class NativeFile:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineView:
+class EngineView(Struct, frozen=True):
     """An engine's notes and files. `static`: files that are the same for every topology. `reasons`: why it does
     not serve the topology as it stands. `left`: what the topology leaves to it, and its habit."""
 
@@ -72,8 +65,7 @@ class EngineView:
     left: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A tier, or (tier "") the whole topology."""
 
     tier: str
@@ -82,8 +74,7 @@ class Part:
     engines: tuple[EngineView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A file of the topology; the id of its n-th line is `s<number>l<n>`."""
 
     name: str
@@ -91,8 +82,7 @@ class Source:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A case that an engine answers otherwise than the oracle, and how to see it again: a curl line, or bytes."""
 
     engine: str
@@ -101,8 +91,7 @@ class Difference:
     again: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What `verify` found. `failed`: engines that did not run to the end, or were left out, each with the reason."""
 
     green: bool
@@ -113,8 +102,7 @@ class Verification:
     failed: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The whole page."""
 
     name: str

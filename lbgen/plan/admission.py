@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.plan.forwarding import is_trusted
 from lbgen.plan.model import Forward, Listener, Route
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from lbgen.plan.request import ParsedRequest, Request
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An answer with one of these statuses; `reason` is a sentence."""
 
     statuses: tuple[int, ...]

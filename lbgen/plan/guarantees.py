@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from lbgen.plan.features import Feature
 
@@ -37,8 +38,7 @@ _FEATURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantees:
+class Guarantees(Struct, frozen=True):
     """True: kept to the letter on this listener. False: left to the engine."""
 
     paths: bool = True

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.policy import Access, Limits, Paths
-
-if TYPE_CHECKING:
-    from lbgen.plan.rules import HostTable, L4Rule
-    from lbgen.plan.tls import ListenerTls
+from lbgen.plan.rules import HostTable, L4Rule  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.tls import ListenerTls  # noqa: TC001  # read at run time, as plans are saved
 
 
 class Mode(StrEnum):
@@ -24,8 +22,7 @@ class Protocol(StrEnum):
     UDP = "udp"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTimeouts:
+class ClientTimeouts(Struct, frozen=True):
     """Milliseconds, 0 = no limit: reading the head, silence in the body, an idle kept connection."""
 
     header: int = 60_000
@@ -33,8 +30,7 @@ class ClientTimeouts:
     keepalive: int = 75_000
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """A port. L7 listeners carry `hosts` (exact first, then longer wildcards, the hostless table always last and maybe
     empty), L4 listeners `l4_rules` in the order of trial."""
 
@@ -54,11 +50,11 @@ class Listener:
     http2: bool = False  # with TLS: offered by ALPN beside HTTP/1.1; without: prior knowledge, HTTP/1.1 goes on
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
     max_connections: int | None = None
-    paths: Paths = Paths()  # noqa: RUF009  # frozen
-    guarantees: Guarantees = Guarantees()  # noqa: RUF009  # frozen
+    paths: Paths = Paths()
+    guarantees: Guarantees = Guarantees()
     underscores: bool = False  # header fields with an underscore in their names pass
     access: Access | None = None
-    limits: Limits = Limits()  # noqa: RUF009  # frozen
+    limits: Limits = Limits()
     access_log: bool = False  # one JSON line per request
     metrics: bool = False  # one line per request in the file that the agent counts
     address_written: bool = False  # the topology sets `address`

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.diagnostics import NOWHERE, Span
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
@@ -70,8 +72,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """One use of a feature. `default`: the user did not write the field; it stands for a default value."""
 
     feature: Feature
@@ -86,8 +87,7 @@ class Use:
         return rest.partition(".")[0] if section == "engines" else ""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Struct, frozen=True):
     """`engines.<name>`: version None = the newest supported, `forwarding` None = not written. `verbatim` are (insertion
     point, text) of its configuration. `device`: with direct forwarding, the interface to the segment of all endpoints.
     """
@@ -98,24 +98,21 @@ class EngineOptions:
     device: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerLimits:
+class ContainerLimits(Struct, frozen=True):
     """Limits of each container: bytes, and processes with their threads."""
 
     memory: int = 2 << 30
     pids: int = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """Where the agent serves metrics."""
 
     address: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class TierOf:
+class TierOf(Struct, frozen=True):
     """The tier of a topology that a plan is for. `replica` counts from 1; 0 = any replica."""
 
     topology: str
@@ -149,7 +146,7 @@ class Plan:
     accept: tuple[str, ...] = ()
     engines: tuple[tuple[str, EngineOptions], ...] = ()
     resolvers: tuple[str, ...] = ()
-    containers: ContainerLimits = ContainerLimits()  # frozen
+    containers: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
     networks: tuple[str, ...] = ()  # of docker, which containers join
     spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
     admin_port: int | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from lbgen.plan.model import EngineOptions, Metrics, Plan
+from lbgen.records import replace
 
 
 def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:

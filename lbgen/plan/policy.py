@@ -7,9 +7,10 @@ lower-case. docs/contract.md describes how each behaves.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
+
+from msgspec import Struct
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
@@ -23,8 +24,7 @@ class PathsMode(StrEnum):
     VERBATIM = "verbatim"
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """The request targets that are accepted. The three flags are exceptions to `strict`."""
 
     mode: PathsMode = PathsMode.STRICT
@@ -33,8 +33,7 @@ class Paths:
     encoded_unreserved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """Networks of clients' addresses. `deny` is checked first; then `allow` None admits all, else only its own."""
 
     allow: tuple[str, ...] | None = None
@@ -49,8 +48,7 @@ class Access:
         return self.allow is None or any(address in ip_network(network) for network in self.allow)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bytes; None = the engine's own limit (at least 8 KiB target, 16 KiB headers). `headers`
     counts name + value + 4 of each line."""
 
@@ -68,16 +66,14 @@ class KeyKind(StrEnum):
     QUERY = "query"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """`name` of the header (lower-case), cookie or query parameter; "" for the other kinds."""
 
     kind: KeyKind
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(Struct, frozen=True):
     """A token bucket for each value of `key`: `burst` tokens at first, refilled evenly by `amount` in `seconds`. A
     request without the header of `key` is not counted. A refused request takes no token."""
 
@@ -87,8 +83,7 @@ class RateLimit:
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+class Concurrency(Struct, frozen=True):
     """The most active requests of the route for each value of `key`."""
 
     max: int
@@ -101,8 +96,7 @@ class RetryCause(StrEnum):
     TIMEOUT = "timeout"  # response time over
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(Struct, frozen=True):
     """`max` extra tries, each at another endpoint where there is one. Connect failures are retried for any method, all
     else for idempotent methods unless `all_methods`. `budget`: percent of active requests, None = no limit."""
 
@@ -113,8 +107,7 @@ class Retries:
     budget: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """A copy of `percent` of the requests as sent to the endpoint; its response is dropped."""
 
     pool: str
@@ -122,8 +115,7 @@ class Mirror:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """`scheme://host[:port]`, lower-case; `any` = every origin; a wildcard's host lacks the `*.` (any depth below)."""
 
     scheme: str
@@ -147,8 +139,7 @@ class Origin:
         return host.endswith("." + self.host) and re.fullmatch(f"{SUBDOMAIN_CHARACTER}*", host) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Cors:
+class Cors(Struct, frozen=True):
     """`methods` upper-case, `headers` lower-case, both as written (methods: GET, HEAD, POST by default). `max_age`
     None = no Access-Control-Max-Age; else whole seconds."""
 
@@ -160,8 +151,7 @@ class Cors:
     max_age: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(Struct, frozen=True):
     """gzip, for clients that accept it, of responses of these media types without Content-Encoding whose Content-Length
     is absent or at least `min_size`."""
 
@@ -169,8 +159,7 @@ class Compression:
     min_size: int = 1024  # below, gzip gains nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Buffering:
+class Buffering(Struct, frozen=True):
     """`request`: the body is read whole before the request is sent. `response`: the body is read whole first.
     False = bytes are forwarded as they arrive."""
 
@@ -178,8 +167,7 @@ class Buffering:
     response: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveHealth:
+class ActiveHealth(Struct, frozen=True):
     """`path` None = connect only. `port` None = the endpoint's. `statuses` are (first, last). Endpoints are up at
     first, until `fall` checks in a row fail."""
 
@@ -192,24 +180,21 @@ class ActiveHealth:
     statuses: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PassiveHealth:
+class PassiveHealth(Struct, frozen=True):
     """`failures` in a row of an endpoint (connect, reset, response timeout, 5xx) eject it for `eject_for`."""
 
     failures: int
     eject_for: int
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """At most `size` requests wait for a free endpoint; more, and those that wait longer than `timeout`, get 503."""
 
     size: int
     timeout: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sticky:
+class Sticky(Struct, frozen=True):
     """`NAME=<Endpoint.cookie_value>; Path=/; HttpOnly; SameSite=Lax`, with `Max-Age` (`ttl`, seconds) and `Secure`.
 
     Set when the request has no cookie of a usable endpoint. The request's own cookie is forwarded unchanged."""

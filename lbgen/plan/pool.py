@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky
-    from lbgen.plan.tls import PoolTls
+from msgspec import Struct
 
+from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.tls import PoolTls  # noqa: TC001  # read at run time, as plans are saved
 
 KEEPALIVE = 64
 KEEPALIVE_IDLE = 4_000  # below the 5 s after which Node, uvicorn and Apache close theirs
@@ -31,8 +29,7 @@ class Balance(StrEnum):
     HASH = "hash"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """`host` is an IP literal (IPv6 without brackets) or a name the engine resolves while it runs."""
 
     host: str
@@ -49,8 +46,7 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """Endpoints of one service. An endpoint of weight 0 gets no new connections."""
 
     name: str

@@ -9,9 +9,10 @@ from ipaddress import ip_network
 from operator import attrgetter
 from typing import TypeVar
 
+from msgspec import Struct
+
 from lbgen.plan.model import HostPattern, HostTable, L4Rule, Match, PathKind, Rule
 from lbgen.plan.regex import literal_start, matches_whole
-from lbgen.records import record
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -21,8 +22,7 @@ _BY_RANK = attrgetter("rank")
 _CASE_OPEN = re.compile("%(?:[A-F].|.[A-F])")  # an escape that a client may also write in lower case
 
 
-@record
-class UnrankedRule:
+class UnrankedRule(Struct, frozen=True, eq=False):
     """A rule that has no rank yet. Entries are given in the order of the file."""
 
     id: str
@@ -33,8 +33,7 @@ class UnrankedRule:
     field: str
 
 
-@record
-class UnrankedL4Rule:
+class UnrankedL4Rule(Struct, frozen=True, eq=False):
     """An L4 rule that has no rank yet. Entries are given in the order of the file."""
 
     id: str
@@ -45,8 +44,7 @@ class UnrankedL4Rule:
     field: str
 
 
-@record
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """A rule that requests of one path group can meet. `test_path`: its path (always a regex) must still be tested;
     otherwise the group implies it."""
 
@@ -59,8 +57,7 @@ class Candidate:
         return not self.test_path and self.rule.match.path_only
 
 
-@record
-class PathGroup:
+class PathGroup(Struct, frozen=True, eq=False):
     """All requests of one table that go the same way through a path tree; see `path_groups`."""
 
     kind: PathKind

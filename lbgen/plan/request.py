@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+from msgspec import Struct
+
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
@@ -61,8 +63,7 @@ class RefusedError(Exception):
         self.guarantee = guarantee
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedRequest:
+class ParsedRequest(Struct, frozen=True):
     """`target` is in origin-form, as forwarded. `path` is its path, `matched_path` the path that rules compare. `host`
     is lower-case without port and trailing dot, `authority` is the Host line as sent; both None when absent. Header
     names are lower-case, values trimmed."""

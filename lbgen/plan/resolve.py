@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, Span, UsageError
@@ -38,6 +37,7 @@ from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderEdits:
+class HeaderEdits(Struct, frozen=True):
     """Applied as remove, then set (replaces all lines of that name), then add (a further line). Lower-case names."""
 
     set: tuple[tuple[str, str], ...] = ()
@@ -19,8 +18,7 @@ class HeaderEdits:
         return bool(self.set or self.add or self.remove)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One share of a split; `request_headers` come after the route's own."""
 
     pool: str
@@ -29,8 +27,7 @@ class Target:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Milliseconds, 0 = no limit. `response` runs from the request sent to the response head, `idle` is the longest
     silence of a body or tunnel in either direction."""
 
@@ -40,8 +37,7 @@ class Timeouts:
     request: int = 0  # all tries, to the last byte
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """`prefix` replaces the matched prefix (or the matched exact path), `path` the whole path; one of them at most.
     `host` replaces the Host. The query is kept."""
 
@@ -50,20 +46,18 @@ class Rewrite:
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Struct, frozen=True, tag=True):
     """A sticky cookie of an endpoint of any of `targets` overrides the weights."""
 
     targets: tuple[Target, ...]  # weights as written, at least one above 0
     timeouts: Timeouts
     rewrite: Rewrite | None = None
     retries: Retries | None = None
-    buffering: Buffering = Buffering()  # noqa: RUF009  # frozen
+    buffering: Buffering = Buffering()
     mirrors: tuple[Mirror, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Struct, frozen=True, tag=True):
     """None = as the request has it (contract section 4 says how host and port follow)."""
 
     status: int
@@ -74,8 +68,7 @@ class Redirect:
     prefix: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(Struct, frozen=True, tag=True):
     """`headers` are complete, content-type included."""
 
     status: int
@@ -83,8 +76,7 @@ class Respond:
     headers: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """`index` is the position in the file. An L4 route has a Forward with one or more targets and no edits."""
 
     name: str

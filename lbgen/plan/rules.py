@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class PathKind(StrEnum):
@@ -20,8 +21,7 @@ class ValueKind(StrEnum):
     PRESENT = "present"  # there and not empty
 
 
-@dataclass(frozen=True, slots=True)
-class HostPattern:
+class HostPattern(Struct, frozen=True):
     """`name` is lower-case, no port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
 
     name: str
@@ -41,8 +41,7 @@ class HostPattern:
         return other == self or other.name.endswith("." + self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class PathMatch:
+class PathMatch(Struct, frozen=True):
     """A prefix has no trailing slash, but `/` itself; escapes are in upper-case hex. A regex matches the whole path."""
 
     kind: PathKind
@@ -53,24 +52,21 @@ class PathMatch:
         return self.kind is PathKind.PREFIX and self.value == "/"
 
 
-@dataclass(frozen=True, slots=True)
-class ValueMatch:
+class ValueMatch(Struct, frozen=True):
     """How a header, query parameter or cookie value is compared; a regex matches the whole value."""
 
     kind: ValueKind
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedMatch:
+class NamedMatch(Struct, frozen=True):
     """A header (lower-case name), query parameter or cookie (both case-sensitive) and what its value must be."""
 
     name: str
     value: ValueMatch
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """All parts must hold. `methods` empty = any method; the three lists are sorted by name."""
 
     path: PathMatch
@@ -90,8 +86,7 @@ class Match:
         return self.path.covers_all and self.path_only
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One way into a route: a host pattern (None = every host) and a match. `rank` 0 is tried first, plan-wide."""
 
     id: str  # unique in the plan, a safe word: <route name>.<n>
@@ -102,8 +97,7 @@ class Rule:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class HostTable:
+class HostTable(Struct, frozen=True):
     """Every rule that a request for `host` (None = any host without a table of its own) can meet, in order.
 
     The list is complete: rules of wider hosts are copied in, and it ends at the first catch-all. An engine picks
@@ -114,8 +108,7 @@ class HostTable:
     rules: tuple[Rule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class L4Rule:
+class L4Rule(Struct, frozen=True):
     """One way into an L4 route. `sni` None = any or none; `sources` are CIDRs, empty = everyone."""
 
     id: str

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
 from lbgen.plan.precedence import covering_hosts, covering_prefixes
 from lbgen.plan.regex import literal_start, matches_whole
-from lbgen.records import record
 
 _Index = dict["HostPattern | None", dict["Hashable", dict["Hashable", "list[Rule]"]]]
 _PRESENT = ValueMatch(ValueKind.PRESENT)
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
 
 
-@record
-class ShadowedRule:
+class ShadowedRule(Struct, frozen=True, eq=False):
     """`rule` never serves on `listeners`: `by` (one per listener) is tried before and takes everything."""
 
     rule: Rule

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
+
+from msgspec import Struct
 
 from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
 from lbgen.plan.cors import CORS_HEADERS, is_preflight, preflight_headers, response_edits, vary_header
@@ -25,6 +27,7 @@ from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan,
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, connection_options, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
@@ -32,8 +35,7 @@ if TYPE_CHECKING:
 _R = TypeVar("_R", Rule, L4Rule)
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
@@ -49,8 +51,7 @@ class Upstream:
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
-@dataclass(frozen=True, slots=True)
-class LosingRule:
+class LosingRule(Struct, frozen=True):
     """A rule that was tried before the winner, or after it, and why it did not serve the request."""
 
     rule: str

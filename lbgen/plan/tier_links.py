@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.records import replace
 from lbgen.spec.network import Address
 from lbgen.spec.pool import Endpoint, Pool
 from lbgen.spec.tier import MOST_REPLICAS

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.plan.model import Forward, Listener, Mode, Plan
 from lbgen.plan.simulate import L4Outcome, Outcome, Upstream, simulate, simulate_l4
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = "192.0.2.1"  # of TEST-NET-1: stands for the unknown address of the tier in front
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """What `tier` does on `listener`. `client_known`: the client's address reaches it."""
 
     tier: str
@@ -79,8 +80,7 @@ def _forwarded(request: Request, upstream: Upstream) -> Request:
     return replace(request, method=upstream.method, target=upstream.target, headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
+class Front(Struct, frozen=True):
     """An L4 listener `entry` of `tier`, through which clients reach an L7 listener of tier `behind`. `plan` is that L7
     listener with its routes, at the address of `entry`. `client_known`: the client's address reaches it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.plan.expand import ExpandedTopology
@@ -17,7 +17,7 @@ from lbgen.plan.tier_links import (
     with_replica_counts,
     with_replica_endpoints,
 )
-from lbgen.records import counted
+from lbgen.records import counted, replace
 
 if TYPE_CHECKING:
     from lbgen.spec.load import Topology

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Span
+from lbgen.plan.rules import HostPattern  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.system_errors import remedy
-
-if TYPE_CHECKING:
-    from lbgen.plan.rules import HostPattern
 
 # Mozilla's server side TLS, guideline 5.7, without the DHE suites, which neither BoringSSL nor Go has. The same list
 # in the same order for all engines; TLS 1.3 brings its own three.
@@ -50,8 +49,7 @@ class File:
             raise EngineError(Diagnostic("LB424", message, self.span, self.field, remedy(error))) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A chain and its key. `key.path` is `cert.path` + ".key" for copied files. `names` are the DNS names it holds,
     lower-case; a wildcard here covers exactly one label, as in certificates."""
 
@@ -61,8 +59,7 @@ class Certificate:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerTls:
+class ListenerTls(Struct, frozen=True):
     """`passthrough`: bytes are forwarded and only SNI is read; the other fields do not apply. The first certificate
     serves clients without SNI; a name in no certificate is refused in the handshake. `ciphers` (TLS 1.2, OpenSSL names)
     are empty when `min_version` is 1.3. `client_ca`: certificates of clients are verified; `client_required`: each
@@ -77,8 +74,7 @@ class ListenerTls:
     client_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTls:
+class PoolTls(Struct, frozen=True):
     """TLS 1.2 or newer to every endpoint. `ca` None = the system's store. `server_name` is sent as SNI and must be in
     the certificate; None = each endpoint's own host (of an IP literal: the address must be in it, and no SNI is sent).
     `verify` False: any certificate is accepted. `certificate`: shown to the endpoint."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Plan, Protocol
+from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.system_errors import to_diagnostic
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
+from lbgen.records import replace
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState

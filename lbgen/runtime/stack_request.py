@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, UsageError, without_errors
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
+from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.tiers.group import GroupState
 from lbgen.runtime.tiers.request import TiersRequest, with_name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
+from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.results import Stack

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from yaml.nodes import SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
@@ -24,8 +24,7 @@ PLACE = "<edit>"  # of values that a program set
 _Value = object
 
 
-@dataclass(slots=True)
-class Edit:
+class Edit(Struct):
     """The nodes of a topology under change; `source` is the result."""
 
     marks: Marks

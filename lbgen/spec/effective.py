@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired
 
+from msgspec import Struct
 from pydantic import JsonValue
 
 from lbgen import resources
@@ -49,8 +50,7 @@ class ValueRecord(Record):
     """The variables that the value refers to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """One value. `span` is None for a default; `variables` are those that the value refers to."""
 
     field: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from lbgen.spec.source import read_file
 
@@ -12,8 +13,7 @@ _TABLE = Path(__file__).parent / "foreign_keys.yaml"
 _OWNERS = {"listeners": "listener", "pools": "pool", "routes": "route"}
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignKey:
+class ForeignKey(Struct, frozen=True):
     """Keys of other tools that mean one field. `field`: its path, with `*` for a name or a number; "" where lbgen has
     none. `write`: an example of it. `say`: a sentence after it, or alone. `mappings`: the classes of the mappings where
     the keys mean that; any when empty."""

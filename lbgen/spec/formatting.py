@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
+from msgspec import Struct
 from ruamel.yaml import YAML
 from ruamel.yaml.emitter import Emitter
 from ruamel.yaml.error import YAMLError
@@ -128,8 +128,7 @@ def _long_collections(text: str, file: str) -> frozenset[int]:
     return frozenset(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Comment:
+class _Comment(Struct, frozen=True):
     """`line` and `column` count from 0; `alone`: nothing is before it on its line."""
 
     line: int
@@ -161,8 +160,7 @@ def _comments_between(lines: list[str], start: tuple[int, int], end: tuple[int, 
             yield _Comment(number, found.start(), found[0].rstrip(), not lines[number][: found.start()].strip())
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(Struct, frozen=True):
     """The lines of a text; `content` are the numbers of those with more than a comment, `comments` all of them."""
 
     lines: list[str]

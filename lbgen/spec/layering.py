@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.records import replace
 from lbgen.spec.compose import COLLECTION, TEXT, compose
 from lbgen.spec.marks import Marks, Places, Step
 from lbgen.spec.source import build, note_read, read_nodes
@@ -24,8 +25,7 @@ INCLUDED_KEYS = ("pools", "routes")
 MOST_FILES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One YAML file: its name in messages, the folder that its includes begin at, and its nodes."""
 
     file: str
@@ -33,8 +33,7 @@ class Document:
     root: Node
 
 
-@dataclass(slots=True)
-class Layering:
+class Layering(Struct):
     """Merges documents, lowest first. Mappings merge, `routes` merge by name, other lists replace."""
 
     variables: Mapping[str, str]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Span
@@ -24,8 +26,7 @@ def field_path(steps: Iterable[Step]) -> str:
     return text
 
 
-@dataclass(slots=True)
-class Places:
+class Places(Struct):
     """What nodes do not say themselves: the file of those that are not from the first one, and replaced values."""
 
     files: dict[int, str] = field(default_factory=dict)
@@ -69,9 +70,9 @@ class Marks:
     file: str
     root: Node | None = None
     data: object = None
-    places: Places = field(default_factory=Places, repr=False)
-    _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict, repr=False)
-    _elements: dict[str, _Found] = field(default_factory=dict, repr=False)
+    places: Places = dataclasses.field(default_factory=Places, repr=False)
+    _keys: dict[int, tuple[_Keys, bool]] = dataclasses.field(default_factory=dict, repr=False)
+    _elements: dict[str, _Found] = dataclasses.field(default_factory=dict, repr=False)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -216,8 +217,7 @@ def _holds(data: object, path: str) -> bool:
     )
 
 
-@dataclass(slots=True)
-class Layers:
+class Layers(Struct):
     """The marks of a topology and of the profile under it."""
 
     top: Marks

@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.records import replace
 from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
 from lbgen.spec.marks import Marks, Step, field_path
 from lbgen.spec.scalars import Ambiguous, read_scalar
@@ -30,8 +31,7 @@ _READS: ContextVar[set[Path] | None] = ContextVar("reads", default=None)
 NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What one file holds: dicts, lists, str, int, float, bool; and where."""
 
     data: Any

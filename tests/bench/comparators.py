@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
 from lbgen.bench.subjects import Subject, wait_serving
 from lbgen.conformance.free_ports import FreePorts
+from lbgen.records import replace
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop
 

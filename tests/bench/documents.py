@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from lbgen.bench.tables import markdown_lines, tables
 from lbgen.bench.target import choose_target
 from lbgen.diagnostics import Diagnostic
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import write_self_signed
 from tests.bench import comparators
 

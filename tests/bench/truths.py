@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -27,6 +26,7 @@ from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_ports
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from lbgen.conformance.report import as_json
 from lbgen.conformance.runner import CaseState, run_file
 from lbgen.engines.api import engines
 from lbgen.engines.left_to_engine import Habitual
+from lbgen.records import replace
 
 L7 = [name for name, engine in engines().items() if isinstance(engine, Habitual)]
 pytestmark = pytest.mark.engines

@@ -12,7 +12,6 @@ import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from lbgen.plan.guarantees import LEFT_TO_ENGINE, Guarantee, Guarantees, is_loos
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, stand_in_servers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
 from lbgen.plan.model import HeaderEdits, Plan, Respond, Route, Timeouts
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -28,6 +27,7 @@ from lbgen.engines.nftables.upstreams import Share, shares, spans
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Plan, Pool, Timeouts
 from lbgen.plan.policy import Access
+from lbgen.records import replace
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
 from tests.support import plans

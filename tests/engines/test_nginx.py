@@ -11,7 +11,6 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Respond, Route, Timeouts
+from lbgen.records import replace
 from lbgen.runtime.common.executables import candidates
 from tests.support import plans
 from tests.support.plans import by_match, equals, exact, forward, prefix, route

@@ -6,7 +6,6 @@ import socket
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from lbgen.conformance.own_answers import account_of
 from lbgen.engines.traefik import ENGINE, Traefik
 from lbgen.plan.model import Balance, ClientTimeouts, Forward, Match, PathKind, PathMatch, Plan, Pool, Respond, Timeouts
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local import check

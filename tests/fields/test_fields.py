@@ -7,7 +7,6 @@ anyway is listed with the reason in `holds.yaml`. Nothing is started.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -22,6 +21,7 @@ from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
 from lbgen.plan.resolve import findings, plan
+from lbgen.records import replace
 from lbgen.spec.load import load
 
 IDLE = {"LB288", "LB289", "LB251", "LB254"}  # advice that nothing comes of a field

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import lbgen
 from lbgen import resources
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
+from lbgen.records import replace
 from tests.support.plans import examples
 
 HERE = Path(__file__).parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 import lbgen
 from lbgen.diagnostics import LbgenError
+from lbgen.records import replace
 from lbgen.spec.formatting import format_yaml
 from lbgen.spec.load import load, load_bytes
 from tests.property.test_load_dump import topologies

@@ -1,7 +1,6 @@
 """Four ways to the winning rule agree: trying all by rank, the oracle, the host tables, the path groups."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +17,7 @@ from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.shadowing import covers, find_shadowed
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from tests.support.strategies import plans, requests, rules_of
 
 

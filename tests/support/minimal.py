@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import yaml
@@ -13,6 +12,7 @@ import yaml
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.resolve import plan as resolve
+from lbgen.records import replace
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

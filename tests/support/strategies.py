@@ -6,7 +6,7 @@ values are hit by chance. Requests start from a rule of the plan and are then be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -15,6 +15,7 @@ from lbgen.plan import model as m
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from tests.support.plans import endpoint, forward, on_web, pool, route
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import random
 import subprocess
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.runner import CaseState
 from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from tests.topologies.draw import smaller, topology
 

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from jinja2 import DictLoader, Environment
+from msgspec import Struct
 
 from lbgen import __version__
 from lbgen.engines.text import Atom, environment, render
-from lbgen.records import record
 from lbgen.resources import cache
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@record
-class View:
+class View(Struct, frozen=True):
     """What the template prints."""
 
     word: Atom

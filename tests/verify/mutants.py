@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import lbgen
@@ -15,6 +15,7 @@ from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.request import parse_request
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import lbgen
 from lbgen.conformance.verify import tiers
 from lbgen.engines.api import engine
+from lbgen.records import replace
 from tests.engines.test_local_runtime import need
 from tests.support.hybrid import hybrid
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from lbgen.bench.faults.fault import (
 )
 from lbgen.bench.faults.slow_clients import slow_clients
 from lbgen.plan.model import Forward, Plan
+from lbgen.records import replace
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.reload import prepare_change
 from lbgen.runtime.standins.http1 import Behaviour

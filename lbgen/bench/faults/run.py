@@ -6,7 +6,6 @@ import http.client
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.bench import constant_rate
@@ -26,6 +25,7 @@ from lbgen.bench.target import choose_target
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Mode, Plan
+from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME

@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, broken_endpoint, get, wait_until
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:

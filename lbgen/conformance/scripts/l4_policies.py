@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, get, wait_until
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import Behaviour
 
 

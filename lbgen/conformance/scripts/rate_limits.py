@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.context import ScriptContext, get, has_phrase, leaves_answers, wait_until
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 Headers = tuple[tuple[str, str], ...]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 _SIZE = 24 << 20  # bytes, more than the buffers of this host's kernel hold

@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, behaving, broken_endpoint, wait_until
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, Behaviour
 
 if TYPE_CHECKING:

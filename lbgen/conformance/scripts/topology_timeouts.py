@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext

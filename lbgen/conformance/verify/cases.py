@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_network
 from itertools import product
@@ -16,6 +16,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered

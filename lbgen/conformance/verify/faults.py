@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil, log
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Plan, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
@@ -12,6 +11,7 @@ from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import TransportOptions, without_verification
 from lbgen.conformance.verify.substitute_certificates import FOREIGN
 from lbgen.plan.features import Feature
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.plan.model import Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.tls import ListenerTls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +12,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.model import Listener, Plan, Pool, Redirect
 from lbgen.plan.overlay import with_endpoints, with_ports
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.messages import Job

@@ -4,7 +4,6 @@ nothing was answered and by a cut afterwards. A client's silence is ended by `cl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, Expect
@@ -22,6 +21,7 @@ from lbgen.conformance.verify.cases import (
 )
 from lbgen.plan.features import Feature
 from lbgen.plan.policy import RetryCause
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Forward, Plan, Route

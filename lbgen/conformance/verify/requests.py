@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from lbgen.conformance.case import Case, Expect
@@ -26,6 +26,7 @@ from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
 AMBIGUOUS_PATHS = (

@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
+from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.apply import choose

@@ -4,12 +4,12 @@ Some files depend on how sums of times compare, such as all tries of a request w
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.edited_files import line_changes
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_version
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.tls import Certificate, File
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.standins.accept import StandInTls
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.free_ports import FreePorts
@@ -21,6 +20,7 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import Front, l4_fronts
 from lbgen.plan.tiers import Tier, tiers
+from lbgen.records import replace
 from lbgen.runtime.local.apply import choose
 
 if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.model import Forward, Plan, Pool, Route
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.listener import ClientTimeouts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from lbgen.conformance.verify.cases import (
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Forward, Listener, Mode, Plan, Pool, Route
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

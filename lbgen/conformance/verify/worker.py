@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -34,6 +34,7 @@ from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.common import certificates
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.process import run_engine

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
 from lbgen.engines.envoy.support import HABITS, TABLES, verdict
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

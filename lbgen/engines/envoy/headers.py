@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.engines.envoy.protobuf import extension, typed
 
@@ -28,8 +29,7 @@ def header_option(name: str, value: str, action: str) -> dict[str, Data]:
     return {"header": {"key": name, "value": value}, "append_action": action}
 
 
-@dataclass(slots=True)
-class _HeaderState:
+class _HeaderState(Struct):
     """The state of a header after some edits: `values` follow the received lines, or replace them."""
 
     replaced: bool = False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -16,8 +17,7 @@ _DETAILS = "response.code_details"
 _OUT_OF_TIME = f'{_DETAILS} == "max_duration_timeout"'
 
 
-@record
-class ReplyCauses:
+class ReplyCauses(Struct, frozen=True, eq=False):
     """What is mapped: all of Envoy's own replies (`answers`), and those to requests that lbgen's filters refuse
     (`malformed`, `target`). Of the former, optional ones: a request timeout, and the statuses of policies that refuse.
     """

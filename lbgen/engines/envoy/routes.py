@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct, field
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
@@ -34,6 +35,7 @@ from lbgen.engines.envoy.timeouts import (
 )
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
 from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +53,7 @@ _PREFLIGHT = Respond(204, "", ())
 _ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
+class _Condition(Struct, frozen=True):
     """Conditions beyond the rule's own match."""
 
     headers: list[dict[str, Data]] = field(default_factory=list)

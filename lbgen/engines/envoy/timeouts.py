@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.envoy.forwarded_headers import PROTO, TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
 from lbgen.engines.envoy.retries import build_retry_policy, has_idle_before_response
 from lbgen.plan.model import Forward
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +30,7 @@ IS_HEAD_ONLY: dict[str, Data] = {"name": TRANSFER_CODING, "string_match": {"exac
 HEAD_ONLY_ENABLED = build_lua_per_route({"marks": True})
 
 
-@record
-class IdleTimeouts:
+class IdleTimeouts(Struct, frozen=True, eq=False):
     """`policy`: the retry policy, as fields of a route action. Idle timeouts in ms (0 = none): `head_only` for requests
     without a body, `others` for those that may have one."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.balancing import build_balancing
 from lbgen.engines.envoy.comments import CLUSTER_NOTES
@@ -16,7 +18,6 @@ from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
 from lbgen.plan.model import Forward, Mode, PoolProtocol
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,8 +45,7 @@ class ClusterOptions(NamedTuple):
         return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}"
 
 
-@record
-class Clusters:
+class Clusters(Struct, frozen=True, eq=False):
     """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saved_peer`: some
     listeners save the peer in a filter state, to be hashed. `connection_options`: some drop the headers that Connection
     names.

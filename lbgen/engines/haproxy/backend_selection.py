@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.statements import Statement, acl, found, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
 from lbgen.plan.precedence import group
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,8 +26,7 @@ _DRAWS = 1_000_000  # a share is exact to one in a million
 _MOST_LISTED = 8  # targets or backends that HAProxy tries one by one; from here on a lookup costs less
 
 
-@record
-class Choice:
+class Choice(Struct, frozen=True, eq=False):
     """One target of a route. `key` is what `txn.target` holds when it is drawn by lot (`drawn`), else the name of the
     route key. `before` and `total` are weights: of the targets before it, and of all."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct, field
 
 from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, named, set_var, statement
@@ -18,8 +19,7 @@ _HOSTS_IN_PLACE = 8  # of a statement; more have a named ACL
 _WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a name
 
 
-@dataclass(slots=True)
-class Conditions:
+class Conditions(Struct):
     """Collects what the conditions of one listener need above them: variables and named ACLs."""
 
     variables: list[Statement] = field(default_factory=list)

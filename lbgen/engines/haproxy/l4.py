@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.limits import denied
@@ -13,6 +12,7 @@ from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.view import L4Frontend
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

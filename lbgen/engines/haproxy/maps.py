@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.haproxy.statements import Acl, acl, is_one_of
@@ -15,8 +16,7 @@ INLINE_NETWORKS = 20  # in one ACL; more go to a list file
 _INLINE_VALUES = 30  # in one ACL; HAProxy accepts 64 words per line
 
 
-@dataclass(slots=True)
-class MapFile:
+class MapFile(Struct):
     """Keys and values; a key without value makes it a list file."""
 
     name: str
@@ -35,8 +35,7 @@ class MapFile:
         return RenderedFile(self.name, "\n".join(lines) + "\n", ("", *(origin for _, _, origin in self.entries)))
 
 
-@dataclass(slots=True)
-class Maps:
+class Maps(Struct):
     """The map files of one listener, by purpose; their paths are relative to the folder of haproxy.cfg."""
 
     listener: str

@@ -3,9 +3,10 @@ files that lead from host and path to the route."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.lua_rules import rules_file
@@ -13,7 +14,6 @@ from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, 
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, group, path_groups
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
@@ -32,8 +32,7 @@ _ANY_HOST = "*"
 _HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
 
 
-@record
-class RouteKey:
+class RouteKey(Struct, frozen=True, eq=False):
     """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
     `name` is the route's, with that number behind it where one route has several; `txn.route` holds it.
@@ -45,8 +44,7 @@ class RouteKey:
     origin: str
 
 
-@dataclass(slots=True)
-class Routing:
+class Routing(Struct):
     """The statements that set `txn.route` for a listener; `route_keys` by name, in order of first use."""
 
     route_keys: dict[str, RouteKey]
@@ -54,8 +52,7 @@ class Routing:
     lua: tuple[RenderedFile, ...]
 
 
-@dataclass(slots=True)
-class _RuleSets:
+class _RuleSets(Struct):
     """Lists of rules with conditions: the name of each list, and by rule id the rule and the lists that have it."""
 
     names: dict[tuple[str, ...], str] = field(default_factory=dict)

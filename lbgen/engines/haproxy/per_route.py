@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.haproxy.statements import Acl, Statement, acl
 from lbgen.engines.text import Literal
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _MAP_FROM = 4  # distinct values: from here on one map lookup costs less than a list of ACLs
 
 
-@record
-class PerRoute:
+class PerRoute(Struct, frozen=True, eq=False):
     """Writes statements for some routes of a listener, selected by `variable`.
 
     `all_keys` are the values that the variable can have where the statements stand, `any_key` the ACL that holds for

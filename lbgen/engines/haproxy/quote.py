@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import assert_never
 
+from msgspec import Struct
+
 from lbgen.engines.escapes import Boundary, Chars, Choice, Node, Repeat, Sequence, group, parse, plain
-from lbgen.records import record
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
 _NOT_IN_QUOTES = re.compile(r"(['\n])")
 
 
-@record
-class Sample:
+class Sample(Struct, frozen=True, eq=False):
     """A sample expression inside a log-format text, such as `var(txn.host)`; it has no text of a user."""
 
     expression: str

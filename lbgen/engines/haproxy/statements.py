@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.records import record
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,7 @@ _MADE = r"""(?:[^\x00-\x1f"#$'\\]|'[^'\n]*'|"(?:[^"$\\\n]|\\n)*")*"""
 ARGUMENTS_PER_LINE = 40  # HAProxy accepts 64 words per line
 
 
-@record
-class Acl:
+class Acl(Struct, frozen=True, eq=False):
     """A condition: `{ words }`, or the name of an ACL that stands above; `!` precedes it when `negated`."""
 
     words: tuple[Word, ...]
@@ -30,8 +30,7 @@ class Acl:
         return Acl(self.words, self.is_name, not self.negated)
 
 
-@record
-class Statement:
+class Statement(Struct, frozen=True, eq=False):
     """One line of a section, and the topology field that it comes from."""
 
     directive: Atom
@@ -49,8 +48,7 @@ class Statement:
         )
 
 
-@record
-class Section:
+class Section(Struct, frozen=True, eq=False):
     """Statements under a comment."""
 
     title: Atom

@@ -6,6 +6,8 @@ from functools import reduce
 from math import gcd
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.haproxy.health_checks import check_options
 from lbgen.engines.haproxy.retries import listed_twice
 from lbgen.engines.haproxy.statements import Statement, statement
@@ -13,7 +15,6 @@ from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Balance, PoolProtocol
 from lbgen.plan.pool import KEEPALIVE_IDLE
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +46,7 @@ def is_resolved(endpoint: Endpoint) -> bool:
     return not endpoint.is_ip and endpoint.host != "localhost"
 
 
-@record
-class Role:
+class Role(Struct, frozen=True, eq=False):
     """How a backend uses its pool. `keepalive_limited`: the topology limits idle connections; `tracked`: the backend
     with the same endpoints whose checks this one follows, "" = it has its own; `retries`: those of its routes."""
 

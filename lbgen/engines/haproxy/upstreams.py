@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct, field
 
 from lbgen.engines.haproxy import compression
 from lbgen.engines.haproxy.health_checks import active_statements, needs_passing_check, passive_statements
@@ -36,8 +37,7 @@ _LONG = 10**15  # microseconds
 _Timers = tuple[int, int, int]
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """A backend while its routes are collected. `other_times`: the keys of routes whose times differ from `times`;
     `held`: the keys of routes that buffer requests; `streams`: some route does not; `compresses`: some route does."""
 
@@ -57,8 +57,7 @@ class _Draft:
         return connect_time(times), server_timeout(times, self.retries) if self.l7 else times.idle, times.idle
 
 
-@dataclass(slots=True)
-class Backends:
+class Backends(Struct):
     """The backends of a configuration by pool and times, named at first use.
 
     `taken`: names that other sections have.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.records import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.statements import Section, Statement, Word
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from lbgen.plan.guarantees import Guarantees
 
 
-@record
-class Bind:
+class Bind(Struct, frozen=True, eq=False):
     """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit."""
 
     name: Atom
@@ -24,8 +23,7 @@ class Bind:
     max_connections: int | None
 
 
-@record
-class Forwarded:
+class Forwarded(Struct, frozen=True, eq=False):
     """Headers about the client. `trusted`: ACLs on proxies whose headers are kept; `sets`: X-Forwarded-* are set, else
     they are removed; `request_id` likewise for X-Request-Id."""
 
@@ -36,8 +34,7 @@ class Forwarded:
     port: int
 
 
-@record
-class Paths:
+class Paths(Struct, frozen=True, eq=False):
     """Validation of paths. `refused` is the regex of those that are answered 400."""
 
     refused: Literal
@@ -46,16 +43,14 @@ class Paths:
     is_verbatim: bool
 
 
-@record
-class Plain:
+class Plain(Struct, frozen=True, eq=False):
     """Regexes of a target and of all header lines together that need none of the rules for other requests."""
 
     target: Literal
     head: Literal
 
 
-@record
-class Frontend:
+class Frontend(Struct, frozen=True, eq=False):
     """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex
     of the headers that no request keeps, None = no name; with `drops_underscores` it has names with an underscore,
     unless something tests these before (`tests_underscores`). `measures_bodies`: a filter counts bodies of unknown
@@ -88,8 +83,7 @@ class Frontend:
     use_backend: tuple[Statement, ...]
 
 
-@record
-class L4Frontend:
+class L4Frontend(Struct, frozen=True, eq=False):
     """An L4 listener; `idle` is the longest silence of its connections. `backend`: the one that takes all of them, and
     those of no other listener, None = its statements choose."""
 
@@ -99,8 +93,7 @@ class L4Frontend:
     backend: Backend | None = None
 
 
-@record
-class Times:
+class Times(Struct, frozen=True, eq=False):
     """Times of backends. `late` is the time in microseconds from which a failed connection attempt counts as timed
     out."""
 
@@ -110,8 +103,7 @@ class Times:
     late: int
 
 
-@record
-class Backend:
+class Backend(Struct, frozen=True, eq=False):
     """A pool's endpoints with one set of times (None: those of the section `defaults`). `may_be_empty`: at times no
     server is up; `retries`: some failures are tried again; `answers_closed`: 502 is still to be made where an endpoint
     closes without a response."""
@@ -130,8 +122,7 @@ class Backend:
     servers: tuple[Statement, ...]
 
 
-@record
-class ActionBackend:
+class ActionBackend(Struct, frozen=True, eq=False):
     """A route that redirects or responds."""
 
     name: Atom
@@ -139,8 +130,7 @@ class ActionBackend:
     statements: tuple[Statement, ...]
 
 
-@record
-class View:
+class View(Struct, frozen=True, eq=False):
     """All of haproxy.cfg. `authority` is the regex of what is no Host header, `head_kib` the room for a request head in
     KiB, `buffer` in bytes (0 = HAProxy's own size), of which `added` bytes are for additions to a head.
 

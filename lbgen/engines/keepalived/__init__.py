@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.api import (
     Binary,
@@ -42,15 +43,14 @@ def _environment() -> Environment:
     return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote.word})
 
 
-@dataclass(frozen=True, slots=True)
-class Keepalived:
+class Keepalived(Struct, frozen=True):
     """See `lbgen.engines.api.Engine` and, for `kernel_needs`, `lbgen.engines.api.NeedsKernel`."""
 
     name: str = "keepalived"
     title: str = "keepalived"
     versions: tuple[str, ...] = ("2.2",)
     binaries: tuple[BinaryHint, ...] = (BinaryHint("keepalived", version_argv=("--version",)),)
-    images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/bin/ip", "/usr/sbin/nft", "/sbin/sysctl"))  # noqa: RUF009  # frozen
+    images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/bin/ip", "/usr/sbin/nft", "/sbin/sysctl"))
     kernel_needs: tuple[KernelNeed, ...] = (KernelNeed("/proc/net/ip_vs", "IPVS", "modprobe ip_vs"),)
     loopback_clients: bool = False
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Pool, Route
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,7 @@ _SCHEDULERS = {
 }
 
 
-@record
-class Member:
+class Member(Struct, frozen=True, eq=False):
     """An endpoint with its weight in the service."""
 
     pool: Pool

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.records import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lbgen.engines.text import Atom, Literal
 
 
-@record
-class Status:
+class Status(Struct, frozen=True, eq=False):
     first: int
     last: int
 
 
-@record
-class Check:
+class Check(Struct, frozen=True, eq=False):
     """Times in seconds. `path` None = a connection is enough; an HTTP check has as many `urls` as successes in a row
     bring an endpoint back. `port` is the one that is checked."""
 
@@ -30,8 +28,7 @@ class Check:
     retry: int
 
 
-@record
-class Server:
+class Server(Struct, frozen=True, eq=False):
     """A real server; `limit`: connections at a time, None = any number."""
 
     field: Atom
@@ -42,8 +39,7 @@ class Server:
     check: Check | None
 
 
-@record
-class Sorry:
+class Sorry(Struct, frozen=True, eq=False):
     """Serves when no other endpoint is up."""
 
     field: Atom
@@ -51,8 +47,7 @@ class Sorry:
     port: int
 
 
-@record
-class Service:
+class Service(Struct, frozen=True, eq=False):
     """A virtual server; `address` None = every address of this host, by `mark`."""
 
     name: Atom
@@ -67,14 +62,12 @@ class Service:
     sorry: Sorry | None
 
 
-@record
-class Table:
+class Table(Struct, frozen=True, eq=False):
     family: Atom
     services: tuple[Service, ...]
 
 
-@record
-class Floating:
+class Floating(Struct, frozen=True, eq=False):
     """The listeners' addresses, which one of several hosts has at a time. VRRP announces those of one family; `others`
     are of the other one."""
 
@@ -83,8 +76,7 @@ class Floating:
     others: tuple[Atom, ...]
 
 
-@record
-class View:
+class View(Struct, frozen=True, eq=False):
     """`tcp` and `udp`: seconds for which the kernel keeps a silent connection or flow, None = no such service."""
 
     lbgen: Atom
@@ -98,8 +90,7 @@ class View:
     tables: tuple[Table, ...]
 
 
-@record
-class EndpointView:
+class EndpointView(Struct, frozen=True, eq=False):
     """What one host of endpoints needs for direct routing."""
 
     lbgen: Atom

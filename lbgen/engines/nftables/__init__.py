@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nftables import counters, run, support, transaction
@@ -31,15 +32,14 @@ def _environment() -> Environment:
     return text.environment(FileSystemLoader(folder("templates") / "nftables"), {})
 
 
-@dataclass(frozen=True, slots=True)
-class Nftables:
+class Nftables(Struct, frozen=True):
     """See `Engine` and `Incremental` in `lbgen.engines.api`; for `set_weights`, `lbgen.engines.agent_spec.Steered`."""
 
     name: str = "nftables"
     title: str = "nftables"
     versions: tuple[str, ...] = ("1.0", "1.1")
     binaries: tuple[BinaryHint, ...] = (BinaryHint("nft", version_argv=("--version",)),)
-    images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))  # noqa: RUF009  # frozen
+    images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))
 
     change_file: str = transaction.FILE
     counts_argv: tuple[str, ...] = counters.ARGV

@@ -3,7 +3,6 @@ that is the balance, in one transaction."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from lbgen.engines.nftables.direct import tables as direct_tables
 from lbgen.engines.nftables.names import family, select_name, table_name
 from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, shares, spans
 from lbgen.plan.model import Balance, Endpoint
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

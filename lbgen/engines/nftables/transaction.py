@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
-from lbgen.records import record
+from msgspec import Struct
 
 FILE = "change.nft"
 UNMARKED = "0" * 20
@@ -18,8 +18,7 @@ _ELEMENTS = "\t\telements = {"
 _LAST = ("map", "set", "chain", "counter", "ct timeout")  # what refers to others goes before them
 
 
-@record
-class _Object:
+class _Object(Struct, frozen=True, eq=False):
     """A chain, map, set, counter or time of a table, as its file has it; `elements` are those of a map or a set."""
 
     kind: str

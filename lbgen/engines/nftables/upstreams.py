@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import gcd, lcm
 
+from msgspec import Struct
+
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Route
-from lbgen.records import record
 
 MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
 FULL = 100  # percent
 _HASH_SLOTS = 1_000  # at least; so those of an endpoint that is down can be given to many others
 
 
-@record
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """A target of a route: its weight, its endpoints, and percentages of their weights by address, by default FULL."""
 
     weight: int
@@ -22,16 +22,14 @@ class Part:
     percents: Mapping[str, int]
 
 
-@record
-class Share:
+class Share(Struct, frozen=True, eq=False):
     """An endpoint and its number of slots; None = connections are closed."""
 
     endpoint: Endpoint | None
     slots: int
 
 
-@record
-class Span:
+class Span(Struct, frozen=True, eq=False):
     """Slots `first` to `last` belong to `endpoint`."""
 
     first: int

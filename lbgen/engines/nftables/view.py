@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.records import record
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lbgen.engines.text import Atom
 
 
-@record
-class Element:
+class Element(Struct, frozen=True, eq=False):
     first: int
     last: int
     address: Atom
     port: int
 
 
-@record
-class Map:
+class Map(Struct, frozen=True, eq=False):
     """The endpoints by slot; a counter, a random number or else a hash of the client's address selects the slot."""
 
     slots: int
@@ -28,8 +26,7 @@ class Map:
     elements: tuple[Element, ...]
 
 
-@record
-class IdleTime:
+class IdleTime(Struct, frozen=True, eq=False):
     """How long the kernel keeps the state of a silent connection, in seconds; its name has the seconds."""
 
     name: Atom
@@ -38,8 +35,7 @@ class IdleTime:
     seconds: int
 
 
-@record
-class Access:
+class Access(Struct, frozen=True, eq=False):
     """Networks of clients' addresses; `allow` None admits all that `deny` does not name."""
 
     field: Atom
@@ -47,8 +43,7 @@ class Access:
     deny: tuple[Atom, ...]
 
 
-@record
-class Rule:
+class Rule(Struct, frozen=True, eq=False):
     """The clients of `sources` (None = all) use this route. `chain` admits them where the listener has several rules;
     `select` selects the endpoint, None = the route has none with a weight."""
 
@@ -61,8 +56,7 @@ class Rule:
     counter: Atom
 
 
-@record
-class Selection:
+class Selection(Struct, frozen=True, eq=False):
     """A chain and a map that select the endpoint of a route by protocol; `map` None = `lbgen agent` fills them.
     `interval`: the map has ranges of slots. nft 1.0 reads all elements of each such map before any change."""
 
@@ -73,8 +67,7 @@ class Selection:
     map: Map | None
 
 
-@record
-class Service:
+class Service(Struct, frozen=True, eq=False):
     """A listener; `address` None = every address of this host. `limit`: connections at a time, None = any number.
     `every_client`: the last of its rules takes all clients. `send`: the chain that finds the route of a client that is
     admitted, None = there is none with an endpoint."""
@@ -91,8 +84,7 @@ class Service:
     send: Atom | None
 
 
-@record
-class Target:
+class Target(Struct, frozen=True, eq=False):
     """An endpoint of a protocol; `limit`: connections at a time, None = any number; `chain` counts them."""
 
     field: Atom
@@ -104,16 +96,14 @@ class Target:
     counter: Atom
 
 
-@record
-class Counter:
+class Counter(Struct, frozen=True, eq=False):
     """Connections of a route at a listener, or to an endpoint, since the table was made."""
 
     name: Atom
     field: Atom
 
 
-@record
-class Table:
+class Table(Struct, frozen=True, eq=False):
     """The services of one family; a connection finds its own by one look-up in each of the two."""
 
     family: Atom  # ip or ip6
@@ -128,8 +118,7 @@ class Table:
     counted: tuple[Target, ...]  # those with a limit
 
 
-@record
-class FlowEndpoint:
+class FlowEndpoint(Struct, frozen=True, eq=False):
     """An endpoint of a route. `number` stands for it in the map of flows."""
 
     field: Atom
@@ -138,8 +127,7 @@ class FlowEndpoint:
     port: int
 
 
-@record
-class Flow:
+class Flow(Struct, frozen=True, eq=False):
     """A route by protocol: its chains and maps begin with `name`; `seconds` of silence end a flow."""
 
     name: Atom
@@ -149,8 +137,7 @@ class Flow:
     ends: tuple[FlowEndpoint, ...]
 
 
-@record
-class Reply:
+class Reply(Struct, frozen=True, eq=False):
     """What an endpoint at `port` of the host answers comes from the listener's address and port."""
 
     field: Atom
@@ -160,8 +147,7 @@ class Reply:
     service_port: int
 
 
-@record
-class DirectTable:
+class DirectTable(Struct, frozen=True, eq=False):
     """The services of one family and the flows of their routes. `table` is the family of the table; `device` the
     interface of the form of L2."""
 
@@ -172,8 +158,7 @@ class DirectTable:
     flows: tuple[Flow, ...]
 
 
-@record
-class ReplyView:
+class ReplyView(Struct, frozen=True, eq=False):
     """The rules of one host of endpoints. `incoming`: the packets of clients come to the listener's address."""
 
     lbgen: Atom
@@ -185,8 +170,7 @@ class ReplyView:
     replies: tuple[Reply, ...]
 
 
-@record
-class View:
+class View(Struct, frozen=True, eq=False):
     lbgen: Atom  # our own version
     topology: Atom
     name: Atom

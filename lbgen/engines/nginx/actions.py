@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import access_log, paths, queues
@@ -29,6 +28,7 @@ from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import Buffering
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,6 @@ each location would double nginx's memory. Only the locations of rules with limi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.matching import variable
@@ -21,6 +20,7 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import NONE, Check, Entry, Guard, Header, Location, Map, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +32,7 @@ _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """The header variables of listeners with the same trusted proxies and the same headers; `suffix` makes their names
     unique, `peer` is the variable with the address of the TCP peer."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.view import NONE, Answer, Location
 from lbgen.engines.text import Atom
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines import escapes
 from lbgen.engines.metrics_spec import L4_MARK
@@ -21,6 +22,7 @@ from lbgen.engines.nginx.upstreams import upstreams
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HostTable, Protocol
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,8 +36,7 @@ _NO_UPSTREAM = Atom("nobody~")
 """An upstream that is down: nginx closes connections that no rule matches."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortSettings:
+class PortSettings(Struct, frozen=True):
     """What nginx sets per port: timeouts in milliseconds, TLS and PROXY header to endpoints."""
 
     connect: int

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.strings import EMPTY
+from lbgen.records import replace
 
 ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})  # for which `return` takes an address, not a text
 

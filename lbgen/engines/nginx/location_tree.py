@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import covering_prefixes, path_groups
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
 
-@record
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """A rule, and whether its path must be tested in addition to the location."""
 
     rule: Rule
@@ -37,8 +37,7 @@ class Candidate:
         return not self.test_path and self.rule.match.path_only
 
 
-@record
-class PathLocation:
+class PathLocation(Struct, frozen=True, eq=False):
     """A location with its decoded path; PREFIX matches by segment. Candidates end at the first unconditional one."""
 
     kind: PathKind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import reference
@@ -10,6 +9,7 @@ from lbgen.engines.nginx.strings import EMPTY, directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
 from lbgen.engines.nginx.view import Check, Location, Share, Split, Times
 from lbgen.engines.text import Atom
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

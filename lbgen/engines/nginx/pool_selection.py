@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.headers import header_name
@@ -14,6 +13,7 @@ from lbgen.engines.nginx.upstreams import backup_upstream, has_separate_backups
 from lbgen.engines.nginx.view import Entry, Header, Map, Split
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

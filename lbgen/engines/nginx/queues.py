@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import inline, named_location, reference
@@ -11,6 +10,7 @@ from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Entry, Line, Location, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

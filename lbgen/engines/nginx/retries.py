@@ -7,7 +7,6 @@ a map selects by cause, method and number of tries.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
@@ -18,6 +17,7 @@ from lbgen.engines.nginx.upstreams import backup_upstream, has_separate_backups,
 from lbgen.engines.nginx.view import NONE, Answer, BodyReader, Entry, Line, Location, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import IDEMPOTENT, REPLAYED_BODY, Retries, RetryCause
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

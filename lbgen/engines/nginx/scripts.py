@@ -6,8 +6,9 @@ when a request first uses its variable; when it throws, the variable is empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.text import Atom
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """A variable set by a function of a JavaScript module when it is first used in a request."""
 
     variable: Atom

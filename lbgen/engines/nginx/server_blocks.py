@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths, queues
@@ -26,6 +25,7 @@ from lbgen.engines.nginx.timeouts import proxy_times
 from lbgen.engines.nginx.view import NONE, Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, PathKind
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Body, RouteActions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.engines.difference_shows import where_http2_is_served, where_lines_remain
@@ -12,8 +12,7 @@ from lbgen.plan.guarantees import Guarantee
 NEW, OLD = "1.31", "1.22"
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """What a version of nginx has beyond 1.22."""
 
     number: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.text import Atom, Literal
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _NAME = r"[a-z0-9._*:\[\]-]+"
 
 
-@record
-class VirtualServer:
+class VirtualServer(Struct, frozen=True, eq=False):
     """A server block: its names, its rules and its certificate (None rejects the handshake)."""
 
     names: tuple[Atom | Literal, ...]

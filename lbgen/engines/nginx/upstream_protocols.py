@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.tls import file_path
@@ -22,8 +23,7 @@ PROXY, GRPC = "proxy", "grpc"
 _SYSTEM_CA = "/etc/ssl/certs/ca-certificates.crt"  # nginx has no default
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamProtocol:
+class UpstreamProtocol(Struct, frozen=True):
     """`module` is the nginx module whose directives apply, `scheme` that of its `_pass` directive."""
 
     module: str

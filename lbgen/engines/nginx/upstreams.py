@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.text import Atom, Literal
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.scripts import Script
@@ -15,29 +15,25 @@ NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """One parameter of free text (Literal of kind `part`) and variables (Atom); `bare` is its form without quotes."""
 
     parts: tuple[Atom | Literal, ...]
     bare: Atom | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     name: Atom | Literal
     value: Text
     replaces: bool = False  # that of the endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     key: Atom | Literal
     value: Text | Atom
 
 
-@record
-class Map:
+class Map(Struct, frozen=True, eq=False):
     origin: Atom
     source: Text
     name: Atom
@@ -46,14 +42,12 @@ class Map:
     volatile: bool = False  # evaluated on every use
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     network: Atom
     value: int
 
 
-@record
-class Geo:
+class Geo(Struct, frozen=True, eq=False):
     """A number per network; the narrowest wins. `source` None = the client, behind `proxies` by X-Forwarded-For."""
 
     origin: Atom
@@ -64,15 +58,13 @@ class Geo:
     source: Atom | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     name: Atom
     args: tuple[Atom | Literal | Text, ...]
     origin: Atom = NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The answer when the variable is neither empty nor 0."""
 
     variable: Atom
@@ -80,8 +72,7 @@ class Check:
     text: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """Checks and limits before a route's action; `add` are the headers of their answers."""
 
     checks: tuple[Check, ...]
@@ -89,29 +80,25 @@ class Guard:
     lines: tuple[Line, ...] = ()
 
 
-@record
-class Share:
+class Share(Struct, frozen=True, eq=False):
     percent: Atom
     value: Atom
 
 
-@record
-class Split:
+class Split(Struct, frozen=True, eq=False):
     origin: Atom
     name: Atom
     shares: tuple[Share, ...]
     source: Atom = REQUEST_ID
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     connect: Atom  # empty where it is inherited
     read: Atom
     send: Atom
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
     client; `headers` empty = those of the server block. Fields `*_to` and `next_try` name locations or variables."""
 
@@ -143,8 +130,7 @@ class Proxy:
     queue_to: Text | None = None  # for requests that join a queue
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """`content_type` None = the default; `body_at` = where the body is, for statuses that take an address."""
 
     status: int
@@ -157,8 +143,7 @@ class Answer:
     may_lack_endpoints: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InternalRedirect:
+class InternalRedirect(Struct, frozen=True):
     """Continue at `to`, a location or variable; `after_limits`: once the guard's limits (`failure_to`) let it pass."""
 
     to: Atom
@@ -166,8 +151,7 @@ class InternalRedirect:
     failure_to: Atom | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BodyReader:
+class BodyReader(Struct, frozen=True):
     """Read the body, as nginx does for a mirror (`sink`), then continue at `to`; `failure_to` answers for limits."""
 
     to: Atom
@@ -175,8 +159,7 @@ class BodyReader:
     failure_to: Atom | None
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """`path` is an exact location, `below` a prefix one; a match by segment has both. `name` is a named location."""
 
     origin: Atom
@@ -196,15 +179,13 @@ class Location:
     filtered_before: bool = False  # requests whose Connection names fields do not come here
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTimes:
+class ClientTimes(Struct, frozen=True):
     head: Atom  # empty where it is inherited
     body: Atom
     keepalive: Atom
 
 
-@record
-class Server:
+class Server(Struct, frozen=True, eq=False):
     """A server block. `headers` empty and `times` None = as in the http block."""
 
     origin: Atom
@@ -227,8 +208,7 @@ class Server:
     includes: tuple[Atom, ...] = ()  # files with locations that other servers have as well
 
 
-@record
-class Endpoint:
+class Endpoint(Struct, frozen=True, eq=False):
     """A server of an upstream: `options` each after a blank, `line` as `upstreams.server_line` prints it."""
 
     origin: Atom
@@ -238,8 +218,7 @@ class Endpoint:
     line: Atom
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """`zone` is the size of the shared memory in KiB; `include` the file with the servers that the agent rewrites."""
 
     origin: Atom
@@ -255,8 +234,7 @@ class Upstream:
     sticky_route: Atom | None = None  # the variable with the `route` that a client's cookie names
 
 
-@dataclass(frozen=True, slots=True)
-class StreamServer:
+class StreamServer(Struct, frozen=True):
     origin: Atom
     listen: tuple[Atom, ...]
     upstream: Atom
@@ -266,16 +244,14 @@ class StreamServer:
     default: bool = False
 
 
-@record
-class LogFormat:
+class LogFormat(Struct, frozen=True, eq=False):
     origin: Atom
     listener: Atom
     request_id: Atom  # the variable with it, or nothing
     pool: Atom
 
 
-@record
-class Http:
+class Http(Struct, frozen=True, eq=False):
     servers: tuple[Server, ...]
     upstreams: tuple[Upstream, ...]
     trust_geos: tuple[Geo, ...]
@@ -321,8 +297,7 @@ class Http:
     queues: tuple[Line, ...] = ()  # shared memory of queues
 
 
-@record
-class Stream:
+class Stream(Struct, frozen=True, eq=False):
     servers: tuple[StreamServer, ...]
     upstreams: tuple[Upstream, ...]
     splits: tuple[Split, ...]
@@ -333,8 +308,7 @@ class Stream:
     proxy_protocol: bool = False  # some listeners accept it
 
 
-@record
-class Config:
+class Config(Struct, frozen=True, eq=False):
     """`lbgen` is our own version, `version` major.minor of nginx, the others what it has (support.py)."""
 
     lbgen: Atom

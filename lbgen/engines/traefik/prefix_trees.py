@@ -9,11 +9,12 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from lbgen.engines.traefik.conditions import ANY
 from lbgen.engines.traefik.matching import build_host, call, quote_regex
 from lbgen.plan.model import PathKind
 from lbgen.plan.precedence import group
-from lbgen.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,8 +28,7 @@ FIRST = 1_000_000  # priority of the first group
 _FEW = 12  # groups, or parts of a group, below one router
 
 
-@record
-class Group:
+class Group(Struct, frozen=True, eq=False):
     """A router above rules or other groups; `parent` is the name of the one above it."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.spec.pydantic_errors import suggest
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 12
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """A topology with its routes expanded, and the findings so far in `found`."""
 
     topology: Topology

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

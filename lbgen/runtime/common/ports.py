@@ -7,13 +7,13 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.overlay import with_ports
+from lbgen.records import replace
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +15,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, wit
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Engine, ProcessSpec, target_version
 from lbgen.engines.health import NO_ADDRESS, Condition
+from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import Probe, probes_of_change

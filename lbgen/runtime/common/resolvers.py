@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.verdicts import judge
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic

@@ -12,38 +12,32 @@ import sys
 from errno import ELOOP, ENOENT
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
-from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
+import msgspec
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.plan import listener, model, policy, rules, tls
 from lbgen.runtime.common.state import store
 from lbgen.system_errors import to_diagnostic
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parents[2]
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
-def write(path: Path, value: object, *modules: ModuleType) -> None:
-    """Write `value`, a dataclass, atomically; `modules` as in `read`. Raises EngineError LB408."""
+def write(path: Path, value: object) -> None:
+    """Write `value`, a record or a dataclass, atomically. Raises EngineError LB408."""
     try:
-        content = _adapter(type(value), modules).dump_json(value)
-    except PydanticSerializationError as error:  # a path that is not UTF-8
+        content = msgspec.json.encode(value, enc_hook=_to_text)
+    except UnicodeEncodeError as error:  # a path that is not UTF-8
         raise EngineError(Diagnostic("LB408", f"{path}: {error}")) from None
     store(path, _version() + content)
 
 
-def read(path: Path, kind: type[T], *modules: ModuleType) -> T | None:
+def read(path: Path, kind: type[T]) -> T | None:
     """The `kind` that `write` left in the file; None where there is none, or another user or another lbgen wrote it.
 
-    `modules` (beside those of the plan) define what the annotations of `kind` name and its own module does not import
-    at run time. Raises EngineError LB425 when the file cannot be opened.
+    What the annotations of `kind` and of its parts name must be imported at run time. Raises EngineError LB425 when the
+    file cannot be opened.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -56,21 +50,21 @@ def read(path: Path, kind: type[T], *modules: ModuleType) -> T | None:
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
             return None
         try:
-            return _adapter(kind, modules).validate_json(file.read())
-        except ValueError:  # also pydantic's ValidationError
+            return msgspec.json.decode(file.read(), type=kind, dec_hook=_from_text)
+        except msgspec.DecodeError:  # also ValidationError
             return None
 
 
-def _adapter(kind: type[T], modules: tuple[ModuleType, ...]) -> TypeAdapter[T]:
-    if kind in _ADAPTERS:
-        return _ADAPTERS[kind]
-    names: dict[str, object] = {"Path": Path}
-    for module in (listener, model, policy, rules, tls, *modules):
-        classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
-        names |= {name: object if getattr(value, "_is_protocol", False) else value for name, value in classes.items()}
-    adapter = _ADAPTERS[kind] = TypeAdapter(kind)
-    adapter.rebuild(_types_namespace=names)
-    return adapter
+def _to_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _from_text(kind: type, text: object) -> object:
+    if issubclass(kind, Path):
+        return kind(str(text))
+    raise NotImplementedError(kind.__name__)
 
 
 @cache

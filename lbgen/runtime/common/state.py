@@ -8,13 +8,14 @@ import shutil
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
+from lbgen.records import replace
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic

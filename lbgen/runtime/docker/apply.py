@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_version
+from lbgen.records import replace
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.kernel_needs import ensure_kernel

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import without_admin
+from lbgen.records import replace
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.time_limits import for_routes
 from lbgen.runtime.docker import container, helper_image

@@ -11,10 +11,12 @@ import tarfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
@@ -108,7 +110,7 @@ class ContainerSpec:
 
     def _text(self) -> bytes:
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
-        return json.dumps(plain, sort_keys=True, default=asdict).encode()
+        return json.dumps(plain, sort_keys=True, default=msgspec.to_builtins).encode()
 
 
 def rendered_files(rendered: Rendered) -> dict[str, File]:

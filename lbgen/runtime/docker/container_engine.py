@@ -6,13 +6,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.agent import state_file as health
 from lbgen.agent.run import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change

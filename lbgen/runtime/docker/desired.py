@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import ContainerLimits, Listener, Plan
 from lbgen.plan.overlay import with_admin, with_device, with_metrics, with_ports, with_version
+from lbgen.records import replace
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import endpoint_rules, helper_image, hot_restart, network

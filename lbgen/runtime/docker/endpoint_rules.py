@@ -14,12 +14,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from signal import SIGTERM, signal
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, helper_image, network
 from lbgen.runtime.docker.client import connect, docker_errors

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_real_endpoints
+from lbgen.records import replace
 from lbgen.runtime.docker import network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK

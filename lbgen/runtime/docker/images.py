@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
+from lbgen.records import replace
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.docker import helper_image

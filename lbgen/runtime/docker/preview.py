@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, Severity
+from lbgen.records import replace
 from lbgen.runtime.common import selection
 from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange
 from lbgen.runtime.docker import external_networks, images, network, saved_plan

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
 from lbgen.runtime.common.signals import defer_signals

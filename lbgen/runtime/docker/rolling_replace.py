@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
+from lbgen.records import replace
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.docker import container, traffic_switch
 from lbgen.runtime.docker.client import docker_errors

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lbgen.runtime.common import certificates, saved
+from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
+from lbgen.runtime.common import saved
 from lbgen.runtime.common.health import Member, members
 from lbgen.runtime.common.state import root
-from lbgen.runtime.standins import plan as standins
-from lbgen.runtime.standins import server
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
-    from lbgen.runtime.standins.plan import StandInSet
+from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run time by saved
 
 _FILE = "kept"
-_TYPES = (certificates, server, standins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +31,7 @@ class SavedPlan:
 
     def write(self) -> None:
         """Save it atomically. Raises EngineError LB408."""
-        saved.write(folder(self.plan.name) / _FILE, self, *_TYPES)
+        saved.write(folder(self.plan.name) / _FILE, self)
 
 
 def folder(stack: str) -> Path:
@@ -47,4 +41,4 @@ def folder(stack: str) -> Path:
 
 def read(stack: str) -> SavedPlan | None:
     """None where another user or another lbgen made the stack, which can be replaced then, not changed."""
-    return saved.read(folder(stack) / _FILE, SavedPlan, *_TYPES)
+    return saved.read(folder(stack) / _FILE, SavedPlan)

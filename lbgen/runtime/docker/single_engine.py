@@ -12,13 +12,14 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.agent.admin_client import fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin, with_version
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.docker import container, desired, helper_image, images, network

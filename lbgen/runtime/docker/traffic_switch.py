@@ -11,9 +11,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, helper_image, network, sockets
 from lbgen.runtime.docker.client import docker_errors

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_real_endpoints, with_version
+from lbgen.records import replace
 from lbgen.runtime.common import selection, state
 from lbgen.runtime.common.driver import RELOAD_SECONDS, ReloadOptions, Result, UpOptions
 from lbgen.runtime.common.executables import find

@@ -4,7 +4,7 @@ share it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,7 @@ from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
 from lbgen.plan.model import Protocol as Transport
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_endpoints, with_version
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
 from lbgen.runtime.common.resolvers import judge_with_resolvers

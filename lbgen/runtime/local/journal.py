@@ -7,25 +7,18 @@ generation rolls back to that generation.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lbgen.engines import api
 from lbgen.engines.api import Binary, engine_names
-from lbgen.runtime.common import certificates, process_id, saved
+from lbgen.records import replace
+from lbgen.runtime.common import saved
+from lbgen.runtime.common.process_id import ProcessId  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.common.state import store
-from lbgen.runtime.local import messages
-from lbgen.runtime.standins import plan as standins
-from lbgen.runtime.standins import server
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.process_id import ProcessId
-    from lbgen.runtime.local.messages import StartRequest
-    from lbgen.runtime.standins.plan import StandInSet
+from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at run time by saved
+from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run time by saved
 
 _FILE, _MARK = "saved", "changing"
-_TYPES = (api, certificates, messages, process_id, server, standins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +46,12 @@ class SavedStack:
 def write(folder: Path, value: SavedStack) -> None:
     """Commit `value` as what the stack serves. Raises EngineError LB408."""
     engines = tuple(replace(each, supplied=None) for each in value.request.engines)  # objects of this process
-    saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)), *_TYPES)
+    saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)))
 
 
 def read(folder: Path) -> SavedStack | None:
     """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
-    found = saved.read(folder / _FILE, SavedStack, *_TYPES)
+    found = saved.read(folder / _FILE, SavedStack)
     return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
 
 

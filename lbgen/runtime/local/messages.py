@@ -6,13 +6,12 @@ import hashlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Binary
+from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
+from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.api import Engine  # not at run time: pydantic, which saves requests, knows no schema of it
-    from lbgen.plan.model import Plan
     from lbgen.runtime.common.state import StackState
 
 

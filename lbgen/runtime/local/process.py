@@ -9,7 +9,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lbgen.records import replace
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.spawn import how_ended
 

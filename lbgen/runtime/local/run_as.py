@@ -8,11 +8,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.health import Watched
+from lbgen.records import replace
 from lbgen.runtime.common import readiness, state
 from lbgen.runtime.common.health import members
 from lbgen.runtime.common.locking import lock

@@ -12,12 +12,13 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.records import replace
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal

@@ -8,12 +8,12 @@ import shutil
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
+from lbgen.records import replace
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local import agent
 from lbgen.runtime.local.adopt import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import json
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
 
+from lbgen.records import replace
 from lbgen.runtime.standins.accept import ConnectionInfo
 
 _SILENT = ConnectionInfo()

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -23,6 +23,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, Behaviour, body_of, reset
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what `read_request` has taken; `SM` follows

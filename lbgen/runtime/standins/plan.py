@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbgen.plan.model import Forward, Plan, Pool, Protocol
 from lbgen.plan.overlay import with_endpoints
 from lbgen.plan.tls import File
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.certificates import CA, Spec, make
 from lbgen.runtime.standins.accept import StandInTls

@@ -14,10 +14,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 from lbgen.runtime.standins import http1
 from lbgen.runtime.standins.accept import ConnectionInfo, Server, StandInTls
 from lbgen.runtime.standins.http1 import Behaviour

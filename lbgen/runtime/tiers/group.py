@@ -6,12 +6,13 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
+from lbgen.records import replace
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.state import StackState, root
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.plan import tiers as planned
 from lbgen.plan.tier_links import placeholder_addresses
+from lbgen.records import replace
 from lbgen.runtime.common.decision import Action, GroupDecision, Kind, PartChange
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.rollout import choose_engine

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
@@ -20,6 +19,7 @@ from lbgen.plan import tiers as planned
 from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
+from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, ReloadOptions, Result
 from lbgen.runtime.common.locking import lock

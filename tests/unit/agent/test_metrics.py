@@ -10,9 +10,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from dataclasses import asdict, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,6 +23,7 @@ from lbgen.agent.log_tail import LogTail
 from lbgen.agent.metrics import STATE, Metrics
 from lbgen.agent.open_connections import count_connections
 from lbgen.engines.metrics_spec import METHODS, ConnectionRecord, CountedListener, CountedPool, MetricsSpec, l4_format
+from lbgen.records import replace
 
 SPEC = MetricsSpec(
     stack="shop",
@@ -268,7 +269,7 @@ def scraped(port: int, requests: int) -> str:
 def test_a_whole_agent_counts_serves_and_goes_on_after_its_end(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (tmp_path / "metrics.json").write_text(json.dumps(asdict(replace(SPEC, port=port))))
+    (tmp_path / "metrics.json").write_text(json.dumps(msgspec.to_builtins(replace(SPEC, port=port))))
     log = tmp_path / "metrics.log"
     log.write_text(line() * 3)
     for total, stop in ((3, signal.SIGTERM), (5, signal.SIGTERM), (7, signal.SIGKILL), (9, signal.SIGTERM)):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from lbgen.agent.engine_reload import load_files
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
 from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.standins.accept import StandInTls

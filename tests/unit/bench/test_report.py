@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from lbgen.bench.gate import refused_engines
@@ -26,6 +24,7 @@ from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.diagnostics import Diagnostic
+from lbgen.records import replace
 
 TARGET = LoadTarget("web", "app", "/", (("Host", "a.example"),), "pools.app.endpoints[0]")
 FIFTY, MANY = LoadShape(50), LoadShape(250)

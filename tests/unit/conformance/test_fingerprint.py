@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from lbgen.cli.main import group
 from lbgen.conformance import fingerprint
 from lbgen.conformance.fingerprint import Fingerprint, compare, probes, read, read_stored, sent, stored
 from lbgen.engines.api import NeedsKernel, engine, engines, is_known
+from lbgen.records import replace
 
 ONE = Fingerprint("nginx", "1.31.3", {"host": ("HTTP/1.1 400 Bad Request, then closed", "server: a"), "path": ("x",)})
 

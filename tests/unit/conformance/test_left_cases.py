@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from lbgen.conformance.scripts.context import ScriptContext, has_phrase, own_sta
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME
 from lbgen.runtime.standins.server import StandInServers
 

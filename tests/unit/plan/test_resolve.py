@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
+from lbgen.records import replace
 
 POOLS = {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "two": {"endpoints": [{"address": "10.0.0.2:80"}]}}
 

@@ -1,6 +1,5 @@
 """The oracle says what the contract says, clause by clause."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -9,6 +8,7 @@ from lbgen.plan import model as m
 from lbgen.plan.policy import Access
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4
+from lbgen.records import replace
 from tests.support.plans import TIMES, by_match, equals, exact, forward, like, pool, prefix, present
 
 ROOT = m.PathMatch(m.PathKind.PREFIX, "/")

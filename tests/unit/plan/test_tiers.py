@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from lbgen.engines.tiers import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome
 from lbgen.plan.tier_simulation import follow_tiers, l4_fronts
 from lbgen.plan.tiers import parts
+from lbgen.records import replace
 
 HYBRID: dict[str, Any] = {
     "version": 1,

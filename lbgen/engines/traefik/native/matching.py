@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
@@ -16,6 +17,7 @@ from lbgen.engines.traefik.native.listeners import have_same_routers
 from lbgen.engines.traefik.native.tls import find_options
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.plan.model import Mode, PathKind
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _EVERYTHING = "PathPrefix(`/`)"
 
 
-@dataclass(frozen=True, slots=True)
-class _Site:
+class _Site(Struct, frozen=True):
     """Listeners that differ in their addresses alone, so that one set of routers serves them."""
 
     listeners: tuple[Listener, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.native import limits
@@ -12,6 +11,7 @@ from lbgen.engines.traefik.native.retries import build_retries
 from lbgen.engines.traefik.native.rewrites import build_redirect, build_rewrite
 from lbgen.engines.traefik.native.upstreams import Services
 from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.names import MARK
@@ -25,8 +26,7 @@ _STRATEGIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Balancer:
+class _Balancer(Struct, frozen=True):
     """A service of a pool: pool, transport (its contents as JSON), middlewares of its own."""
 
     pool: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.local.messages import EngineChoice
 from tests.support.plans import examples
 

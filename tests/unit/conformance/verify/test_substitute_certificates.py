@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshake_cases
 from lbgen.conformance.verify.substitute_certificates import certify, stand_in_tls
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:

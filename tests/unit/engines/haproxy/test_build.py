@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -31,6 +30,7 @@ from lbgen.plan.model import (
     Timeouts,
 )
 from lbgen.plan.policy import Retries, RetryCause
+from lbgen.records import replace
 from tests.support import plans
 from tests.support.plans import by_match, endpoint, equals, exact, forward, prefix, route
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from lbgen.engines.nftables.health_checks import FILE
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, Part, allocate, bounded, hash_shares, spans
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import ActiveHealth
+from lbgen.records import replace
 from tests.engines.test_nftables import plan, pool
 from tests.support import plans
 

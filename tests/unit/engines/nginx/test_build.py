@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 import lbgen
@@ -25,6 +23,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.records import replace
 from tests.support.nginx import with_includes
 from tests.support.plans import TIMES as SAME
 from tests.support.plans import by_match, endpoint, equals, exact, forward, like, on_tcp, pool, prefix, present, route

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from lbgen.engines.nginx.support import NEW, VERSIONS
 from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
+from lbgen.records import replace
 
 
 def certificate(number: int, *names: str) -> Certificate:

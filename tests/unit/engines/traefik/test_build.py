@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from lbgen.plan.policy import (
     Sticky,
 )
 from lbgen.plan.request import AUTHORITY
+from lbgen.records import replace
 from lbgen.resources import folder
 from tests.support import plans
 from tests.support.plans import by_match, endpoint, prefix, route

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Forward, HostPattern, Listener, Mode, Plan, Protocol, Timeouts
 from lbgen.plan.policy import ActiveHealth, PassiveHealth
 from lbgen.plan.tls import Certificate, File, ListenerTls
+from lbgen.records import replace
 from tests.support.plans import endpoint, forward, on_tcp, pool
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 from lbgen import api
 from lbgen.cli import logs as verb
 from lbgen.cli.main import group
+from lbgen.records import replace
 from lbgen.runtime.common import logs
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from lbgen.diagnostics import EngineError
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 from lbgen.plan.model import Endpoint
+from lbgen.records import replace
 from lbgen.runtime.common import reload
 from tests.support.plans import examples
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
+from lbgen.records import replace
 from lbgen.runtime.common import saved
 from lbgen.runtime.common.driver import ReloadOptions
 from lbgen.runtime.common.process_id import ProcessId

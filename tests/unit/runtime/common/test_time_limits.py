@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from lbgen.records import replace
 from lbgen.runtime.common.time_limits import for_routes
 from tests.support.plans import examples
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from lbgen.engines.api import Binary, CheckSpec
 from lbgen.engines.nftables import ENGINE as NFTABLES
 from lbgen.engines.rendered import render_with
+from lbgen.records import replace
 from lbgen.runtime.local.check import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool

@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.plan.model import HostPattern, Plan, Respond
+from lbgen.records import replace
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.workers import group_members
 from lbgen.runtime.local.process import run_engine

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from lbgen.diagnostics import NOWHERE, EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
+from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from errno import EMFILE
 from multiprocessing import Pipe
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 
 from lbgen import system_errors
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
 from lbgen.runtime.local import supervisor
 from lbgen.runtime.local.control_socket import ControlSocket, connect
 from lbgen.runtime.local.messages import Failure, ReloadRequest, Success
