@@ -58,7 +58,8 @@ def _excerpt(name: str, file: str | None, rendered: lbgen.Rendered) -> str:
         if not lines:
             continue
         indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-        shown = [line[indent:][:WIDTH] for line in lines[:MOST]]
-        more = ["..."] if len(lines) > MOST else []
+        once = [line for before, line in zip(["", *lines], lines, strict=False) if line != before]
+        shown = [line[indent:][:WIDTH] for line in once[:MOST]]
+        more = ["..."] if len(once) > MOST else []
         return f"`{name}/{each.name}`\n\n```\n" + "\n".join([*shown, *more]) + "\n```"
     raise AssertionError(f"{name} has no line that comes from {SHOWN}")

@@ -174,9 +174,11 @@ class _Writer:
         return "".join(parts)
 
     def _parts(self, data: Data, *, outermost: bool = False) -> Iterator[str | None]:
-        # Lines of their own: what has comments, and within another collection what has an anchor.
-        if isinstance(data, Commented) or (not outermost and id(data) in self._anchors):
-            yield None
+        anchor = None if outermost else self._anchors.get(id(data))
+        if anchor in self._written:
+            yield f"*{anchor}"
+        elif isinstance(data, Commented) or anchor is not None:
+            yield None  # lines of their own
         elif isinstance(data, dict) and data:
             if isinstance(data, Tagged) and data.field and not outermost:
                 self._inner.add(data.field)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
-_SNAPSHOT = "lbgen.asked"  # filter state: the request's host and path before a route rewrites them
+_SNAPSHOT = "asked"  # filter state: the request's host and path before a route rewrites them
 _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
 

@@ -9,6 +9,8 @@ from lbgen.plan.model import Balance
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbgen.engines.document import Data
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Key
@@ -17,10 +19,10 @@ PEER_STATE = "lbgen.peer"  # the filter state with the peer's address, where it 
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def build_balancing(pool: Pool, *, l4: bool, saved_peer: bool) -> dict[str, Data]:
+def build_balancing(pool: Pool, *, own_hash: Sequence[dict[str, Data]] = ()) -> dict[str, Data]:
     """The fields of a cluster that choose an endpoint.
 
-    A TCP proxy computes the hash of a connection itself. `saved_peer`: some listeners save the peer in a filter state.
+    The hash of the peer comes from the route or TCP proxy, unless the cluster has its `own_hash`.
     """
     match pool.balance:
         case Balance.ROUND_ROBIN:
@@ -31,7 +33,7 @@ def build_balancing(pool: Pool, *, l4: bool, saved_peer: bool) -> dict[str, Data
             # By default Envoy compares two endpoints at random.
             return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return {"lb_policy": "MAGLEV"} if l4 else _maglev(*_peer_hash(saved=saved_peer))
+            return _maglev(*own_hash) if own_hash else {"lb_policy": "MAGLEV"}
         case Balance.RANDOM:
             # Envoy's RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table.
             return {"lb_policy": "MAGLEV" if _has_unequal_weights(pool) else "RANDOM"}
@@ -53,7 +55,7 @@ def _maglev(*keys: dict[str, Data]) -> dict[str, Data]:
     return _lb_policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
 
 
-def _peer_hash(*, saved: bool) -> list[dict[str, Data]]:
+def build_peer_hash(*, saved: bool) -> list[dict[str, Data]]:
     """The hash of the peer. `source_ip` may be the client behind trusted proxies, so the saved peer comes first."""
     state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if saved else []
     return [*state, {"connection_properties": {"source_ip": True}}]

@@ -26,7 +26,8 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files; the same plan gives the same bytes."""
     clusters = plan_clusters(plan)
     header = f"{origin(plan)}: Envoy {version}. Edit the topology, not this file."
-    bootstrap = build_static(plan)
+    added = read_bootstrap_keys(plan)
+    bootstrap = build_static(plan, node=plan.admin_port is not None or bool(added))
     queues = has_queues(plan)
     if queues:
         bootstrap["bootstrap_extensions"] = [build_wait_extension()]
@@ -41,11 +42,11 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         *entries(plan, "envoy", "clusters"),
     ]
     if plan.admin_port is not None:  # where Envoy says what it made of a change
-        bootstrap |= read_bootstrap_keys(plan)
+        bootstrap |= added
         return build_live(comment_on(bootstrap, NOTES), listeners, used, header)
     notes = {"clusters": CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
     bootstrap["static_resources"] = comment_on({"listeners": listeners, "clusters": used}, notes)
-    bootstrap |= read_bootstrap_keys(plan)
+    bootstrap |= added
     return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)),)
 
 

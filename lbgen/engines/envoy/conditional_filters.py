@@ -7,23 +7,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.predicates import not_
+from lbgen.engines.envoy.predicates import cidr, not_
 from lbgen.engines.envoy.protobuf import extension, typed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.predicates import Predicate
 
 ENABLED = typed("envoy.config.route.v3.FilterConfig", {"config": {}})
 """The configuration of a route that enables a filter and adds nothing."""
+_SKIP: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
 
 
 def skip_where(condition: Predicate, http_filter: dict[str, Data]) -> dict[str, Data]:
     """`http_filter`, skipped where `condition` holds."""
-    skip = extension("skip", "filters.common.matcher.action.v3.SkipFilter")
-    return _with_matcher(
-        str(http_filter["name"]), http_filter, [{"predicate": condition, "on_match": {"action": skip}}]
-    )
+    return _with_matchers(str(http_filter["name"]), http_filter, [{"predicate": condition, "on_match": _SKIP}])
+
+
+def skip_where_address_in(
+    networks: Iterable[str], address: dict[str, Data], http_filter: dict[str, Data]
+) -> dict[str, Data]:
+    """`http_filter`, skipped where the input `address` is in one of these CIDRs."""
+    ranges: Data = [{"ranges": [cidr(each) for each in networks], "on_match": _SKIP}]
+    match = typed("xds.type.matcher.v3.IPMatcher", {"range_matchers": ranges})
+    tree: Data = {"input": address, "custom_match": {"name": "networks", "typed_config": match}}
+    return _with_matcher(str(http_filter["name"]), http_filter, {"matcher_tree": tree})
 
 
 def run_first(name: str, *cases: tuple[Predicate, dict[str, Data]]) -> dict[str, Data]:
@@ -42,12 +52,13 @@ def run_first(name: str, *cases: tuple[Predicate, dict[str, Data]]) -> dict[str,
         }
         for predicate, each in cases
     ]
-    return _with_matcher(name, extension("composite", "filters.http.composite.v3.Composite"), matchers)
+    return _with_matchers(name, extension("composite", "filters.http.composite.v3.Composite"), matchers)
 
 
-def _with_matcher(name: str, http_filter: dict[str, Data], matchers: list[Data]) -> dict[str, Data]:
-    return extension(
-        name,
-        "common.matching.v3.ExtensionWithMatcher",
-        {"extension_config": http_filter, "xds_matcher": {"matcher_list": {"matchers": matchers}}},
-    )
+def _with_matchers(name: str, http_filter: dict[str, Data], matchers: list[Data]) -> dict[str, Data]:
+    return _with_matcher(name, http_filter, {"matcher_list": {"matchers": matchers}})
+
+
+def _with_matcher(name: str, http_filter: dict[str, Data], matcher: Data) -> dict[str, Data]:
+    fields: dict[str, Data] = {"extension_config": http_filter, "xds_matcher": matcher}
+    return extension(name, "common.matching.v3.ExtensionWithMatcher", fields)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.conditional_filters import run_first
+from lbgen.engines.envoy.conditional_filters import run_first, skip_where_address_in
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
-from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, any_of, header_equals, header_matches, not_
+from lbgen.engines.envoy.predicates import NETWORK_INPUTS, any_of, header_equals, header_matches
 from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Envoy serves HTTP/1.0 requests without a host only if a default is set; RFC 6761 reserves this name.
 NO_HOST = "no-host.invalid"
-# The TCP peer. With use_remote_address, Envoy would report its own address for a peer on loopback.
+# The TCP peer. What use_remote_address itself would append for a peer on loopback is Envoy's own address.
 _PEER = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
 # Once Envoy has found the client behind trusted proxies, the source in a PROXY header is not available any more.
 _SAVED_PEER = f"%FILTER_STATE({PEER_STATE}:PLAIN)%"
@@ -29,7 +29,8 @@ PROTO = "x-forwarded-proto"
 _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
-SAVED_PROTO = "x-lbgen-forwarded-proto"  # internal: removed before the endpoint
+SAVED_PROTO = "x-lbgen-proto"  # internal: removed before the endpoint
+_EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
 TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; internal
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 
@@ -38,22 +39,22 @@ _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 _ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
 
 
-def build_early_mutations(listener: Listener, *, coding: bool) -> list[dict[str, Data]]:
-    """Header mutations before Envoy itself reads a request head; they cost less than a filter.
+def build_early_mutations(listener: Listener, *, coding: bool, client: bool) -> dict[str, Data]:
+    """The field for header mutations before Envoy itself reads a request head; they cost less than a filter.
 
-    Envoy matches no route for a request with an empty X-Forwarded-Proto, and sets the scheme of the connection where
-    there is none, which is the contract's value. So that of the client is removed; the value that rules match, and that
-    of a trusted peer, is saved under another name. With `coding` the presence of Transfer-Encoding, which Envoy
-    removes, is saved: it is malformed in HTTP/1.0.
+    Envoy sets X-Forwarded-Proto to the scheme of the connection, which is the contract's value; where it looks for the
+    `client` behind trusted proxies, only if there is none. So the value that rules match, and that of a trusted peer,
+    is saved under another name. With `coding` the presence of Transfer-Encoding, which Envoy removes, is saved: it is
+    malformed in HTTP/1.0.
     """
     coded: list[Data] = [
         {"remove": TRANSFER_CODING},
         {"append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)},  # no effect without a value
         {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
-    mutations: list[Data] = [*(coded if coding else ()), {"remove": PROTO}]
+    mutations: list[Data] = [*(coded if coding else ()), *([{"remove": PROTO}] if client else ())]
     if _saves_proto(listener):
-        kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", SET)}
+        kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT")}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
     if _is_early(listener):
         ours = {name: value for name, value in _own_headers(listener).items() if name != PROTO}
@@ -61,13 +62,16 @@ def build_early_mutations(listener: Listener, *, coding: bool) -> list[dict[str,
             [name for name in _NAMES if name not in ours and name != PROTO],
             [header_option(name, value, SET) for name, value in ours.items()],
         )
-    return [extension("kept", "http.early_header_mutation.header_mutation.v3.HeaderMutation", {"mutations": mutations})]
+    if not mutations:
+        return {}
+    kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
+    return {"early_header_mutation_extensions": [extension("kept", kind, {"mutations": mutations})]}
 
 
-def list_late_removals(listener: Listener) -> list[str]:
+def list_late_removals(listener: Listener, *, client: bool) -> list[str]:
     """Headers that routing needs and endpoints must not see, and hop-by-hop headers: removing them after routing costs
     less than a mutation."""
-    removed = [*_HOP, SAVED_PROTO] if _saves_proto(listener) else [*_HOP]
+    removed = [*_HOP, *([SAVED_PROTO] if _saves_proto(listener) else ()), *(() if client else (_EXTERNAL,))]
     return [PROTO, *removed] if _is_early(listener) and PROTO not in _own_headers(listener) else removed
 
 
@@ -87,24 +91,32 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
         clients.append(SAVED_PROTO)
     if not listener.trusted_proxies:
         return [_write_headers(ours, clients), *_no_host(ours)]
-    peer = address_in(listener.trusted_proxies, _peer_input(listener), "trusted")
-    untrusted = run_first("untrusted-peer", (not_(peer), _header_mutation("untrusted-peer", clients, [])))
+    untrusted = skip_where_address_in(
+        listener.trusted_proxies, _peer_input(listener), _header_mutation("untrusted-peer", clients, [])
+    )
     if not listener.guarantees.framing:
-        return [untrusted, _write_headers(ours)]
+        return [untrusted, _write_headers(ours, plain=True)]
     odd = [header_matches(_FOR, _ODD_LIST), *(header_equals(name, "") for name in ours if name not in (_FOR, PROTO))]
     rewrite = build_lua_filter("odd-values", load_lua("forwarded_values"))
     return [untrusted, run_first("odd-values", (any_of(*odd), rewrite)), _write_headers(ours), *_no_host(ours)]
 
 
-def _write_headers(ours: dict[str, str], removed: Iterable[str] = ()) -> dict[str, Data]:
-    """The filter that adds to what a trusted peer sent, or writes what is absent."""
-    added = (
-        [header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {ours[_FOR]}", "OVERWRITE_IF_EXISTS")] if _FOR in ours else []
-    )
-    added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name != PROTO]
-    added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", SET))  # no effect without a value
-    unmade = () if PROTO in ours else (PROTO,)
-    return _header_mutation("forwarded-headers", [*removed, *unmade], added)
+def _write_headers(ours: dict[str, str], removed: Iterable[str] = (), *, plain: bool = False) -> dict[str, Data]:
+    """The filter that adds to what a trusted peer sent, or writes what is absent; a `plain` list of addresses has no
+    blanks behind its commas, as Envoy's own."""
+    added: list[dict[str, Data]] = []
+    if _FOR in ours and plain:
+        added = [{"header": {"key": _FOR, "value": ours[_FOR]}}]  # appends by default
+    elif _FOR in ours:
+        added = [
+            header_option(_FOR, f"%REQ(X-FORWARDED-FOR)%, {ours[_FOR]}", "OVERWRITE_IF_EXISTS"),
+            header_option(_FOR, ours[_FOR], "ADD_IF_ABSENT"),
+        ]
+    added += [header_option(name, value, "ADD_IF_ABSENT") for name, value in ours.items() if name not in (_FOR, PROTO)]
+    made = PROTO in ours  # by Envoy
+    saved = header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", "OVERWRITE_IF_EXISTS" if made else "ADD_IF_ABSENT")
+    # Without a value it has no effect.
+    return _header_mutation("forwarded-headers", [*removed, *(() if made else (PROTO,))], [*added, saved])
 
 
 def _no_host(ours: dict[str, str]) -> list[dict[str, Data]]:

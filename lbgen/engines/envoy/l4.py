@@ -65,7 +65,7 @@ def _chain_choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predica
 def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Tagged:
     found: dict[str, Data] = typed(
         "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
-        {"stat_prefix": listener.name, "max_connect_attempts": 1},
+        {"stat_prefix": listener.name},
     )
     forward = plan.route(rule.route).action
     if not isinstance(forward, Forward):

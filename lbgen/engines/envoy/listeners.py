@@ -59,7 +59,7 @@ _CLOSE = 50  # ms for the client to read the last response, or the end, before a
 # Anything but `websocket` in any case; RE2 has no negation.
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
-    [*(f"(?i:{_WORD[:n]})(?:[^{_WORD[n]}{_WORD[n].upper()}].*)?" for n in range(len(_WORD))), f"(?i:{_WORD}).+"]
+    [f"(?i).{{0,{len(_WORD) - 1}}}", f".{{{len(_WORD) + 1},}}", *(f"{'.' * n}[^{x}].*" for n, x in enumerate(_WORD))]
 )
 
 
@@ -189,7 +189,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     logs = build_access_log(listener, saved) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
-    removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener)]
+    removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener, client=client)]
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
@@ -226,11 +226,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                 "stream_idle_timeout": duration(stream_idle_timeout(listener.timeouts)),
                 "drain_timeout": duration(_DRAIN),
                 "delayed_close_timeout": duration(_CLOSE),
-                # The remote address is the TCP peer, whatever X-Forwarded-For says: no client can send a header of this
-                # name.
-                "use_remote_address": False,
-                "original_ip_detection_extensions": [_client(listener) if client else _peer()],
-                "early_header_mutation_extensions": build_early_mutations(listener, coding=coding),
+                **(_find_client(listener) if client else {"use_remote_address": True, "skip_xff_append": True}),
+                **build_early_mutations(listener, coding=coding, client=client),
                 "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
                 "generate_request_id": False,
                 "server_header_transformation": "PASS_THROUGH",
@@ -268,20 +265,16 @@ def _limits(limits: Limits) -> dict[str, Data]:
     return {"max_request_headers_kb": -(-limits.headers // 1024)}
 
 
-def _peer() -> dict[str, Data]:
-    return extension(
-        "tcp-peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", {"header_name": ":none"}
-    )
-
-
-def _client(listener: Listener) -> dict[str, Data]:
-    """The first address in X-Forwarded-For, from the right, that is not a trusted proxy."""
+def _find_client(listener: Listener) -> dict[str, Data]:
+    """The fields by which the remote address is the first in X-Forwarded-For, from the right, that is not a trusted
+    proxy."""
     cidrs: Data = [cidr(network) for network in listener.trusted_proxies]
-    return extension(
+    found = extension(
         "client",
         "http.original_ip_detection.xff.v3.XffConfig",
         {"xff_trusted_cidrs": {"cidrs": cidrs}, "skip_xff_append": True},
     )
+    return {"original_ip_detection_extensions": [found]}
 
 
 def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:

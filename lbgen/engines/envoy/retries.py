@@ -55,7 +55,7 @@ def build_retry_policy(
     without retries too, where the request's idle timeout has another value.
     """
     times = forward.timeouts
-    found: dict[str, Data] = {"num_retries": 0}
+    found: dict[str, Data] = {}
     silence = times.idle
     if times.response:
         # The route's own timeout would include the body; that of a try ends with the response head.
@@ -82,7 +82,7 @@ def build_retry_policy(
             answer if causes == ["connect-failure"] else (1 + retry_count) * answer
         )
         silence = max(times.idle, tried + waits + _SLACK) if times.connect else 0
-    return ({"retry_policy": found} if len(found) > 1 else {}), silence
+    return ({"retry_policy": found} if found else {}), silence
 
 
 def build_resend_limit(forward: Forward, *, everything: bool) -> dict[str, Data]:

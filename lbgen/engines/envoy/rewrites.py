@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
-    301: "MOVED_PERMANENTLY",
     302: "FOUND",
     303: "SEE_OTHER",
     307: "TEMPORARY_REDIRECT",
@@ -27,20 +27,29 @@ def build_rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
     if rewrite.path is not None:
         found["regex_rewrite"] = _replace_all(rewrite.path)
     elif rewrite.prefix is not None:
-        found["regex_rewrite"] = replace_prefix(path, rewrite.prefix)
+        found |= replace_prefix(path, rewrite.prefix)
     if rewrite.host is not None:
         found["host_rewrite_literal"] = rewrite.host
     return found
 
 
 def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
-    """A RegexMatchAndSubstitute that replaces the matched path by `prefix`; the result is never `//` or empty."""
+    """The field that replaces the matched path by `prefix`; the result is never `//` or empty."""
     new = prefix.rstrip("/")
+    if path.covers_all:
+        return {"prefix_rewrite": f"{new}/"}
+    if "%" in path.value or path.kind is PathKind.REGEX:  # Envoy matches a regex, which leaves no prefix
+        return {"regex_rewrite": _replace_by_regex(path, new)}
+    if path.kind is PathKind.EXACT:
+        return {"prefix_rewrite": new or "/"}
+    return {"prefix_rewrite": new} if new else {"regex_rewrite": _replace_by_regex(path, new)}
+
+
+def _replace_by_regex(path: PathMatch, new: str) -> dict[str, Data]:
     if path.kind is not PathKind.PREFIX:
         return _replace_all(new or "/")
     old = escape_path(path.value.rstrip("/"))
     if new:
-        # Below `/` the tail is the whole path.
         return _substitute(f"^{old}(/.*)?$", _replacement(new) + r"\1")
     return _substitute(f"^{old}/?(.*)$", r"/\1")
 
@@ -49,7 +58,9 @@ def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[s
     """A RedirectAction; the port is written unless it is the scheme's default."""
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
-    action: dict[str, Data] = {"scheme_redirect": scheme, "response_code": _REDIRECT_CODES[redirect.status]}
+    action: dict[str, Data] = {"scheme_redirect": scheme}
+    if redirect.status != HTTPStatus.MOVED_PERMANENTLY:  # the default
+        action["response_code"] = _REDIRECT_CODES[redirect.status]
     host = redirect.host or _exact_host(rule.host)
     if host is not None:
         action["host_redirect"] = host
@@ -58,7 +69,7 @@ def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[s
     if redirect.path is not None:
         action["path_redirect"] = redirect.path
     elif redirect.prefix is not None:
-        action["regex_rewrite"] = replace_prefix(rule.match.path, redirect.prefix)
+        action |= replace_prefix(rule.match.path, redirect.prefix)
     return action
 
 

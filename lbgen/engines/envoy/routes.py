@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import Struct, field
 
 from lbgen.engines.document import Tagged
+from lbgen.engines.envoy.balancing import build_peer_hash
 from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
 from lbgen.engines.envoy.endpoint_slots import SLOTS
 from lbgen.engines.envoy.headers import (
@@ -34,7 +35,7 @@ from lbgen.engines.envoy.timeouts import (
     stream_idle_timeout,
 )
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
-from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
+from lbgen.plan.model import Balance, Forward, HeaderEdits, Redirect, Respond
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Listener, Route, Rule, Target
+    from lbgen.plan.model import Listener, Pool, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
@@ -247,6 +248,8 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
         }
     if any(pool.sticky or pool.max_per_endpoint is not None for pool in clusters.target_pools(route)):
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
+    if any(_is_hashed(clusters.pools[target.pool], clusters) for target in targets):
+        action["hash_policy"] = build_peer_hash(saved=clusters.saved_peer)
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
     if forward.mirrors:
@@ -254,6 +257,11 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     if forward.rewrite is not None:
         action |= build_rewrite(forward.rewrite, rule.match.path)
     return action, edits
+
+
+def _is_hashed(pool: Pool, clusters: Clusters) -> bool:
+    """Whether the route has to give the hash of the peer."""
+    return pool.balance is Balance.SOURCE_HASH and pool.name not in clusters.own_hashes
 
 
 def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:

@@ -20,11 +20,11 @@ NOTES = {
 }
 
 
-def build_static(plan: Plan) -> dict[str, Data]:
-    """These keys of the bootstrap."""
+def build_static(plan: Plan, *, node: bool = False) -> dict[str, Data]:
+    """These keys of the bootstrap; resources from elsewhere need a `node`."""
     return {
         **_build_admin(plan),
-        "node": {"id": "lbgen", "cluster": "lbgen"},
+        **({"node": {"id": "lbgen", "cluster": "lbgen"}} if node else {}),
         "header_prefix": "x-lbgen",
         "layered_runtime": {"layers": _build_layers(plan)},
     }
@@ -50,7 +50,6 @@ def _build_layers(plan: Plan) -> list[Data]:
         f"{_FEATURE}match_headers_individually": False,
         f"{_FEATURE}re2_use_latin1_mode": False,
         "re2.max_program_size.error_level": 1_000_000,
-        "re2.max_program_size.warn_level": 1_000_000,
     }
     notes = {
         f"{_FEATURE}strict_chunk_parsing": "A chunk must have the length that it declares.",

@@ -80,7 +80,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.SPLIT_HEADERS: _EDITS,
     Feature.REDIRECT: NATIVE,
     Feature.RESPOND: NATIVE,
-    Feature.REWRITE_PREFIX: emulated("a regex that cuts at the segment"),
+    Feature.REWRITE_PREFIX: emulated("by a regex where the new prefix is `/` or the old one has escapes"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
     Feature.WEBSOCKET: emulated("a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from lbgen.engines.document import Tagged, comment_on
-from lbgen.engines.envoy.balancing import build_balancing
+from lbgen.engines.envoy.balancing import build_balancing, build_peer_hash
 from lbgen.engines.envoy.comments import CLUSTER_NOTES
 from lbgen.engines.envoy.connection_options import build_upstream_filters
 from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
@@ -17,7 +17,7 @@ from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
-from lbgen.plan.model import Forward, Mode, PoolProtocol
+from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,8 @@ class Clusters(Struct, frozen=True, eq=False):
     """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saved_peer`: some
     listeners save the peer in a filter state, to be hashed. `connection_options`: some drop the headers that Connection
     names.
-    `shared_rate_routes`, `counted_routes`: names, see `shared_counters`."""
+    `shared_rate_routes`, `counted_routes`: names, see `shared_counters`. `own_hashes`: pools with `source_hash` that
+    compute the hash in their clusters, since a route's would reach the others of its pools that are to be random."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
@@ -59,6 +60,7 @@ class Clusters(Struct, frozen=True, eq=False):
     connection_options: bool
     shared_rate_routes: frozenset[str]
     counted_routes: frozenset[str]
+    own_hashes: frozenset[str]
 
     def target_pools(self, route: Route) -> list[Pool]:
         """The pools to which the route forwards, each once."""
@@ -91,7 +93,17 @@ def plan_clusters(plan: Plan) -> Clusters:
         any(listener.guarantees.connection_options for listener in plan.listeners if listener.mode is Mode.L7),
         rates,
         find_counted_routes(plan),
+        frozenset(_find_own_hashes(plan)) - l4,
     )
+
+
+def _find_own_hashes(plan: Plan) -> Iterator[str]:
+    balances = {pool.name: pool.balance for pool in plan.pools}
+    for route in plan.routes:
+        if isinstance(route.action, Forward):
+            names = [target.pool for target in route.action.targets]
+            if any(balances[name] is Balance.RANDOM for name in names):
+                yield from (name for name in names if balances[name] is Balance.SOURCE_HASH)
 
 
 def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
@@ -145,7 +157,9 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
         "name": name,
         **(_dns(resolvers) if named else {"type": "STATIC"}),
         "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
-        **build_balancing(pool, l4=pool.name in clusters.l4, saved_peer=clusters.saved_peer),
+        **build_balancing(
+            pool, own_hash=build_peer_hash(saved=clusters.saved_peer) if pool.name in clusters.own_hashes else ()
+        ),
         **({"common_lb_config": lb_config} if lb_config else {}),
         # By default Envoy answers 503 above 1024 connections or requests.
         "circuit_breakers": {"thresholds": [_thresholds(options)]},

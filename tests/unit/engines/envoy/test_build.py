@@ -11,6 +11,7 @@ from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.headers import merge_edits
 from lbgen.engines.envoy.protobuf import duration
+from lbgen.engines.envoy.rewrites import replace_prefix
 from lbgen.engines.envoy.run import judge
 from lbgen.engines.envoy.support import TABLES
 from lbgen.plan.features import Feature
@@ -19,6 +20,8 @@ from lbgen.plan.model import (
     Forward,
     HeaderEdits,
     HostPattern,
+    PathKind,
+    PathMatch,
     Plan,
     Pool,
     Redirect,
@@ -127,7 +130,6 @@ def test_percent_signs_are_doubled_where_envoy_formats() -> None:
 @pytest.mark.parametrize(
     ("rewrite", "pattern", "substitution"),
     [
-        (Rewrite(prefix="/v1"), "^/r0(/.*)?$", "/v1\\1"),
         (Rewrite(prefix="/"), "^/r0/?(.*)$", "/\\1"),
         (Rewrite(path="/x"), "^.*$", "/x"),
     ],
@@ -135,6 +137,27 @@ def test_percent_signs_are_doubled_where_envoy_formats() -> None:
 def test_rewrites_cut_at_the_segment(rewrite: Rewrite, pattern: str, substitution: str) -> None:
     (route,) = routes_of(plan_of(forward(TIMES, rewrite)))
     assert route["route"]["regex_rewrite"] == {"pattern": {"regex": pattern}, "substitution": substitution}
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix", "field"),
+    [
+        (PathMatch(PathKind.PREFIX, "/r0"), "/v1/", {"prefix_rewrite": "/v1"}),
+        (PathMatch(PathKind.PREFIX, "/"), "/v1", {"prefix_rewrite": "/v1/"}),
+        (PathMatch(PathKind.PREFIX, "/"), "/", {"prefix_rewrite": "/"}),
+        (PathMatch(PathKind.EXACT, "/r0"), "/v1", {"prefix_rewrite": "/v1"}),
+        (PathMatch(PathKind.EXACT, "/r0"), "/", {"prefix_rewrite": "/"}),
+        (
+            PathMatch(PathKind.PREFIX, "/caf%C3%A9"),
+            "/v1",
+            {"regex_rewrite": {"pattern": {"regex": "^/caf%[Cc]3%[Aa]9(/.*)?$"}, "substitution": "/v1\\1"}},
+        ),
+    ],
+)
+def test_a_prefix_is_replaced_by_envoy_where_that_leaves_one_slash(
+    path: PathMatch, prefix: str, field: dict[str, Any]
+) -> None:
+    assert replace_prefix(path, prefix) == field
 
 
 def test_shares_of_weight_zero_are_left_out() -> None:
@@ -231,7 +254,7 @@ def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() 
     listener = rewritten["static_resources"]["listeners"][0]
     asked = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]
     assert asked["name"] == "asked"
-    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["lbgen.asked.path"]
+    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["asked.path"]
 
 
 def test_a_rule_matches_forwarded_headers_as_they_came() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from lbgen.engines.document import Commented
+from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.comments import explain_filter
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
@@ -30,8 +32,15 @@ def test_only_the_bytes_after_a_handshake_are_left_to_envoy(guarantees: dict[str
 
 
 def test_notes_and_reserved_keys_name_what_is_written() -> None:
-    found = build_static(plan(load(SMALL)))
+    found = build_static(plan(load(SMALL)), node=True)
     assert NOTES.keys() <= found.keys() <= set(KEYS)
+
+
+@pytest.mark.parametrize(("added", "named"), [("", False), ("stats_flush_interval: 1s\n", True)])
+def test_resources_from_elsewhere_need_a_node(added: str, named: bool) -> None:
+    verbatim = {"engines": {"envoy": {"bootstrap": added}}} if added else {}
+    [file] = ENGINE.render(plan(load({**SMALL, **verbatim})), "1.40")
+    assert ("node" in yaml.safe_load(file.text)) is named
 
 
 def test_a_filter_keeps_its_data_below_a_comment() -> None:
