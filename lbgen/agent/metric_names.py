@@ -3,7 +3,7 @@ dashboards and alerts name them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 # Upper bounds of the buckets of histograms, in seconds. Engines log whole milliseconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -13,8 +13,7 @@ NO_STATUS = "none"  # the client left before there was an answer
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", NO_STATUS)
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """A metric. `name` is that of the samples, for a histogram without `_bucket`, `_sum` and `_count`."""
 
     name: str

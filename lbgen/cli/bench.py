@@ -297,9 +297,8 @@ def command(
 
 def _request(plan: Plan, url: str) -> Request:
     """The GET of a URL, to the listener on its port."""
-    from dataclasses import replace
-
     from lbgen.plan.model import Mode
+    from lbgen.records import replace
 
     scheme, authority, _ = parse_url(url)
     if not authority:

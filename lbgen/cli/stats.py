@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from lbgen.cli import options
 from lbgen.cli.output import console, print_json
@@ -84,7 +84,7 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     if since is None:
         found = (*found, *_connections(stack_name(stack), engine))
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([msgspec.to_builtins(each) for each in found])
     elif found:
         console().print(stats_table(found))
     else:
@@ -149,7 +149,7 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
             with lock:
                 found = counter.stats()
             if as_json:
-                click.echo(json.dumps([asdict(each) for each in found]))
+                click.echo(json.dumps([msgspec.to_builtins(each) for each in found]))
             else:
                 live.update(
                     stats_table(found) if found else Text(f"no request in the last {counter.seconds:.0f} s"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.agent.proxy_header import own_proxy_header
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, Listener
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectOptions:
+class ConnectOptions(Struct, frozen=True):
     """`proxied`: a PROXY header comes first. `tls`: then a handshake, for the server name `sni` (None = without)."""
 
     proxied: bool = False

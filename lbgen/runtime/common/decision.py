@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
@@ -36,8 +37,7 @@ class Kind(StrEnum):
     AGENT = "agent"
 
 
-@dataclass(frozen=True, slots=True)
-class PartChange:
+class PartChange(Struct, frozen=True):
     """What happens to one part. `name`: of the engine that it is or belongs to, of a replica (`web-1`), or "" for the
     stand-ins of a stack without tiers. `reason` says why it is not less, "" where that is plain."""
 
@@ -47,8 +47,7 @@ class PartChange:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """`before` is the plan that runs, None where nothing does or that is not known; `after` the plan that would run.
     `skipped` and `warnings` as in `driver.Result`."""
 
@@ -63,8 +62,7 @@ class Decision:
         return tuple(replace(each, name=part) for each in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDecision:
+class GroupDecision(Struct, frozen=True):
     """As `Decision`, of a topology with tiers: the tiers that run and those that would run, by their first replicas."""
 
     parts: tuple[PartChange, ...]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.engines.api import Engine
@@ -21,8 +23,7 @@ RELOAD_SECONDS = 10.0  # for the routes to answer after a change
 DRAIN_SECONDS = 10.0  # how long open connections of an engine that was replaced may live on
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadOptions:
+class ReloadOptions(Struct, frozen=True):
     """How a driver changes a stack, as the arguments of `lbgen.api.reload`."""
 
     accept: tuple[str, ...]
@@ -30,8 +31,7 @@ class ReloadOptions:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class UpOptions:
+class UpOptions(Struct, frozen=True):
     """How a driver starts a stack, as the arguments of `lbgen.api.up`.
 
     `backends`: stand-ins replace the pools' endpoints. `insist`: the engines were named, so one that cannot serve is an

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.engines.api import engine as engine_by_name
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """An endpoint as an engine has it: `address` is the stand-in's where one plays it, else as `name` has it, which is
     the topology's `host:port`. `judged`: its pool has checks, active or passive."""
 
@@ -28,8 +28,7 @@ class Member:
     judged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointHealth:
+class EndpointHealth(Struct, frozen=True):
     """One endpoint for people: `state` is up, starting (slowly), draining, ejected, down or unknown; `since` seconds of
     the epoch, None when it is unknown; `endpoint` as in the topology, `address` as the engine was given it;
     `connections` (over UDP: flows) since the engine's rules were loaded, None where they are not counted."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engine_names
@@ -22,8 +23,7 @@ _PART = 1 << 20  # bytes read at a time
 SUPERVISOR = "lbgen"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """`source` is an engine's name, with `-agent` for its agent's, or `lbgen` for the supervisor. `record`: the line
     is of the access log, and this is what it says in lbgen's schema (docs/contract.md, 10.log)."""
 
@@ -32,8 +32,7 @@ class Line:
     record: Mapping[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFilter:
+class RequestFilter(Struct, frozen=True):
     """A filter of requests: of one of `routes` (empty = any), with a status in one of the ranges `statuses`."""
 
     routes: frozenset[str] = frozenset()
@@ -51,8 +50,7 @@ def access_parser(name: str) -> Parser | None:
     return engine_by_name(name).access_record if name in engine_names() else None
 
 
-@dataclass(slots=True)
-class _Tail:
+class _Tail(Struct):
     source: str
     path: Path
     parse: Parser | None = None  # where the access log may be

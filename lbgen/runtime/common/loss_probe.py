@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
@@ -29,8 +30,7 @@ _MASKED_HELLO = b"\x81\x85\x00\x00\x00\x00hello"
 _HELLO = b"\x81\x05hello"
 
 
-@dataclass(slots=True)
-class LossCounter:
+class LossCounter(Struct):
     """`requests` on new and kept connections, those that `failed` (`first` says how), `gap_ms` for how long new
     connections failed at most; `sockets` (WebSockets, TCP streams) that were held open, those `dropped` before they
     were closed by us."""

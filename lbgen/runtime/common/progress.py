@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Step(StrEnum):
@@ -34,8 +35,7 @@ class Step(StrEnum):
 REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """A step that is done, or one of `REPORTED_AT_START` that begins. `done` of `total` counts the routes that answer;
     both are 0 in other steps."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Forward, Protocol
@@ -25,8 +26,7 @@ _REFUSED_TARGET = (
 _NAME_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """A route without the expected response, and what it responded."""
 
     probe: Probe

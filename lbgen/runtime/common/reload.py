@@ -6,10 +6,11 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.agent_spec import FILE as ORDER
@@ -114,8 +115,7 @@ class ReloadOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """The desired state of one engine; `before` is the plan and the process that it had."""
 
     live: RunningEngine

@@ -6,9 +6,10 @@ import http.client
 import json
 import os
 import socket
-from dataclasses import dataclass
 from itertools import product
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from lbgen.plan.model import Listener, Mode, PathKind, Plan, Protocol, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
@@ -25,8 +26,7 @@ _METHODS = ("GET", "POST", "PUT", "DELETE")
 _NO_ENDPOINT = frozenset({502, 503, 504})
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A request that belongs to `route` on `listener`, which it reaches as `connect` says. `status` is the proxy's own
     answer; None: one of `pools` answers. `others` are right as well, since limits count what came before. `request`
     None: an L4 route, asked in HTTP as that is what stand-ins speak, or with a datagram (`datagrams`). `real`: some
@@ -39,7 +39,7 @@ class Probe:
     status: int | None
     pools: frozenset[str]
     others: tuple[int, ...] = ()
-    connect: ConnectOptions = ConnectOptions()  # noqa: RUF009  # frozen
+    connect: ConnectOptions = ConnectOptions()
     real: bool = False
     datagrams: bool = False
 

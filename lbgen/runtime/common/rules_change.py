@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Incremental, engine
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import ProcessSpec
 
 
-@dataclass(frozen=True, slots=True)
-class RulesChange:
+class RulesChange(Struct, frozen=True):
     """`argv` loads `text` from the file of the name `file` in the engine's folder. As long as that has text, the kernel
     may lack what it says, and all rules are loaded."""
 

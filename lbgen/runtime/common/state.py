@@ -8,10 +8,13 @@ import shutil
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
@@ -30,8 +33,7 @@ SUPERVISOR_LOG = "supervisor.log"
 AGENT_LOG = "agent.log"  # in the engine's folder
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """The address of a listener as seen from this host."""
 
     listener: str
@@ -111,8 +113,7 @@ class EngineState:
         return self.pid > 0 and not self.ended and self.process.alive()
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointState:
+class EndpointState(Struct, frozen=True):
     """A stand-in: `name` is the topology field of the endpoint it plays, such as `pools.web.endpoints[0]`."""
 
     name: str
@@ -232,7 +233,7 @@ def read(name: str) -> StackState | None:
 
 def write(state: StackState) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    text = json.dumps({"format": _FORMAT, **asdict(state)}, indent=1)
+    text = json.dumps({"format": _FORMAT, **msgspec.to_builtins(state)}, indent=1)
     store(folder(state.name) / _RECORD, text.encode())
 
 

@@ -6,8 +6,10 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
 
 NO_ROUTE = "-"  # requests that no route served: 404, 400, denied by the listener
 
@@ -31,8 +33,7 @@ class RouteStats:
     bytes: int
 
 
-@dataclass(slots=True)
-class _Second:
+class _Second(Struct):
     """The requests of one route that ended in one second; durations are packed, since there may be millions."""
 
     requests: int = 0

@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
@@ -62,8 +63,7 @@ class File:
         return hashlib.sha256(self.content).hexdigest()[:24]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSpec:
+class ContainerSpec(Struct, frozen=True):
     """The specification of a container.
 
     `files` go to WORK, the only writable folder beside /tmp. `address` is its address in the stack's network; `joins`
@@ -86,7 +86,7 @@ class ContainerSpec:
     published: tuple[tuple[str, int, str], ...] = ()
     capabilities: tuple[str, ...] = ()
     sysctls: tuple[tuple[str, str], ...] = ()
-    limits: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
+    limits: ContainerLimits = ContainerLimits()  # frozen
     once: bool = False
     joins: str = ""
     networks: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class ContainerSpec:
         return {name: file.digest() for name, file in self.files.items() if not file.link}
 
     def _text(self) -> bytes:
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
+        plain = {name: getattr(self, name) for name in self.__struct_fields__ if name != "files"}
         return json.dumps(plain, sort_keys=True, default=msgspec.to_builtins).encode()
 
 

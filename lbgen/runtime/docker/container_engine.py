@@ -6,9 +6,10 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.agent import state_file as health
 from lbgen.agent.run import steering_files
@@ -39,8 +40,7 @@ _AGENT_SECONDS = 2
 _BEGUN = (b" checks ", b" counts ")  # parts of the agent's first line
 
 
-@dataclass(slots=True)
-class ContainerEngine:
+class ContainerEngine(Struct):
     """`agent` is the agent's container, `parts` are all containers of the stack, `plan` is what the engine serves and
     `spec` how. Methods as in `common.reload`."""
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.progress import Progress, Step
@@ -41,8 +42,7 @@ _ORDER = (
 Exchange = tuple["ContainerSpec", Record, "StackContainer | None"]  # a container, what it is, the one that it replaces
 
 
-@dataclass(frozen=True, slots=True)
-class StackContainer:
+class StackContainer(Struct, frozen=True):
     """An existing container of a stack."""
 
     handle: Container
@@ -93,8 +93,7 @@ def worker_pool() -> Iterator[ThreadPoolExecutor]:
             pool.shutdown(cancel_futures=True)
 
 
-@dataclass(slots=True)
-class Converger:
+class Converger(Struct):
     """Converges a stack to its desired containers. Until `commit`, `rollback` restores those from before."""
 
     client: DockerClient

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
@@ -43,8 +44,7 @@ _DEVICE = "eth0"  # docker's name for the interface to a container's only networ
 _HOLDER = ContainerLimits(memory=64 << 20, pids=32)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """An engine of the stack with its image. `offset` is added to every listener's port; `side` as in
     `network.engine_address`."""
 
@@ -55,8 +55,7 @@ class EngineChoice:
     side: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineUnit:
+class EngineUnit(Struct, frozen=True):
     """The containers of one engine. `plan` is what it serves inside, `spec` how its program runs on `rendered`.
     `holder` has its network namespace and published ports; `agent` runs its agent, if it needs one."""
 
@@ -75,8 +74,7 @@ class EngineUnit:
         return (self.holder, (self.container_spec, self.record), *((self.agent,) if self.agent is not None else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredStack:
+class DesiredStack(Struct, frozen=True):
     """All desired containers of a stack. `kept` is what the next change needs, `last` what the last one saved."""
 
     kept: SavedPlan

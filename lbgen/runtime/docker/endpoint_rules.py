@@ -14,10 +14,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM, signal
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
@@ -61,7 +63,7 @@ class EndpointSide:
 
     def as_file(self) -> File:
         """Its file, which `read` reads."""
-        return File(json.dumps(asdict(self), indent=1).encode())
+        return File(json.dumps(msgspec.to_builtins(self), indent=1).encode())
 
     def without(self, other: EndpointSide | None) -> EndpointSide:
         """The rules for hosts that `other` does not have."""

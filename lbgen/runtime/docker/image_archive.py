@@ -7,8 +7,9 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 USER = 65534  # nobody
 WORK = "/etc/lbgen"  # where configs go
@@ -26,8 +27,7 @@ class ArchiveError(Exception):
     """A file that the program needs is missing on this host."""
 
 
-@dataclass(slots=True)
-class ImageArchive:
+class ImageArchive(Struct):
     """The content of an image: `files` by path in it (a path on this host, or bytes), `folders` as (mode, owner)."""
 
     files: dict[str, Path | bytes] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
@@ -35,8 +37,7 @@ _HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
 HELPER = "helper"
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """An image built from executables of this host. `size` is its archive's, in bytes."""
 
     engine: str
@@ -56,8 +57,7 @@ class Built:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image that is present. `program` is the executable inside; `version` (major.minor.patch) is None when its tag
     does not contain it; `modules` as in `Binary`."""
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
+
+import msgspec
 
 from lbgen.runtime.common.state import Address
 
@@ -70,7 +72,7 @@ class Record:
 
     def labels(self) -> dict[str, str]:
         """Its serialisation as labels."""
-        rest = {key: value for key, value in asdict(self).items() if key not in ("stack", "hash")}
+        rest = {key: value for key, value in msgspec.to_builtins(self).items() if key not in ("stack", "hash")}
         return {STACK: self.stack, _HASH: self.hash, _RECORD: json.dumps(rest, sort_keys=True)}
 
     @classmethod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.diagnostics import EngineError
 from lbgen.records import replace
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, EngineUnit
 
 
-@dataclass(slots=True)
-class Replacement:
+class Replacement(Struct):
     """`stack` is the desired one, `switches` has a switch for each new container that replaces a serving one."""
 
     stack: DesiredStack

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.common import saved
@@ -14,8 +15,7 @@ from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run
 _FILE = "kept"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
+class SavedPlan(Struct, frozen=True):
     """`plan`: what the stack serves; `stand_in_set`: the stand-ins that were ever started; `accept`: the accepted
     verdicts; `backends`: whether stand-ins serve as endpoints."""
 

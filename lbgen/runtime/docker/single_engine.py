@@ -12,9 +12,10 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.agent.admin_client import fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
@@ -41,8 +42,7 @@ _CLONE_NEWNET = 0x40000000
 _ADMIN_PORT = 9901
 
 
-@dataclass(frozen=True, slots=True)
-class SharedNetns:
+class SharedNetns(Struct, frozen=True):
     """The network namespace that containers share with this process; `bridge` is this host's address on the bridge."""
 
     client: DockerClient
@@ -94,8 +94,7 @@ def share_netns() -> Iterator[SharedNetns]:
         remove_leftovers(client, name)
 
 
-@dataclass(frozen=True, slots=True)
-class SingleEngine:
+class SingleEngine(Struct, frozen=True):
     """One engine in a container, with the members of `local.process.EngineProcess` that clients use."""
 
     container: StackContainer

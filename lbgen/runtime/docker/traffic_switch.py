@@ -11,8 +11,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
@@ -36,8 +37,7 @@ _ACCEPTED_SECONDS = 0.3  # for an engine to accept connections that arrived befo
 _KILL_SECONDS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Entrypoint:
+class Entrypoint(Struct, frozen=True):
     """Where clients connect: `holder` is the ports container, `serving` the engine that its ports lead to."""
 
     holder: StackContainer
@@ -88,8 +88,7 @@ def nft_rules(
     return "\n".join((*lines, "}", ""))
 
 
-@dataclass(slots=True)
-class TrafficSwitch:
+class TrafficSwitch(Struct):
     """The replacement of the engine at an entrypoint; `rules` is a container that may set nft rules there."""
 
     entrypoint: Entrypoint

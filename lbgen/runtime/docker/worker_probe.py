@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerProbe:
+class WorkerProbe(Struct, frozen=True):
     """`handle` runs `lbgen.runtime.common.workers` in the process and network namespaces of an engine."""
 
     handle: Container

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.local.spawn import EXEC_WRAPPER, UNKNOWN_STATUS
@@ -18,8 +19,7 @@ from lbgen.runtime.local.spawn import EXEC_WRAPPER, UNKNOWN_STATUS
 _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 
 
-@dataclass(slots=True)
-class AdoptedProcess:
+class AdoptedProcess(Struct):
     """A process that is not our child, as a `spawn.Process`. `descriptor` is its pidfd, which stays valid when the pid
     is reused; None = it has ended."""
 
@@ -67,8 +67,7 @@ class AdoptedProcess:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLeader:
+class SessionLeader(Struct, frozen=True):
     """A process that leads its session, as all that lbgen starts do, with its command line."""
 
     identity: ProcessId

@@ -4,9 +4,10 @@ share it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
@@ -48,8 +49,7 @@ class Served(Protocol):
     def directory(self) -> Path: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SavedEngine:
+class SavedEngine(Struct, frozen=True):
     """An engine as the saved state of its stack describes it."""
 
     title: str
@@ -60,8 +60,7 @@ class SavedEngine:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True)
-class EngineReload:
+class EngineReload(Struct, frozen=True):
     """The plan that a running engine will serve, how it would be started on that, and its files."""
 
     plan: Plan

@@ -7,8 +7,9 @@ generation rolls back to that generation.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lbgen.engines.api import Binary, engine_names
 from lbgen.records import replace
@@ -21,8 +22,7 @@ from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run
 _FILE, _MARK = "saved", "changing"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedNetwork:
+class SavedNetwork(Struct, frozen=True):
     """As `network.Network`."""
 
     host: str
@@ -31,8 +31,7 @@ class SavedNetwork:
     holder: ProcessId
 
 
-@dataclass(frozen=True, slots=True)
-class SavedStack:
+class SavedStack(Struct, frozen=True):
     """What a stack serves: `stand_in_set` are the endpoints of the plan of `request`, `binaries` are the executables as
     they run (copies where their user cannot reach the original). `generation` counts the changes since its start."""
 

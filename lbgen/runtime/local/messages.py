@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.state import StackState
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """An engine of the stack with its version and executable. `supplied`: the engine itself if it is not installed."""
 
     name: str
@@ -33,8 +34,7 @@ class EngineChoice:
         return self.supplied if self.supplied is not None else engine_by_name(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class StartRequest:
+class StartRequest(Struct, frozen=True):
     """To a new supervisor: bring a stack up. `folder` is the stack's in the state directory."""
 
     name: str
@@ -47,8 +47,7 @@ class StartRequest:
     seconds: float  # to wait for listeners, and again for routes
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadRequest:
+class ReloadRequest(Struct, frozen=True):
     """To the supervisor of a running stack: serve `plan` instead.
 
     `engines` (name, version, executable) and `backends` are what the stack must be made of; None = whatever it is, and
@@ -62,8 +61,7 @@ class ReloadRequest:
     backends: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TakeoverRequest:
+class TakeoverRequest(Struct, frozen=True):
     """To a new supervisor: take over the stack of that name, whose supervisor has ended. `folder` and `seconds` as in
     `StartRequest` and `ReloadRequest`."""
 
@@ -72,16 +70,14 @@ class TakeoverRequest:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(Struct, frozen=True):
     """From the supervisor: the request is done. `warnings` are LB405 of routes that cannot be verified."""
 
     state: StackState
     warnings: tuple[Diagnostic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """From the supervisor: the request failed, and the previous state is restored. `exit_code`: the kind of error."""
 
     diagnostics: tuple[Diagnostic, ...]
@@ -95,6 +91,5 @@ def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...]
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequest:
+class CommitRequest(Struct, frozen=True):
     """To the supervisor: continue without the command that started it."""

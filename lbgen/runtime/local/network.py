@@ -10,10 +10,11 @@ import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.run_as import User
@@ -28,8 +29,7 @@ _CLONE_NEWNET = 0x40000000
 _COMMAND_SECONDS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """A namespace: `host` is this host's address on the veth pair, `inside` the namespace's. The kernel removes the
     namespace, the pair and the rules when the process `holder` ends."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.run import steering_files
@@ -33,8 +34,7 @@ _MOST = 10_000  # bytes of what an engine said that are shown
 PREVIOUS = ".previous"  # the files before the last change, beside them
 
 
-@dataclass(slots=True)
-class LocalEngine:
+class LocalEngine(Struct):
     """A local engine as a reload sees it. Methods as in `common.reload`."""
 
     handle: EngineProcess

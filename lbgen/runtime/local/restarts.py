@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.records import replace
 from lbgen.runtime.common.process_id import ProcessId
@@ -18,8 +19,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
 _WELL_SECONDS = 60.0  # of run time that reset the back-off
 
 
-@dataclass(slots=True)
-class Backoff:
+class Backoff(Struct):
     """Exponential back-off of restarts: 1, 2, 4 ... 30 seconds. Times are `time.monotonic` seconds."""
 
     begun: float = 0.0
@@ -42,8 +42,7 @@ class Backoff:
         return True
 
 
-@dataclass(slots=True)
-class EngineWatch:
+class EngineWatch(Struct):
     """Restarts one engine and its agent. Of a kernel engine without a process only the namespace can end."""
 
     handle: EngineProcess

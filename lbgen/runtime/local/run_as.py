@@ -8,9 +8,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Binary
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """A user; `uid` and `gid` None = the caller's own, who is not root."""
 
     uid: int | None = None

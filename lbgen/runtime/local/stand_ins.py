@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
@@ -26,8 +27,7 @@ _LOOK_SECONDS = 0.01
 _WAIT_SECONDS = 3600.0
 
 
-@dataclass(slots=True)
-class StandIns:
+class StandIns(Struct):
     """The process, which works in `folder`; `process` None before the first `serve`."""
 
     folder: Path

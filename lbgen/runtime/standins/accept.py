@@ -7,9 +7,10 @@ import ipaddress
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from lbgen.agent.proxy_header import SIGNATURE
 
@@ -25,8 +26,7 @@ class NoProxyHeaderError(ConnectionError):
     """A PROXY header was expected and something else came."""
 
 
-@dataclass(frozen=True, slots=True)
-class StandInTls:
+class StandInTls(Struct, frozen=True):
     """`certificate` and `key` are PEM files. `client_ca`: clients are asked for a certificate of that authority, and
     one that does not verify ends the handshake; `client_required`: so does none."""
 
@@ -53,8 +53,7 @@ def _remember(shaken: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SS
     _SNI[shaken] = name or ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionInfo:
+class ConnectionInfo(Struct, frozen=True):
     """PROXY header and TLS handshake of a connection, as JSON data; None where there was none and none was expected."""
 
     proxy: dict[str, object] | None = None

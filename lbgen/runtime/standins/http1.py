@@ -9,9 +9,10 @@ import json
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from lbgen.records import replace
 from lbgen.runtime.standins.accept import ConnectionInfo
@@ -46,8 +47,7 @@ METHODS = b"CDGHOPT"  # what methods begin with; no bytes that a test sends to b
 MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal keeps its words there
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(Struct, frozen=True):
     """How an endpoint responds to a request. `wait_ms` is milliseconds; `interim` heads go out before the answer.
 
     `tag` names the client's request, however often a proxy sends it: all stand-ins count its arrivals together, and the
@@ -91,8 +91,7 @@ class Behaviour:
         return self.steps[min(before, len(self.steps) - 1)] if self.steps else self
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """A request as it reached the endpoint; text is latin-1, one character per byte. `version` 1.0, 1.1 or 2."""
 
     method: str

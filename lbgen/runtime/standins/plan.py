@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from lbgen.plan.model import Forward, Plan, Pool, Protocol
 from lbgen.plan.overlay import with_endpoints
@@ -19,8 +20,7 @@ _FROM = 26_000  # above the ports that several engines get, below the ephemeral 
 _ANY_STATUS = ((200, 299),)
 
 
-@dataclass(frozen=True, slots=True)
-class StandInSet:
+class StandInSet(Struct, frozen=True):
     """The stand-ins of a plan: `ports` by the field of the endpoint that each plays."""
 
     stand_ins: tuple[StandIn, ...] = ()

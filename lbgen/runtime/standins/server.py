@@ -14,8 +14,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
@@ -49,7 +53,7 @@ class StandIn:
 
     def as_dict(self) -> dict[str, object]:
         """JSON data that `from_dict` reads back."""
-        return asdict(self)
+        return cast("dict[str, object]", msgspec.to_builtins(self))
 
     @classmethod
     def from_dict(cls, data: dict[str, object]) -> StandIn:
@@ -62,8 +66,7 @@ class StandIn:
         return cls(behaviour=parsed, tls=secured, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedRequest:
+class ReceivedRequest(Struct, frozen=True):
     """A complete request that reached endpoint `name`. `tag` is that of its control header; `at` is `time.monotonic`
     seconds."""
 
@@ -76,8 +79,7 @@ class ReceivedRequest:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class StandInServers:
+class StandInServers(Struct):
     """Running stand-ins. By endpoint name: `connections`, those that `ended`, `heads` (requests whose head is there),
     `body_bytes` (of HTTP/1.x, as they come), `requests` (whole ones), `answered` (the kernel has the whole answer).
     `seen` are the latest requests in order. `behave` and `listen` change one while it runs."""

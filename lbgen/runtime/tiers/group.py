@@ -6,9 +6,12 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
@@ -23,8 +26,7 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A replica of a tier, on `engine`."""
 
     tier: str
@@ -37,8 +39,7 @@ class Member:
         return TierOf(self.topology, self.tier, self.replica)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A running topology with tiers; `members` are in the order of traffic."""
 
     name: str
@@ -93,7 +94,7 @@ def write(group: Group) -> None:
     path = _path(group.name)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     staged = path.with_name(f".{path.name}.new")
-    staged.write_text(json.dumps({"format": _FORMAT, **asdict(group)}, indent=1), encoding="utf-8")
+    staged.write_text(json.dumps({"format": _FORMAT, **msgspec.to_builtins(group)}, indent=1), encoding="utf-8")
     staged.replace(path)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.records import replace
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class TiersRequest:
+class TiersRequest(Struct, frozen=True):
     """What `up` is asked for. A tier that names no engine gets the first of `engines` that can serve it; a replica that
     retires has `options.drain` seconds for its open connections."""
 

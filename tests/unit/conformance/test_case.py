@@ -1,7 +1,5 @@
 """The cases themselves: readable, unique, and their literals agree with the oracle."""
 
-import dataclasses
-
 import pytest
 
 from lbgen.conformance.case import CaseError, case_files, clauses, load_file
@@ -10,6 +8,7 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.conformance.run_case import fill_placeholders
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 
 FILES = case_files()
 
@@ -51,7 +50,7 @@ def test_a_wrong_literal_is_found() -> None:
     case = file.cases[0]
     outcome = simulate(plan, case.request)
     for wrong in ({"route": "x"}, {"pool": "x"}, {"target": "/x"}, {"host": "x"}, {"sends": {"x-a": "1"}}):
-        assert list(contradictions(dataclasses.replace(case.expect, **wrong), outcome))
+        assert list(contradictions(replace(case.expect, **wrong), outcome))
 
 
 @pytest.mark.parametrize(

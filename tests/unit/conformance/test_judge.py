@@ -1,6 +1,5 @@
 """The probe parses strictly and the judge sees every kind of difference."""
 
-import dataclasses
 import json
 import socket
 import threading
@@ -18,6 +17,7 @@ from lbgen.conformance.prepare import verdicts_on as near_of
 from lbgen.plan.model import HeaderEdits
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream
+from lbgen.records import replace
 
 REQUEST = Request("GET", "/a?b", (("Host", "h"), ("X-A", "1")))
 SENT = (("host", "h"), ("x-a", "1"), ("x-forwarded-for", "127.0.0.1"), ("x-request-id", None))
@@ -74,11 +74,11 @@ def test_answers_of_the_proxy() -> None:
     outcome = Outcome(None, None, 404, "", "Not Found\n", headers=(("content-type", "text/plain"),))
     good = Answer(404, "", "1.1", (("content-type", "text/plain"),), b"Not Found\n", complete=True)
     assert judged(good, outcome) == []
-    assert judged(dataclasses.replace(good, body=b"<html>"), outcome)
-    assert judged(dataclasses.replace(good, headers=(("content-type", "text/html"),)), outcome)
-    assert judged(dataclasses.replace(good, headers=(*good.headers, ("via", "x"))), outcome)
-    assert judged(dataclasses.replace(good, headers=(*good.headers, ("server", "x/1"))), outcome)
-    edited = dataclasses.replace(outcome, route="r", response_edits=HeaderEdits(set=(("x-b", "1"),)))
+    assert judged(replace(good, body=b"<html>"), outcome)
+    assert judged(replace(good, headers=(("content-type", "text/html"),)), outcome)
+    assert judged(replace(good, headers=(*good.headers, ("via", "x"))), outcome)
+    assert judged(replace(good, headers=(*good.headers, ("server", "x/1"))), outcome)
+    edited = replace(outcome, route="r", response_edits=HeaderEdits(set=(("x-b", "1"),)))
     assert judged(good, edited)
     assert judged(answer(), outcome)
 
@@ -178,7 +178,7 @@ def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
     case = Case("x", "x", REQUEST, Expect())
     assert list(differences(case, outcome, got)) == ["answer: server: 'nginx' is there, expected none"]
     assert list(differences(case, outcome, got, own_headers(judged_by("nginx")))) == []
-    other = dataclasses.replace(got, headers=(("content-type", "text/plain"), ("server", "nginx/1.31.3")))
+    other = replace(got, headers=(("content-type", "text/plain"), ("server", "nginx/1.31.3")))
     assert list(differences(case, outcome, other, own_headers(judged_by("nginx"))))
     assert own_headers(judged_by("haproxy")) == frozenset()
 

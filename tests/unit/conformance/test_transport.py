@@ -1,6 +1,5 @@
 """TLS, HTTP/2 and the PROXY protocol: what stand-ins tell of them, and the client that speaks them."""
 
-import dataclasses
 import json
 import socket
 
@@ -12,6 +11,7 @@ from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import ClientTls, Transport, TransportOptions, transport_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
+from lbgen.records import replace
 from lbgen.runtime.common.certificates import ENDPOINT_NAME, temporary_certificates
 from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.http1 import CONTROL
@@ -145,9 +145,7 @@ LISTENER = resolve(
 def test_proxy_header(serve, how, client, secure) -> None:
     at = serve(proxied=True, tls=secured() if secure else None)
     request = Request(headers=(HOST,), client=client)
-    transport = dataclasses.replace(
-        transport_for(LISTENER, request, TransportOptions(proxy=how)), tls=tls() if secure else None
-    )
+    transport = replace(transport_for(LISTENER, request, TransportOptions(proxy=how)), tls=tls() if secure else None)
     told = account_of(fetch(at, request, transport=transport))["proxy"]
     assert (told["version"], told["source"], told["destination_port"]) == (int(how[1]), client, 8080)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import http.client
 import json
 import shutil
@@ -16,6 +15,7 @@ from lbgen.conformance.verify.own_addresses import why_moved
 from lbgen.engines.agent_spec import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints
+from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
@@ -130,7 +130,7 @@ def test_pools_of_udp_routes_get_stand_ins_for_datagrams_too(tmp_path):
         host, port = "127.0.0.2", made.ports[plan.pool("both").endpoints[1].field]
         assert ask(probes[0], host, port) == ""
         assert servers.requests["pools.both.endpoints[1]/udp@127.0.0.2"] == 1
-        other = dataclasses.replace(probes[0], pools=frozenset({"web"}))
+        other = replace(probes[0], pools=frozenset({"web"}))
         assert ask(other, host, port) == "pool both and not web"
     assert ask(probes[0], host, port).startswith("ConnectionRefusedError")
 
