@@ -54,6 +54,7 @@ def connect(*, here: bool = False) -> DockerClient:
 
     Raises EngineError LB420: the SDK is missing, no daemon answers, permission is denied, it is too old or remote.
     """
+    _look_for_socket()
     try:
         import docker
         from docker.errors import DockerException, InvalidVersion
@@ -78,6 +79,19 @@ def connect(*, here: bool = False) -> DockerClient:
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
     client.api.timeout = _SECONDS
     return client
+
+
+def _look_for_socket() -> None:
+    """Raise EngineError LB420 where DOCKER_HOST names a socket that is not there, which needs no SDK to be seen."""
+    named = os.environ.get("DOCKER_HOST", "")
+    if named.startswith("unix://"):
+        try:
+            os.stat(named.removeprefix("unix://"))  # noqa: PTH116  # Path.exists has an answer for other errors too
+        except (FileNotFoundError, NotADirectoryError) as error:
+            message = f"no docker daemon answers at {named}: {error.strerror}"
+            raise EngineError(Diagnostic("LB420", message, hint=_START)) from error
+        except OSError:
+            return  # the SDK says why
 
 
 def socket_path() -> str:
