@@ -71,7 +71,7 @@ def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
     lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",))
     [before] = [x.handle.id for x in list_containers(client.connect(), NAME) if x.record.engine == name]
     took = []
-    with traffic(port) as seen, Sockets({"ws": port, "tcp": tcp}) as sockets:
+    with traffic(port) as seen, Sockets({"ws": port, "tcp": tcp}, each=8) as sockets:
         for number in range(reloads):
             routes = (("two",), ("one", "two"), ("one",))[number % 3]
             sockets.reloading()

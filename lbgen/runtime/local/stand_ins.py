@@ -99,6 +99,8 @@ def main(folder: str) -> None:
 
 def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
     new = tuple(each for each in asked if each not in served)
+    if not new:
+        return None
     try:
         ends.enter_context(stand_in_servers(new))
     except LbgenError as error:
