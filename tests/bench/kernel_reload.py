@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 NAME = "kernel-reload"
 
 
-def topology(count: int, *, changed: bool = False) -> dict[str, object]:
+def topology(count: int, *, changed: bool = False, direct: bool = False) -> dict[str, object]:
     """That many services of three checked endpoints; one of them may have an endpoint less."""
     ends = {n: [{"address": f"10.9.{n // 250}.{n % 250 + 1}:{port}"} for port in (80, 81, 82)] for n in range(count)}
     if changed:
         ends[count // 2].pop()
     checks = {"active": {"interval": "60s"}}
+    address = "10.8.0.1" if direct else "0.0.0.0"  # noqa: S104 - in a namespace
     return {
         "version": 1,
         "name": NAME,
-        "listeners": {f"s{n}": {"port": 20_000 + n, "mode": "l4", "address": "0.0.0.0"} for n in ends},  # noqa: S104
+        **({"engines": {"nftables": {"forwarding": "direct"}}} if direct else {}),
+        "listeners": {f"s{n}": {"port": 20_000 + n, "mode": "l4", "address": address} for n in ends},
         "pools": {f"s{n}": {"endpoints": each, "health": checks} for n, each in ends.items()},
         "routes": [{"name": f"s{n}", "listeners": [f"s{n}"], "forward": f"s{n}"} for n in ends],
     }
@@ -43,15 +45,16 @@ def topology(count: int, *, changed: bool = False) -> dict[str, object]:
 class Bench:
     """One namespace, in which the rules are changed to and fro."""
 
-    def __init__(self, count: int, folder: Path, net: Network) -> None:
+    def __init__(self, count: int, folder: Path, net: Network, *, direct: bool) -> None:
         self.folder, self.net, self.down = folder, net, False
-        plans = (lbgen.plan(lbgen.load(topology(count, changed=changed))) for changed in (False, True))
+        plans = (lbgen.plan(lbgen.load(topology(count, changed=changed, direct=direct))) for changed in (False, True))
         self.sides = [{file.name: file.text for file in ENGINE.render(plan, "1.0")} for plan in plans]
         self.spec = load(self.write(self.sides[0]))
         self.nft("lbgen.nft")
 
     def write(self, files: dict[str, str]) -> Path:
         for name, text in files.items():
+            (self.folder / name).parent.mkdir(exist_ok=True)
             (self.folder / name).write_text(text, encoding="utf-8")
         return self.folder
 
@@ -90,10 +93,11 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=1000)
+    parser.add_argument("--direct", action="store_true", help="direct forwarding, not NAT")
     parser.add_argument("--times", type=int, default=9)
     asked = parser.parse_args()
     with network() as net, tempfile.TemporaryDirectory() as folder:
-        bench = Bench(asked.count, Path(folder), net)
+        bench = Bench(asked.count, Path(folder), net, direct=asked.direct)
         rows: list[tuple[str, Callable[[], float]]] = [
             ("nft -f with all rules", lambda: bench.nft("lbgen.nft")),
             ("what one service's change is (Python)", bench.find_change),

@@ -52,7 +52,7 @@ class Nftables(Struct, frozen=True):
         return support.SUPPORT[feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        return plan_objections.objections(plan)
+        return plan_objections.objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         from lbgen.engines import text
@@ -69,7 +69,7 @@ class Nftables(Struct, frozen=True):
             RenderedFile(f"{direct.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
             for x in build_replies(plan)
         )
-        return (RenderedFile(run.FILE, *rules), *health_checks.files(plan), *replies)
+        return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan), *replies)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         from lbgen.engines.nftables.health_checks import set_weights

@@ -11,7 +11,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, refused
+from lbgen.engines.api import Objection, approximate, refused, version_key
 from lbgen.engines.nftables.names import table_name
 from lbgen.engines.nftables.upstreams import forward_of
 from lbgen.plan.features import Feature
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _UNTRACKED = "direct forwarding does not track connections, so the kernel cannot count them"
+_FRAGMENTS = approximate(
+    "datagrams that do not fit into one packet are lost: the ingress hook sees fragments before the kernel puts them "
+    "together, and only the first one has a port; without `device` they are forwarded"
+)
 FOLDER = "direct"
 
 
@@ -78,8 +82,9 @@ def replies(plan: Plan) -> dict[str, list[tuple[Listener, Endpoint]]]:
     return {host: list(found[host].values()) for host in sorted(found)}
 
 
-def objections(plan: Plan) -> Iterator[Objection]:
-    """Listeners of all addresses, endpoints of two listeners, and what needs connection tracking."""
+def objections(plan: Plan, version: str) -> Iterator[Objection]:
+    """Listeners of all addresses, endpoints of two listeners, IPv6 on nft 1.0, fragments by MAC addresses, and what
+    needs connection tracking."""
     if not is_direct(plan):
         if plan.options("nftables").device is not None:
             why = "it is the interface of direct forwarding: add `forwarding: direct`, or drop it"
@@ -90,9 +95,12 @@ def objections(plan: Plan) -> Iterator[Objection]:
         if listener.address in _ANY:
             why = "endpoints answer from the listener's address, so direct forwarding needs a listener that names one"
             yield Objection(refused(why), listener.field)
-        if ":" in listener.address:
+        if ":" in listener.address and version_key(version) < (1, 1):
             # Its `update @map` overwrites the last four bytes of an IPv6 address in the key, or nft aborts.
-            yield Objection(refused("nft 1.0 cannot keep IPv6 flows in a map; use NAT for IPv6"), listener.field)
+            why = "nft 1.0 cannot keep IPv6 flows in a map, nft 1.1 can; use NAT for IPv6"
+            yield Objection(refused(why), listener.field)
+        if listener.protocol is Protocol.UDP and device(plan) is not None:
+            yield Objection(_FRAGMENTS, listener.field, Feature.L4_UDP)
         if listener.max_connections is not None:
             yield Objection(refused(_UNTRACKED), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
         for end in (x for rule in listener.l4_rules for x in endpoints(plan, plan.route(rule.route))):

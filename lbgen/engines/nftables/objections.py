@@ -18,7 +18,7 @@ _FULL = approximate(
 )
 
 
-def objections(plan: Plan) -> Iterator[Objection]:
+def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """Mixed address families, loopback endpoints, weights beyond the limit of slots, two limits of one endpoint,
     backups and slow start without checks."""
     routes = {}
@@ -28,7 +28,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
         for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
             routes[name] = plan.route(name)
             yield from _families(plan, routes[name], listener.address)
-    yield from direct.objections(plan)
+    yield from direct.objections(plan, version)
     yield from _limits(plan, routes.values())
     yield from _without_checks(plan, routes.values())
     for route in routes.values():

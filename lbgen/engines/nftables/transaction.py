@@ -11,10 +11,14 @@ from msgspec import Struct
 FILE = "change.nft"
 UNMARKED = "0" * 20
 _MARK = "chain lb_rules/"
+_MARK_SET = ("set", "lb_rules")  # of direct forwarding, which removes no table and so no chain
+_MARK_ELEMENT = "\t\ttype mark\n\t\telements = {\n\t\t\t%d,"
+_FIRST, _MARKS = 10**9, 2**32 - 10**9  # numbers of ten digits
 _TABLE = re.compile(r"table (\S+ \S+) \{")
 _OBJECT = re.compile(r"\t(chain|map|set|counter|ct timeout) (\S+) \{")
 _RANGES = "\t\tflags interval"
 _ELEMENTS = "\t\telements = {"
+_OUTSIDE = ("add table ", "delete table ", "flush table ", "add set ", "flush set ", "include ")
 _LAST = ("map", "set", "chain", "counter", "ct timeout")  # what refers to others goes before them
 
 
@@ -35,9 +39,11 @@ _Tables = dict[str, dict[tuple[str, str], _Object]]
 
 
 def mark(text: str) -> str:
-    """The rules with a chain of their digest's name in each table, which tells what the kernel has."""
+    """The rules with their digest in each table, as a chain's name or the element of a set, which tells what the kernel
+    has."""
     digest = int.from_bytes(sha256(text.encode()).digest()[:8], "big")  # a number, as verify changes numbers only
-    return text.replace(f"{_MARK}{UNMARKED}", f"{_MARK}{digest:020}")
+    text = text.replace(f"{_MARK}{UNMARKED}", f"{_MARK}{digest:020}")
+    return text.replace(_MARK_ELEMENT % _FIRST, _MARK_ELEMENT % (_FIRST + digest % _MARKS))
 
 
 def change(before: Mapping[str, str], after: Mapping[str, str], rules: str, selections: str) -> str:
@@ -84,9 +90,9 @@ def _tables(text: str) -> _Tables:
         elif table is not None and (opened := _OBJECT.fullmatch(line)):
             made = _object(opened[1], opened[2], lines)
             table[made.key] = made
-        elif table is not None or not line.startswith(("add table ", "delete table ", "flush table ", "include ")):
+        elif table is not None or not line.startswith(_OUTSIDE):
             raise ValueError(line)
-    if not all(any(map(_is_mark, table.values())) for table in found.values()):
+    if not all(_MARK_SET in table or any(map(_is_mark, table.values())) for table in found.values()):
         raise ValueError("no mark")
     return found
 
@@ -125,9 +131,12 @@ def _difference(
     first += [f"flush chain {table} {each.name}\n" for each in flushed]
     first += [f"table {table} {{\n", *(line for each in (*made, *other) for line in _block(each)), "}\n"]
     for key, each in new.items():
-        if key not in old or each.elements == old[key].elements:
+        if key not in old or (each.elements == old[key].elements and key != _MARK_SET):
             continue
-        if _RANGES in each.lines:  # nft 1.0 does not find single elements of such a map
+        if key == _MARK_SET:  # also where it stays, as it must be there
+            first += _elements("delete", table, each.name, old[key].elements)
+            first += _elements("add", table, each.name, each.elements)
+        elif _RANGES in each.lines:  # nft 1.0 does not find single elements of such a map
             first += [f"flush map {table} {each.name}\n", *_elements("add", table, each.name, each.elements)]
         else:
             there, wanted = dict.fromkeys(old[key].elements), dict.fromkeys(each.elements)

@@ -157,6 +157,11 @@ class DirectTable(Struct, frozen=True, eq=False):
     by_address: tuple[Service, ...]
     flows: tuple[Flow, ...]
 
+    @property
+    def reassembles(self) -> bool:
+        """Whether fragments of datagrams come: at the ingress hook they could not be put together."""
+        return self.device is None and any(service.protocol.text == "udp" for service in self.by_address)
+
 
 class ReplyView(Struct, frozen=True, eq=False):
     """The rules of one host of endpoints. `incoming`: the packets of clients come to the listener's address."""
