@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import EVERYWHERE, ROUTES
+from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Word of `Verdict.differs`: regex of the sentence that reports it. "status N" and "header NAME" are made below.
 _WORDS = {
+    "another rule": r"pool \S+, expected \[|status \d+ by the proxy expected|status \d+ b.*, expected an answer of|"
+    r"status \d+, expected \d+ \(|location |body b|to the endpoint: |answer: ",  # the other rule's edits
     "accepted": r"reached an endpoint: |(status \d+ by|an answer of) the proxy expected, an endpoint answered|"
     r"status 200, expected 40",
     "closed": r"(second request, .*|no answer): ((None )?no answer head \((closed|reset)\)|RST_STREAM)",
@@ -35,13 +37,14 @@ def feature_of(aspect: str) -> str:
 
 def is_known(word: str) -> bool:
     """Whether `word` is allowed in `Verdict.differs`."""
+    word = word.removeprefix(AT_TIMES)
     free = r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .*"
     return word in (*_WORDS, "spelling") or re.fullmatch(free, word) is not None
 
 
 def matches(word: str, found: str) -> bool:
     """Whether a found difference is the one that `word` declares."""
-    found = re.sub(r"^request \d+ of \d+: ", "", found)
+    found, word = re.sub(r"^request \d+ of \d+: ", "", found), word.removeprefix(AT_TIMES)
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):
@@ -77,9 +80,9 @@ def explained_by(
     features = {feature_of(aspect) for aspect in wanted}
     stating = [n for n in near if n.feature in features and any(aspect in wanted for aspect, _ in n.differs)]
     words = [word for n in stating for aspect, given in n.differs if aspect in wanted for word in given]
-    if stating and not found:
+    if stating and not found and not all(word.startswith(AT_TIMES) for word in words):
         raise MissingDifferenceError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
-    if stating:
+    if stating and found:
         return tuple(stating) if all(any(matches(word, one) for word in words) for one in found) else ()
     return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
 

@@ -41,11 +41,11 @@ class Verdict:
 
     `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
     instead. A case about such a part must show just that; what `FEATURE.everywhere` names may show in any case,
-    `FEATURE.routes` in any of a route that uses the feature. The words are: `accepted` (an endpoint gets it), `closed`
-    (the connection ends without an answer), `open` (nothing happens), `cut` (the body ends early), `no http`, `text`
-    (body and media type are the engine's own), `time`, `spelling` (of a
-    target: escapes in upper case, `&` for `;`), `status N`, `header NAME`, `header NAME: VALUE`,
-    `text: WORDS` (of a script).
+    `FEATURE.routes` in any of a route that uses the feature. The words are: `accepted` (an endpoint gets it),
+    `another rule` (the request matches a later rule, or none), `closed` (the connection ends without an answer),
+    `open` (nothing happens), `cut` (the body ends early), `no http`, `text` (body and media type are the engine's own),
+    `time`, `spelling` (of a target: escapes in upper case, `&` for `;`), `status N`, `header NAME`,
+    `header NAME: VALUE`, `text: WORDS` (of a script). `at times: WORD` may show, the others must.
 
     `when` says of a plan and a field that asks for the feature whether any request can show the difference (None:
     always); where none of the fields can, the plan has what it asks for, and the verdict is `emulated`.
@@ -64,6 +64,7 @@ class Verdict:
 # What a part of `Verdict.differs` ends with that is about more than one clause; see there.
 EVERYWHERE = ".everywhere"
 ROUTES = ".routes"
+AT_TIMES = "at times: "  # before a word that need not show
 
 NATIVE = Verdict(Level.NATIVE)
 UNPORTABLE = Verdict(Level.NATIVE, "text for this engine alone, as it stands: not portable, and proven by nothing")

@@ -12,7 +12,7 @@ from lbgen.conformance.verify.request_timeouts import half_body
 from lbgen.plan.model import Forward, Listener, Plan
 from lbgen.plan.request import Request
 
-_HEAD, _BODY = "listener.timeouts.head", "listener.timeouts.body"
+_HEAD, _BODY, _KEPT = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.kept"
 
 
 def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledCase]:
@@ -24,15 +24,14 @@ def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterato
     request = Request("GET", "/", (("Host", host),), listener.name, client)
     if times.keepalive:
         params = {"request": request, "within_ms": time_window(times.keepalive)}
-        yield script_case("6.client.keepalive", "idle_connection_ends", request, params, ())
-    alike = times.header == times.body  # then no verdict excuses when a client is ended
+        yield script_case("6.client.keepalive", "idle_connection_ends", request, params, (_KEPT,))
+    alike = times.header == times.body  # then no verdict excuses when a head is ended
     if times.header:
         sent = f"GET / HTTP/1.1\r\nHost: {host}\r\n".encode()
         when: tuple[str, ...] = () if alike else (_HEAD,)
         yield from _slow("6.client.header", request, sent, times.header, (_HEAD,), when, drips=True)
     if times.body and found is not None:
-        when = () if alike else (_BODY,)
-        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY,), when)
+        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY,), (_BODY,))
 
 
 def _uploads(plan: Plan, listener: Listener, client: str) -> Iterator[Request]:

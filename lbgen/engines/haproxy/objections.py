@@ -119,6 +119,10 @@ def _connect_times_and_retries(plan: Plan) -> dict[str, set[tuple[object, Retrie
     return uses
 
 
+# Of conformance and of verify.
+_KEPT_SHOWS = ("text: 1.5 s after", "text: the connection took")
+
+
 def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:
     """HAProxy's `timeout client` keeps the time of a body that stops, and applies elsewhere as well."""
     times, where = listener.timeouts, f"{listener.field}.timeouts"
@@ -128,7 +132,7 @@ def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Obje
         yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.head": "status 408"})
     if version == "2.6" and shortest(times.body, times.keepalive) != times.keepalive:
         note = f"an idle connection is kept for {body} (client_body), not for {shown(times.keepalive)} (keepalive)"
-        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.kept": "text: 1.5 s after"})
+        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.kept": _KEPT_SHOWS})
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     for route in map(plan.route, names):
         if isinstance(route.action, Forward) and route.action.timeouts.idle != times.body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
 from lbgen.engines.difference_shows import (
     where_answers_are_kept,
     where_bodies_are_forwarded,
@@ -200,15 +200,20 @@ _NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comm
 _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
 
 
-# Open: neither Lua nor retry-on makes HAProxy 3.0 answer there.
-_CLOSED_OVER_HTTP2 = (
+# `retry-on` makes HAProxy 3.0 answer the first request of a connection only; beside filters a Lua answer never ends.
+_CLOSED_BESIDE_FILTERS = (
     "; beside `max_body`, `mirror`, `compression` or `timeouts.request`, the client's connection is closed without a "
-    "502 where an HTTP/2 endpoint closes without a response"
+    "502 where an endpoint closes without a response for a later request of a kept client connection, and maybe where "
+    "either connection is HTTP/2"
 )
+_CLOSED_BESIDE_FILTERS_SHOWS = {
+    "statuses.failures.kept_close": "closed",
+    "statuses.failures.h2_close": f"{AT_TIMES}closed",
+    "statuses.failures.h2_endpoint_close": f"{AT_TIMES}closed",
+}
 _LAST_TRY = (
     "where an endpoint closes the last try without a response, the client may get no 502 but a closed connection"
 )
-_LONG_CHUNK_HEAD = "; the line before a chunk may have any length until the client's times end"
 # HAProxy 3.2 has statuses of their own for large heads.
 _LARGE_HEAD = (
     "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
@@ -242,7 +247,7 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
-        stops = {"listener.timeouts.body": ("status 504", "time")}
+        stops = {"listener.timeouts.body": ("status 504", "time", "text: the connection took")}
         known[Feature.CLIENT_TIMEOUTS] = approximate(
             "a body that stops ends with the response time", stops, where_bodies_are_forwarded
         )
@@ -251,10 +256,8 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
         known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)
     if version == "3.0":
-        framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.long_chunk_head": "text: a chunk "}
-        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _LONG_CHUNK_HEAD, framing)
-        failures = _APPROXIMATE[Feature.FAILURES] + _CLOSED_OVER_HTTP2
-        known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES])
+        failures = _APPROXIMATE[Feature.FAILURES] + _CLOSED_BESIDE_FILTERS
+        known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES] | _CLOSED_BESIDE_FILTERS_SHOWS)
         known[Feature.RETRIES] = approximate(_LAST_TRY, {"route.retries.routes": "closed"}, where_statuses_are_retried)
     if version == "3.2":
         framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
