@@ -42,7 +42,7 @@ func (w *watch) stop() {
 func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
 
 // steps is how often a silence is looked for within an idle time.
-const steps = 4
+const steps = 8
 
 // silences looks for silent answers to the plain requests of a listener. A connection is known from its first request
 // on, and a request costs no more than a note in its conn.
