@@ -3,7 +3,8 @@
 # make up     the same, left running (lbgen ps, lbgen down)
 # make docs   generated pages of docs/ anew, and the site in build/site
 # make farm   other versions of the engines, kept apart from the host (python -m tests.support.farm says where)
-# make test-versions   conformance, differential and fingerprints on all versions of all engines, the farm's too
+# make test-versions   conformance, differential, fingerprints, and the examples verified on all versions of all engines,
+#                      the farm's too; a table at the end
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
@@ -25,8 +26,7 @@ test: $(VENV)/.test
 	PYTHON=$(BIN)/python sh tests/run.sh
 
 test-versions: $(VENV)/.test
-	LBGEN_DIFFERENTIAL=2000 $(BIN)/python -m tests.support.farm -- $(BIN)/python tests/phases.py tests/conformance/test_conformance.py tests/differential \
-		tests/engines/test_fingerprints.py
+	$(BIN)/python -m tests.support.versions
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

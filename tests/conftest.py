@@ -55,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--left-cases", choices=["sample", "all"], default="sample", help="cases with guarantees left to the engine"
     )
     parser.addoption(
+        "--version-examples", choices=["sample", "all"], default="sample", help="examples verified on each version"
+    )
+    parser.addoption(
         "--preview-changes",
         choices=["sample", "all"],
         default="sample",

@@ -20,6 +20,7 @@ from lbgen.conformance.runner import CaseState, run_file
 from lbgen.engines.api import engines
 from lbgen.engines.left_to_engine import Habitual
 from lbgen.records import replace
+from tests.support.version_results import CONFORMANCE, recorded
 
 L7 = [name for name, engine in engines().items() if isinstance(engine, Habitual)]
 pytestmark = pytest.mark.engines
@@ -48,11 +49,13 @@ def _told(request: pytest.FixtureRequest):
 @pytest.mark.parametrize("subject", HERE, ids=lambda s: s.label.replace(" ", "-"))
 @pytest.mark.parametrize("file", case_files(), ids=lambda f: f.name)
 def test_cases(file, subject) -> None:
-    results = run_file(file, subject)
-    if folder := os.environ.get("LBGEN_RESULTS"):  # python -m lbgen.conformance --from FOLDER makes the matrix of it
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
-    _judged(results)
+    with recorded(CONFORMANCE, subject.engine, subject.version, file.name) as counts:
+        results = run_file(file, subject)
+        counts.update(str(each.state) for each in results)
+        if folder := os.environ.get("LBGEN_RESULTS"):  # python -m lbgen.conformance --from FOLDER makes the matrix
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
+        _judged(results)
 
 
 @pytest.mark.parametrize("subject", ABSENT, ids=lambda s: s.label.replace(" ", "-"))

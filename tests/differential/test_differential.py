@@ -38,6 +38,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
 from tests.support.strategies import PlanShape, plans, requests, rules_of
+from tests.support.version_results import DIFFERENTIAL, recorded
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HostTable, Listener, Plan
@@ -233,11 +234,14 @@ def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, guarantees
                 pytrace=False,
             )
 
-    for drawn in map(batch, itertools.count()):
-        for plan, asked in drawn:
-            trial(plan, asked)
-        if counts["requests"] >= WANTED:
-            break
+    left = "engine" if guarantees == LEFT_TO_ENGINE else "contract"
+    with recorded(DIFFERENTIAL, subject.engine, subject.version, left) as figures:
+        for drawn in map(batch, itertools.count()):
+            for plan, asked in drawn:
+                trial(plan, asked)
+            figures["requests"] = counts["requests"]
+            if counts["requests"] >= WANTED:
+                break
     print(f"{subject.label}: {dict(counts)}, seed {SEED}")  # noqa: T201  # figures of the run
     assert counts["forwarded"] > counts["requests"] / 4
     assert counts["rules"] > 15

@@ -11,6 +11,7 @@ from lbgen.cli.main import group
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.fingerprint import compare, measure, read_stored
 from tests.support import farm
+from tests.support.version_results import FINGERPRINT, recorded
 
 pytestmark = pytest.mark.engines
 
@@ -19,10 +20,12 @@ pytestmark = pytest.mark.engines
 def test_an_engine_answers_as_stored(subject) -> None:
     if subject.gap:
         pytest.skip(subject.gap)
-    found = measure(subject.engine, subject.version)
-    expected = read_stored(subject.engine, subject.version)
-    differences = [(each.probe, each.before, each.after) for each in compare(expected, found)]
-    assert not differences, f"{subject.label} against the stored profile"
+    with recorded(FINGERPRINT, subject.engine, subject.version, "stored") as counts:
+        found = measure(subject.engine, subject.version)
+        expected = read_stored(subject.engine, subject.version)
+        differences = [(each.probe, each.before, each.after) for each in compare(expected, found)]
+        counts.update(probes=len(found.probes), differences=len(differences))
+        assert not differences, f"{subject.label} against the stored profile"
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,7 @@ def test_requests_whose_endpoint_closes_are_not_kept(binary, tmp_path, fields, p
     with stand_in_servers([StandIn("p-0", "p", "127.0.0.1", at)]), serving(plan, binary, tmp_path) as port:
         assert [ask(port, "GET /")[0] for _ in range(4)] == [200] * 4
         before = descriptors(binary)
+        assert before
         closes = protocol == "http2" and ("retries" in fields or (version == "3.0" and fields))  # by its verdict
         declared = {502, None} if closes else {502}
         assert {status(port, f"{CONTROL}: {close}") for _ in range(20)} <= declared
@@ -305,6 +306,6 @@ def descriptors(binary: Binary) -> int:
 def is_child(process: Path, binary: Binary) -> bool:
     try:
         parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        return parent == os.getpid() and (process / "exe").resolve() == binary.path.resolve()
+        return parent == os.getpid() and (process / "exe").resolve().name == binary.path.name  # the farm's by a loader
     except OSError:
         return False

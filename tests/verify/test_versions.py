@@ -1,0 +1,69 @@
+"""`lbgen verify` of the examples on each version of each engine that is here.
+
+`--version-examples all` (`make test-versions`) tries every example with all faults, else each version has one example
+and a few faults.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lbgen
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
+from lbgen.engines.api import Level, engine
+from lbgen.plan.features import Feature
+from tests.support.version_results import VERIFY, recorded
+
+if TYPE_CHECKING:
+    from lbgen.spec.load import Topology
+
+ROOT = Path(__file__).parents[2]
+# lab.py runs direct-routing, on hosts of its own.
+EXAMPLES = sorted(set((ROOT / "examples").glob("*/topology.yaml")) - {ROOT / "examples/direct-routing/topology.yaml"})
+HERE = [subject for subject in engines_on_host() if not subject.gap]
+REQUESTS, FEW_REQUESTS, FEW_FAULTS = 300, 40, 10
+
+pytestmark = pytest.mark.engines
+
+
+def may_serve(topology: Topology, subject: EngineUnderTest) -> bool:
+    """Whether the topology leaves the choice to the user, or names this engine, and the engine knows its layer."""
+    model = topology.model
+    if model.tiers is not None:
+        return subject.engine in {tier.engine for tier in model.tiers.values()}
+    verdict = engine(subject.engine).verdict(Feature.L7, subject.version)
+    return verdict.level is not Level.REFUSED or all(each.mode == "l4" for each in model.listeners.values())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = metafunc.config.getoption("--version-examples") == "all"
+    loaded = [(path, lbgen.load(path)) for path in EXAMPLES]
+    chosen = []
+    for turn, subject in enumerate(HERE):
+        fit = [path for path, topology in loaded if may_serve(topology, subject)]
+        chosen += [(path, subject) for path in (fit if every else fit[turn % len(fit) :][:1])]
+    names = [f"{path.parent.name}-{subject.engine}-{subject.version}" for path, subject in chosen]
+    metafunc.parametrize(("path", "subject"), chosen, ids=names)
+
+
+def test_an_example_is_green(path: Path, subject: EngineUnderTest, request: pytest.FixtureRequest) -> None:
+    every = request.config.getoption("--version-examples") == "all"
+    limits = (REQUESTS, None) if every else (FEW_REQUESTS, FEW_FAULTS)
+    with recorded(VERIFY, subject.engine, subject.version, path.parent.name) as counts:
+        topology = lbgen.load(path, settings={f"engines.{subject.engine}.version": subject.version})
+        try:
+            report = lbgen.verify(
+                topology, [subject.engine], accept=("all",), requests=limits[0], most_faults=limits[1]
+            )
+        except lbgen.EngineError as error:
+            if {each.code for each in error.diagnostics} <= {"LB407"}:  # rules in the kernel need root
+                pytest.skip(str(error))
+            raise
+        counts.update(Counter(str(each.state) for each in report.results))
+        assert [f"{x.subject}, {x.case}: {x.detail}" for x in report.differences] == []
+        assert report.green
+        assert {x.version for x in report.served if x.engine == subject.engine} == {subject.binary.version}
