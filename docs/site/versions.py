@@ -1,14 +1,47 @@
-"""The blocks of docs/versions.md: supported versions, and what differs between those of one engine."""
+"""The blocks of docs/versions.md: supported versions, and what differs between those of one engine.
+
+Verdicts on single places of a topology are those of the conformance cases and of `_MORE`.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+import lbgen
+from lbgen.conformance.case import case_files
 from lbgen.conformance.fingerprint import compare, read_stored, sent, stored
+from lbgen.conformance.left_cases import leave_to_engine
+from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import Engine, engines, version_key
 from lbgen.plan.features import Feature
 
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+
 _SHOWN = 110  # characters of a probe
+
+
+# The conformance cases have no such listener.
+_MORE = {
+    "version": 1,
+    "name": "more",
+    "profile": "minimal",
+    "listeners": {"web": {"port": 8080, "trusted_proxies": ["10.0.0.0/8"], "access": {"allow": ["192.0.2.0/24"]}}},
+    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}], "balance": "source_hash"}},
+    "routes": [{"name": "r", "forward": "p"}],
+}
+
+
+@cache
+def _plans() -> tuple[Plan, ...]:
+    """Topologies that use every feature, by the contract and left to the engines."""
+    files = case_files()
+    given = (file.topology for file in (*files, *leave_to_engine(files)))
+    return (*map(plan_of, given), lbgen.plan(lbgen.load(_MORE)))
 
 
 def versions() -> str:
@@ -24,7 +57,7 @@ def differences() -> str:
     """Return a section for each engine whose versions differ: verdicts, and the probes that an upgrade changes."""
     lines: list[str] = []
     for target in engines().values():
-        found = [*_verdicts(target), *_probes(target)]
+        found = [*_verdicts(target), *_objections(target), *_probes(target)]
         if found:
             lines += [f"### {target.title}", "", *found]
     return "\n".join(lines)
@@ -46,6 +79,29 @@ def _verdicts(target: Engine) -> list[str]:
     if not rows:
         return []
     return ["| feature | " + " | ".join(every) + " |", "|---" * (len(every) + 1) + "|", *rows, ""]
+
+
+def _objections(target: Engine) -> list[str]:
+    """Verdicts on single places that not all versions have; those that differ in numbers alone are shown once."""
+    every = _oldest_first(target)
+    rows: dict[tuple[str, str], tuple[str, dict[str, None]]] = {}
+    for version in every:
+        for feature, text in _texts(target, version):
+            key = (feature, re.sub(r"[\d.]+", "", text))
+            rows.setdefault(key, (text, {}))[1][version] = None
+    found = [
+        f"| {', '.join(versions)} | {feature} | {_cell(text)} |"
+        for (feature, _), (text, versions) in rows.items()
+        if len(versions) < len(every)
+    ]
+    return ["| only | on single places | verdict |", "|---|---|---|", *found, ""] if found else []
+
+
+def _texts(target: Engine, version: str) -> Iterator[tuple[str, str]]:
+    for plan in _plans():
+        for objection in target.objections(plan, version):
+            note = objection.verdict.note.replace(f"{target.title} {version}", target.title)
+            yield f"`{objection.feature}`" if objection.feature else "", f"{objection.verdict.level}: {note}"
 
 
 def _probes(target: Engine) -> list[str]:
