@@ -10,7 +10,9 @@ import subprocess
 import tempfile
 import tomllib
 from functools import cache
+from itertools import groupby
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -39,9 +41,23 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
 
 
-_ORDER = {"packaging": 0, "differential": 1, "conformance": 2}  # folders with the longest tests
 _PHASE = os.environ.get("LBGEN_TEST_PHASE", "")  # tests/phases.py: the mark of the tests that run
-_APART = 12  # tests between two of tests/verify: each has a CPU busy for long, and its times are late beside its like
+_EARLIER = 0.6  # of the run, within which the tests of these files begin
+_LONGEST = frozenset(
+    {
+        "test_checks_in_ci.py",
+        "test_wheel.py",
+        "test_docker_own_image.py",
+        "test_docker_preview.py",
+        "test_docker_reload.py",
+        "test_docker_joined.py",
+        "test_docker_direct.py",
+        "test_docker_metrics.py",
+        "test_topologies.py",
+        "test_local_faults.py",
+        "test_metrics.py",
+    }
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,18 +120,38 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which phase of tests/phases.py a test belongs to; those that take longest come first, files mixed."""
+    """Which phase of tests/phases.py a test belongs to, and the order of the tests."""
     for item in items:
         phase = _phase(item)
         if phase not in _phases_of(item.path):
             raise pytest.UsageError(f"{item.nodeid} belongs to the phase {phase}, which does not read its file")
         item.add_marker(phase)
-    items.sort(key=_turn)
-    verifying = [item for item in items if _folder(item.path) == "verify"]
-    items[:] = [item for item in items if _folder(item.path) != "verify"]
-    first = next((at for at, item in enumerate(items) if _folder(item.path) == "conformance"), 0)
-    for number, item in enumerate(verifying):
-        items.insert(first + _APART * number, item)
+    places = _places(items)
+    items.sort(key=lambda item: places[item])
+
+
+def _places(items: list[pytest.Item]) -> dict[pytest.Item, float]:
+    """The tests of each file are spread evenly over the run, so that those side by side are of different kinds.
+
+    All that wait for times at once leave the CPUs idle, and all that use a CPU at once make each other late. Tests of a
+    file with fixtures that they share stay together. Those of files with the longest tests come earlier, since the last
+    test of a run has the CPUs for itself.
+    """
+    places: dict[pytest.Item, float] = {}
+    for file, group in groupby(sorted(items, key=lambda item: str(item.path)), key=lambda item: item.path):
+        tests = sorted(group, key=_subject)
+        begin = crc32(file.name.encode()) / 2**32
+        together = 'scope="module"' in file.read_text(encoding="utf-8")
+        part = _EARLIER if file.name in _LONGEST else 1.0
+        for number, item in enumerate(tests):
+            places[item] = part * (begin if together else (number + begin) / len(tests))
+    return places
+
+
+def _subject(item: pytest.Item) -> str:
+    """The engine of a case of conformance: its cases side by side would be of one file, all health checks at once."""
+    subject = item.callspec.params.get("subject") if hasattr(item, "callspec") else None
+    return str(getattr(subject, "label", ""))
 
 
 def _phase(item: pytest.Item) -> str:
@@ -146,13 +182,7 @@ def _for_docker(file: Path) -> bool:
     return _folder(file) != "unit" and file.name.startswith(("test_docker_", "test_containers"))
 
 
+@cache
 def _folder(file: Path) -> str:
     """The folder of tests/ that holds it, at whatever depth."""
     return file.relative_to(Path(__file__).parent).parts[0]
-
-
-def _turn(item: pytest.Item) -> tuple[int, str]:
-    """Cases by engine, so that those that run side by side are of different files: not all health checks at once."""
-    folder = _folder(item.path)
-    subject = item.callspec.params.get("subject") if folder == "conformance" and hasattr(item, "callspec") else None
-    return _ORDER.get(folder, len(_ORDER)), getattr(subject, "label", "")

@@ -1,8 +1,10 @@
 """Run all tests in phases, as many at a time as each bears; a test that fails is run once more, alone.
 
-`python tests/phases.py [pytest arguments]`. A test that fails alone too fails the run. One that passes only alone is
-"late beside others": it is counted and named at the end. The last line is `N passed, N failed, N skipped` over all
-phases; the exit code is 1 when a test failed, a phase is broken, or no test ran at all.
+`python tests/phases.py [pytest arguments]`. The phases run side by side: tests that compute have the lowest priority
+and take the CPU time that the others leave while they wait; lines of a phase begin with its mark. A test that fails
+alone too fails the run. One that passes only alone is "late beside others": it is counted and named at the end. The
+last line is `N passed, N failed, N skipped` over all phases; the exit code is 1 when a test failed, a phase is broken,
+or no test ran at all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,10 +34,11 @@ class Phase:
     workers: int  # 0: one test at a time
     network: str = "own"  # of each worker: one of its own, where that can be, or the host's
     may_be_empty: bool = False
+    nice: int = 0
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS),
+    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=19),
     Phase("tests that serve", "serves", "serves", WAITING),
     Phase("tests of containers and packages", "containers", "containers", min(WAITING, 3 * CPUS), network="host"),
     # Where there are no networks: all that serves on fixed ports.
@@ -53,7 +57,21 @@ class Result:
     broken: str = ""  # why nothing can be said of the tests
 
 
-def pytest(phase: Phase, cache: str, *arguments: str) -> int:
+@dataclass(frozen=True)
+class FirstLook:
+    """What a phase found when its tests ran beside others. `cache` is where pytest remembers those that failed."""
+
+    phase: Phase
+    seconds: float
+    cache: str
+    code: int
+    failed: list[str]
+    tests: int
+    skipped: int
+
+
+def pytest(phase: Phase, cache: str, *arguments: str, label: str = "") -> int:
+    """Run pytest on the tests of a phase; each line of its output has the label in front."""
     argv = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", phase.tests, *arguments]
     if phase.may_be_empty:
         # "N deselected" as the last words of a run reads as "no test ran", to people and to machines.
@@ -64,7 +82,12 @@ def pytest(phase: Phase, cache: str, *arguments: str) -> int:
     # Compiled modules are kept: every process that a test starts would compile ours anew.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env = {**kept, "LBGEN_TEST_NETWORK": phase.network, "LBGEN_TEST_PHASE": phase.mark}
-    return subprocess.run(argv, env=env, check=False).returncode
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        os.setpriority(os.PRIO_PROCESS, running.pid, os.getpriority(os.PRIO_PROCESS, 0) + phase.nice)
+        assert running.stdout is not None
+        for line in running.stdout:
+            print(f"{label}{line}", end="", flush=True)
+    return running.returncode
 
 
 def failures(cache: str) -> list[str]:
@@ -81,40 +104,52 @@ def counts(report: Path) -> tuple[int, int]:
     return sum(tests for tests, _ in found), sum(skipped for _, skipped in found)
 
 
-def run(phase: Phase, arguments: list[str]) -> Result:
-    """One phase, and its second look."""
+def look(phase: Phase, cache: str, arguments: list[str]) -> FirstLook:
+    """Run a phase with its workers."""
     begun = time.monotonic()
     spread = ["-n", str(phase.workers), "--maxschedchunk", "1"] if phase.workers else []
-    with tempfile.TemporaryDirectory() as cache:
-        print(f"== {phase.name}", flush=True)
-        report = Path(cache) / "report.xml"
-        code = pytest(phase, cache, f"--junitxml={report}", *BRIEF, *spread, *arguments)
-        tests, skipped = counts(report)
-        first = failures(cache)
-        last: list[str] = []
-        nothing = code == NOTHING and (bool(arguments) or phase.may_be_empty)
-        broken = "" if code in (0, FAILED) or nothing else f"pytest ended with {code}"
-        if code == FAILED and first:
-            print(f"== {phase.name}: {len(first)} once more, one at a time:", *first, sep="\n  ", flush=True)
-            code = pytest(phase, cache, "--last-failed", "--last-failed-no-failures=none", *arguments)
-            last = failures(cache)
-            broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"
-        elif code == FAILED:
-            broken = "pytest failed and names no test"
-    late = [] if broken else [x for x in first if x not in last]
-    return Result(
-        phase,
-        time.monotonic() - begun,
-        late,
-        [x for x in first if x not in late] + [x for x in last if x not in first],
-        tests,
-        skipped,
-        broken,
-    )
+    Path(cache).mkdir()
+    report = Path(cache) / "report.xml"
+    label = f"{phase.mark:10} | " if phase.workers else ""
+    code = pytest(phase, cache, f"--junitxml={report}", *BRIEF, *spread, *arguments, label=label)
+    return FirstLook(phase, time.monotonic() - begun, cache, code, failures(cache), *counts(report))
+
+
+def judge(first: FirstLook, arguments: list[str]) -> Result:
+    """Run what failed once more, one test at a time."""
+    begun = time.monotonic()
+    phase, code = first.phase, first.code
+    last: list[str] = []
+    nothing = code == NOTHING and (bool(arguments) or phase.may_be_empty)
+    broken = "" if code in (0, FAILED) or nothing else f"pytest ended with {code}"
+    if code == FAILED and first.failed:
+        print(f"== {phase.name}: {len(first.failed)} once more, one at a time:", *first.failed, sep="\n  ", flush=True)
+        code = pytest(phase, first.cache, "--last-failed", "--last-failed-no-failures=none", *arguments)
+        last = failures(first.cache)
+        broken = "" if code == (FAILED if last else 0) else f"the second look ended with {code}"
+    elif code == FAILED:
+        broken = "pytest failed and names no test"
+    late = [] if broken else [x for x in first.failed if x not in last]
+    failed = [x for x in first.failed if x not in late] + [x for x in last if x not in first.failed]
+    seconds = first.seconds + time.monotonic() - begun
+    return Result(phase, seconds, late, failed, first.tests, first.skipped, broken)
+
+
+def run(arguments: list[str]) -> list[Result]:
+    """The phases with workers side by side, then those of one test at a time; at last all that failed, alone."""
+    beside = [phase for phase in PHASES if phase.workers]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(PHASES)) as pool:
+
+        def begin(phase: Phase) -> FirstLook:
+            print(f"== {phase.name}", flush=True)
+            return look(phase, f"{folder}/{phase.mark}", arguments)
+
+        found = list(pool.map(begin, beside)) + [begin(phase) for phase in PHASES if not phase.workers]
+        return [judge(each, arguments) for each in found]
 
 
 def main() -> int:
-    results = [run(phase, sys.argv[1:]) for phase in PHASES]
+    results = run(sys.argv[1:])
     print("\n== summary")
     for result in results:
         late = f", {len(result.late)} passed only when tried again alone" if result.late else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from lbgen.cli.json_types import ANSWERS
@@ -49,7 +50,7 @@ def _kind(schema: dict[str, Any]) -> str:
     """The kind of a value in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})" if name not in _ENUMS else _ENUMS[name]
+        return f"[{name}](#{name.lower()})" if name not in _enums() else _enums()[name]
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_kind(each) for each in schema["anyOf"]))
     match schema.get("type"):
@@ -72,7 +73,8 @@ def _inner(schema: dict[str, Any]) -> str:
     return f"({kind})" if " or " in kind else kind
 
 
-def _words() -> dict[str, str]:
+@cache
+def _enums() -> dict[str, str]:
     """The words of each type that is one of a few words, by its name in schemas."""
     found: dict[str, str] = {}
     for command in ANSWERS:
@@ -82,6 +84,3 @@ def _words() -> dict[str, str]:
             elif "properties" not in each:
                 found[name] = "any"
     return found
-
-
-_ENUMS = _words()

@@ -87,7 +87,7 @@ def test_the_number_of_nodes_changes_and_no_request_is_lost(edge: str) -> None:
     need(edge)
     topology = hybrid(NAME, PORT, edge=edge)
     first = lbgen.up(topology, runtime="local")
-    with traffic(PORT) as seen:
+    with traffic(PORT, pause=0.03) as seen:
         more = lbgen.up(topology, runtime="local", replicas={"web": 4})
         assert more.reloaded
         assert len(more.engines) == 5

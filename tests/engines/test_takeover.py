@@ -57,7 +57,7 @@ def kill_supervisor() -> api.Stack:
 def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
     need(name)
     first = up(name, "one")
-    with traffic(PORT) as seen:
+    with traffic(PORT, pause=0.03) as seen:
         lbgen.reload(changing(name, "two"))
         left = kill_supervisor()
         assert left.engines[0].running

@@ -265,7 +265,7 @@ def hold(
     with only_looking():
         refused = refusals(lambda: found.append(lbgen.preview(after, engines, **asked)))
     assert read(stack) == one, "a preview changes nothing"
-    with traffic(port, pause=0.02) as seen:
+    with traffic(port, pause=0.05) as seen:
         done: list[Stack] = []
         truth = refusals(lambda: done.append(lbgen.up(after, engines, **asked)))
     if truth and all(each.startswith("LB401") for each in truth):  # a checker's, which a preview does not run
