@@ -38,7 +38,7 @@ class Phase:
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=19),
+    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=10),
     Phase("tests that serve", "serves", "serves", WAITING),
     Phase("tests of containers and packages", "containers", "containers", min(WAITING, 3 * CPUS), network="host"),
     # Where there are no networks: all that serves on fixed ports.

@@ -6,7 +6,6 @@ import json
 import shutil
 import urllib.request
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,8 @@ from click.testing import CliRunner
 
 from lbgen.cli.json_types import ANSWERS
 from lbgen.cli.main import group
-from lbgen.cli.schema import schema_of
 from tests.support.command import run_lbgen
+from tests.support.schemas import valid, validator
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -60,23 +59,10 @@ RUNNING = ("preview", "up", "reload", "ps", "logs", "stats", "verify", "bench", 
 IN_CONTAINERS = ("images", "images build")  # tests/engines/test_docker_images.py
 
 
-@cache
-def validator(command: str) -> Any:
-    schema = schema_of(command)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
-
-
 def hold(command: str, done: CompletedProcess[str], *exits: int) -> Any:
     """Its JSON, which fits the schema."""
     assert done.returncode in (exits or (0,)), done.stderr
     return valid(command, done.stdout)
-
-
-def valid(command: str, text: str) -> Any:
-    answer = json.loads(text)
-    validator(command).validate(answer)
-    return answer
 
 
 def test_every_command_with_json_is_tried() -> None:
@@ -152,6 +138,7 @@ def test_json_of_a_verification_fits_its_schema(tmp_path: Path, engine_here: Cal
 @pytest.mark.xdist_group("runtime")
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callable[[str], None]) -> None:
+    """That of --cost is in tests/engines/test_bench.py, that of --faults in test_bench_faults.py."""
     engine_here("haproxy")
     few = ("--rounds", "1", "--seconds", "1", "--connections", "5", "--new-connections", "--rates", "50")
     done = run_lbgen("bench", SHOP, "-e", "haproxy", *few, "--json", state=tmp_path)
@@ -161,7 +148,3 @@ def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callab
     (tmp_path / "bench.json").write_text(done.stdout, encoding="utf-8")
     same = run_lbgen("bench", "--compare", *(str(tmp_path / "bench.json"),) * 2, "--json", state=tmp_path)
     assert hold("bench", same, 0)["changes"] == []
-    priced = run_lbgen("bench", SHOP, "-e", "haproxy", "--cost", "--rounds", "1", "--json", state=tmp_path)
-    assert hold("bench", priced, 0)["costs"][0]["engine"] == "haproxy"
-    drilled = run_lbgen("bench", SHOP, "-e", "haproxy", "--faults", "reload", "--json", state=tmp_path)
-    assert hold("bench", drilled, 0)["faults"][0]["fault"] == "reload"

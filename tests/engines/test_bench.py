@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.runtime.common.executables import find
+from tests.support.schemas import valid
 
 pytestmark = [
     pytest.mark.engines,
@@ -134,6 +136,7 @@ def test_what_forwards_in_the_kernel_has_the_time_of_its_interrupts() -> None:
 def test_the_price_of_each_feature() -> None:
     found = cost(lbgen.load(SHOP), ("haproxy",), rounds=2)
     assert (found.exit_code, [each.engine.engine for each in found.engines]) == (0, ["haproxy"])
+    assert valid("bench", json.dumps(found.as_dict()))["costs"][0]["engine"] == "haproxy"
     (haproxy,) = found.engines
     assert haproxy.failed == {}
     prices = {price.feature: price for price in haproxy.prices}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import lbgen
@@ -12,6 +14,7 @@ from lbgen.bench.faults.timeline import excesses
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import find
+from tests.support.schemas import valid
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("bench")]
 # Of three endpoints without retries each fault fails a third of the requests; half of the time where it comes and goes.
@@ -34,6 +37,7 @@ def test_faults_show_and_stay_within_the_envelope() -> None:
     )
     found = drill(topology, ("haproxy",), tuple(FAILED), requests=10)
     assert (found.exit_code, [x.fault for x in found.drills]) == (0, list(FAILED)), found.as_dict()
+    assert len(valid("bench", json.dumps(found.as_dict()))["faults"]) == len(FAILED)
     for each in found.drills:
         low, high = FAILED[each.fault]
         assert low <= each.failures <= high, each.as_dict()

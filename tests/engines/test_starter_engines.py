@@ -56,17 +56,16 @@ def test_a_starter_pleases_the_checker_of_every_engine(template: str) -> None:
         assert check(lbgen.plan(topology), name) == ()
 
 
-@pytest.mark.parametrize("template", starters())
-def test_up_serves_a_starter_on_every_engine(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_serves_the_starter_with_tls_on_every_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its certificate. That `up` serves each of the starters is in test_first_contact."""
     if not (engines := present()):
         pytest.skip("no engine")
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
-    topology = written(template)
+    topology = written("tls")
     with lbgen.up(topology, engines, runtime="local") as stack:  # every route has answered as the oracle says
         assert {one.name for one in stack.engines} == set(engines)
-        if template == "tls":
-            trust = ssl.create_default_context(cafile=str(tmp_path / "certs/site.crt"))
-            for name in engines:
-                url = stack.url("https", engine=name).replace("127.0.0.1", "localhost")
-                with urllib.request.urlopen(url, timeout=5, context=trust) as answer:
-                    assert answer.status == 200
+        trust = ssl.create_default_context(cafile=str(tmp_path / "certs/site.crt"))
+        for name in engines:
+            url = stack.url("https", engine=name).replace("127.0.0.1", "localhost")
+            with urllib.request.urlopen(url, timeout=5, context=trust) as answer:
+                assert answer.status == 200
