@@ -5,13 +5,14 @@
 # make farm   other versions of the engines, kept apart from the host (python -m tests.support.farm says where)
 # make test-versions   conformance, differential, fingerprints, and the examples verified on all versions of all engines,
 #                      the farm's too; a table at the end
+# make drills   all of what `make test` takes a sample of: faults at every step, every command as every user (hours)
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOPOLOGY ?= examples/shop/topology.yaml
 
-.PHONY: demo up down test test-versions golden matrix docs farm clean
+.PHONY: demo up down test test-versions drills golden matrix docs farm clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
@@ -27,6 +28,9 @@ test: $(VENV)/.test
 
 test-versions: $(VENV)/.test
 	$(BIN)/python -m tests.support.versions
+
+drills: $(VENV)/.test
+	$(BIN)/python tests/phases.py --interrupts all --first-contact all --preview-changes all --left-cases all --container-cases all
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

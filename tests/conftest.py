@@ -40,8 +40,9 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
         first = 27_000 + 1_400 * (number % 4)  # apart from those fixed in tests
         os.environ["LBGEN_CONFORMANCE_PORTS"] = str(first)
 
-
 _PHASE = os.environ.get("LBGEN_TEST_PHASE", "")  # tests/phases.py: the mark of the tests that run
+if _PHASE not in ("", "containers"):
+    os.environ["DOCKER_HOST"] = "unix:///nowhere"  # tests of containers run at the same time, and their stacks
 _EARLIER = 0.6  # of the run, within which the tests of these files begin
 _LONGEST = frozenset(
     {
