@@ -40,14 +40,15 @@ S((sys.argv[1], int(sys.argv[3])), H).serve_forever()
 
 
 class Endpoints:
-    """Three processes at an address; faults hit the first one."""
+    """Three processes at an address; faults hit the first one. `inside` are the words that run a command in the network
+    of that address."""
 
-    def __init__(self, host: str, stack: ExitStack) -> None:
-        self.host, self.stack = host, stack
+    def __init__(self, host: str, stack: ExitStack, inside: tuple[str, ...] = ()) -> None:
+        self.host, self.stack, self.inside = host, stack, inside
         self.processes = [self.start(number) for number in range(3)]
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
-        argv = (sys.executable, "-c", SERVER, self.host, f"e{number}", str(FIRST + number))
+        argv = (*self.inside, sys.executable, "-c", SERVER, self.host, f"e{number}", str(FIRST + number))
         process = subprocess.Popen(argv)
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
@@ -72,11 +73,11 @@ class Endpoints:
 
     def blackhole(self) -> None:
         chain = f"chain in {{ type filter hook input priority 0; tcp dport {FIRST} drop; }};"
-        subprocess.run(("nft", f"table ip dead {{ {chain} }}"), check=True)
+        subprocess.run((*self.inside, "nft", f"table ip dead {{ {chain} }}"), check=True)
         self.stack.callback(self.clear)
 
     def clear(self) -> None:
-        subprocess.run(("nft", "delete table ip dead"), check=False, stderr=subprocess.DEVNULL)
+        subprocess.run((*self.inside, "nft", "delete table ip dead"), check=False, stderr=subprocess.DEVNULL)
 
 
 @contextmanager
