@@ -1,5 +1,6 @@
 """What data classes share: records (msgspec.Struct, cheap to define, of which every start defines hundreds) are what
-lbgen keeps to itself; dataclasses are what its callers get, and what is compared by a part of its fields."""
+lbgen keeps to itself; dataclasses are what its callers get, what is printed as JSON with a schema, and what is
+compared by a part of its fields."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from dataclasses import dataclass
 
 
-class SwapResult(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SwapResult:
     """What clients of our own saw while engine `after` took the place of `before`: `requests` of them that `failed`
     (`first` says how), the longest time in which new connections failed, and `dropped` of `sockets` (WebSockets, TCP
     streams) that they held open. `cut`: connections of `before` that were still open when its time was over.
