@@ -22,6 +22,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
+from lbgen.runtime.docker import container_exec
 from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
 from lbgen.runtime.docker.image_archive import USER, WORK
 
@@ -317,9 +318,9 @@ def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: It
 def execute(handle: Container, argv: Sequence[str]) -> str:
     """Run a command in it and return its output. Raises EngineError LB403 with the output when it fails, LB421."""
     with docker_errors(f"running {argv[0]} in {handle.name}"):
-        done = handle.exec_run(list(argv), workdir=WORK)
-    said = str(done.output.decode("utf-8", "replace"))
-    if done.exit_code:
+        code, output = container_exec.run(handle, argv, workdir=WORK)
+    said = output.decode("utf-8", "replace")
+    if code:
         raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {handle.name}: {said.strip()}"))
     return said
 

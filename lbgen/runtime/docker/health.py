@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
-from lbgen.runtime.docker import container, desired, helper_image
+from lbgen.runtime.docker import container, container_exec, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
 
@@ -59,8 +59,13 @@ def fetch_status(
         *paths,
     ]
     with docker_errors(f"asking {each.name} from {beside.name}"):
-        done = beside.handle.exec_run(command, stderr=False, environment=dict(helper_image.ENVIRONMENT))
-    return None if done.exit_code else json.loads(done.output)
+        code, output = container_exec.run(
+            beside.handle, command, stderr=False, environment=dict(helper_image.ENVIRONMENT)
+        )
+    try:
+        return None if code else json.loads(output)
+    except ValueError:  # docker has lost the output
+        return None
 
 
 def _netns_owner(each: StackContainer) -> str:
