@@ -39,20 +39,20 @@ _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 _ODD_LIST = r"|[^,]*,(?:[^ ]\C*)?|\C*,[^ ]\C*|\C*,[ ]*"
 
 
-def build_early_mutations(listener: Listener, *, coding: bool, client: bool) -> dict[str, Data]:
+def build_early_mutations(listener: Listener, *, coding: bool, remote_address: bool) -> dict[str, Data]:
     """The field for header mutations before Envoy itself reads a request head; they cost less than a filter.
 
-    Envoy sets X-Forwarded-Proto to the scheme of the connection, which is the contract's value; where it looks for the
-    `client` behind trusted proxies, only if there is none. So the value that rules match, and that of a trusted peer,
-    is saved under another name. With `coding` the presence of Transfer-Encoding, which Envoy removes, is saved: it is
-    malformed in HTTP/1.0.
+    Envoy sets X-Forwarded-Proto to the scheme of the connection, which is the contract's value; without
+    `remote_address` (the field use_remote_address) only if there is none. So the value that rules match, and that of a
+    trusted peer, is saved under another name. With `coding` the presence of Transfer-Encoding, which Envoy removes, is
+    saved: it is malformed in HTTP/1.0.
     """
     coded: list[Data] = [
         {"remove": TRANSFER_CODING},
         {"append": header_option(TRANSFER_CODING, "%REQ(TRANSFER-ENCODING)%", SET)},  # no effect without a value
         {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
-    mutations: list[Data] = [*(coded if coding else ()), *([{"remove": PROTO}] if client else ())]
+    mutations: list[Data] = [*(coded if coding else ()), *(() if remote_address else ({"remove": PROTO},))]
     if _saves_proto(listener):
         kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT")}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
@@ -68,10 +68,10 @@ def build_early_mutations(listener: Listener, *, coding: bool, client: bool) -> 
     return {"early_header_mutation_extensions": [extension("kept", kind, {"mutations": mutations})]}
 
 
-def list_late_removals(listener: Listener, *, client: bool) -> list[str]:
+def list_late_removals(listener: Listener, *, remote_address: bool) -> list[str]:
     """Headers that routing needs and endpoints must not see, and hop-by-hop headers: removing them after routing costs
     less than a mutation."""
-    removed = [*_HOP, *([SAVED_PROTO] if _saves_proto(listener) else ()), *(() if client else (_EXTERNAL,))]
+    removed = [*_HOP, *([SAVED_PROTO] if _saves_proto(listener) else ()), *((_EXTERNAL,) if remote_address else ())]
     return [PROTO, *removed] if _is_early(listener) and PROTO not in _own_headers(listener) else removed
 
 

@@ -137,6 +137,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     client = needs_client_address(plan, listener)
     normal = listener.paths.mode is PathsMode.NORMALIZE
     kept = listener.guarantees
+    # With use_remote_address Envoy answers 403 to `GET https://...` on a connection without TLS.
+    remote_address = not client and not kept.paths
     forwards = any(isinstance(route.action, Forward) for route in used)
     rewritten = {"path"} if normal else set()
     rewritten = rewritten.union(*(_rewrites(rule, route) for rule, route in rules))
@@ -189,7 +191,10 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     logs = build_access_log(listener, saved) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
-    removed: list[Data] = [*([TRANSFER_CODING] if coding else ()), *list_late_removals(listener, client=client)]
+    removed: list[Data] = [
+        *([TRANSFER_CODING] if coding else ()),
+        *list_late_removals(listener, remote_address=remote_address),
+    ]
     route_config: dict[str, Data] = {
         "name": listener.name,
         "ignore_port_in_host_matching": True,
@@ -226,8 +231,12 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                 "stream_idle_timeout": duration(stream_idle_timeout(listener.timeouts)),
                 "drain_timeout": duration(_DRAIN),
                 "delayed_close_timeout": duration(_CLOSE),
-                **(_find_client(listener) if client else {"use_remote_address": True, "skip_xff_append": True}),
-                **build_early_mutations(listener, coding=coding, client=client),
+                **(
+                    {"use_remote_address": True, "skip_xff_append": True}
+                    if remote_address
+                    else {"original_ip_detection_extensions": [_client(listener) if client else _peer()]}
+                ),
+                **build_early_mutations(listener, coding=coding, remote_address=remote_address),
                 "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
                 "generate_request_id": False,
                 "server_header_transformation": "PASS_THROUGH",
@@ -265,16 +274,21 @@ def _limits(limits: Limits) -> dict[str, Data]:
     return {"max_request_headers_kb": -(-limits.headers // 1024)}
 
 
-def _find_client(listener: Listener) -> dict[str, Data]:
-    """The fields by which the remote address is the first in X-Forwarded-For, from the right, that is not a trusted
-    proxy."""
+def _peer() -> dict[str, Data]:
+    """The TCP peer, whatever X-Forwarded-For says: no client can send a header of this name."""
+    return extension(
+        "tcp-peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", {"header_name": ":none"}
+    )
+
+
+def _client(listener: Listener) -> dict[str, Data]:
+    """The first address in X-Forwarded-For, from the right, that is not a trusted proxy."""
     cidrs: Data = [cidr(network) for network in listener.trusted_proxies]
-    found = extension(
+    return extension(
         "client",
         "http.original_ip_detection.xff.v3.XffConfig",
         {"xff_trusted_cidrs": {"cidrs": cidrs}, "skip_xff_append": True},
     )
-    return {"original_ip_detection_extensions": [found]}
 
 
 def _reasons(listener: Listener, routes: list[Route]) -> ReplyCauses:

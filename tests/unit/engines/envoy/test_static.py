@@ -48,3 +48,11 @@ def test_a_filter_keeps_its_data_below_a_comment() -> None:
     assert isinstance(explained, Commented)
     assert explained.value == {"name": "malformed", "x": 1}
     assert explain_filter({"name": "other"}) == {"name": "other"}
+
+
+@pytest.mark.parametrize("paths", ["contract", "engine"])
+def test_the_peer_is_found_by_envoys_own_field_only_where_paths_are_left_to_it(paths: str) -> None:
+    [file] = ENGINE.render(plan(load({**SMALL, "guarantees": {"paths": paths}})), "1.40")
+    shown = [line.split(":")[0].strip() for line in file.text.splitlines()]
+    assert ("use_remote_address" in shown) is (paths == "engine")
+    assert ("original_ip_detection_extensions" in shown) is (paths == "contract")
