@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
+import msgspec
 
 from lbgen.agent.health import FULL, Health, share
 from lbgen.engines.health import Condition, State
@@ -24,7 +24,7 @@ States = dict[tuple[str, str], Health]  # by pool and name of the endpoint
 Conditions = dict[tuple[str, str], Condition]  # for people, by the same
 
 
-class _Row(BaseModel):
+class _Row(msgspec.Struct, frozen=True):
     pool: str
     endpoint: str
     state: State
@@ -40,7 +40,7 @@ class _Row(BaseModel):
         return Health(self.since, self.up, self.streak, self.error, self.returned, self.checked)
 
 
-class _File(BaseModel):
+class _File(msgspec.Struct, frozen=True):
     pid: int
     endpoints: list[_Row]
 
@@ -52,8 +52,8 @@ def to_json(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
         for target in pool.targets:
             health = states[pool.name, target.name]
             word = _word(health, target.weight, pool.slow_start)
-            rows.append(_Row(pool=pool.name, endpoint=target.name, state=word, **asdict(health)))
-    return _File(pid=os.getpid(), endpoints=rows).model_dump_json(indent=1) + "\n"
+            rows.append(_Row(pool.name, target.name, word, *astuple(health)))
+    return msgspec.json.format(msgspec.json.encode(_File(os.getpid(), rows)), indent=1).decode() + "\n"
 
 
 def _word(health: Health, weight: int, slow_start: int) -> State:
@@ -72,8 +72,8 @@ def read(folder: Path) -> Conditions:
 def parse(content: bytes) -> Conditions:
     """The conditions in a file of that content; empty when it is malformed."""
     try:
-        return _shown(_File.model_validate_json(content).endpoints)
-    except ValueError:
+        return _shown(_decode(content))
+    except (ValueError, msgspec.MsgspecError):
         return {}
 
 
@@ -104,6 +104,10 @@ def replace_file(path: Path, content: str) -> None:
 
 def _rows(folder: Path) -> list[_Row]:
     try:
-        return _File.model_validate_json((folder / FILE).read_bytes()).endpoints
-    except (OSError, ValueError):
+        return _decode((folder / FILE).read_bytes())
+    except (OSError, ValueError, msgspec.MsgspecError):
         return []
+
+
+def _decode(content: bytes) -> list[_Row]:
+    return msgspec.json.decode(content, type=_File).endpoints

@@ -281,8 +281,10 @@ def test_states_are_taken_over_only_while_they_are_fresh(tmp_path):
     assert state_file.last_states(tmp_path) == {}
     state_file.touch(tmp_path)
     assert state_file.last_states(tmp_path) == {key: down}
-    (tmp_path / state_file.FILE).write_text("{")
-    assert state_file.last_states(tmp_path) == {}
+    good = (tmp_path / state_file.FILE).read_bytes()
+    for broken in (b"{", b"[]", good.replace(b'"down"', b'"odd"'), good.replace(b'"down"', b'"\xff"')):
+        (tmp_path / state_file.FILE).write_bytes(broken)
+        assert state_file.last_states(tmp_path) == {}
     assert state_file.read(tmp_path) == {}
 
 
