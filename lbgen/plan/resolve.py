@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, LbgenError, Severity, Span, UsageError
+from lbgen.diagnostics import Diagnostic, LbgenError, Span, UsageError
 from lbgen.plan import resolve_policies
-from lbgen.plan.checks import find_problems
+from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import ExpandedTopology, expand, path_prefix
 from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
@@ -66,8 +66,7 @@ def plan(topology: Topology) -> Plan:
 def expand_checked(topology: Topology) -> ExpandedTopology:
     """Check `topology` and expand its routes. Raises LbgenError with all cross-object errors."""
     expanded = expand(topology.model)
-    errors = [d for d in find_problems(topology, expanded) if d.severity is Severity.ERROR]
-    if errors:
+    if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
     return expanded
 

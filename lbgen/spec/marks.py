@@ -16,6 +16,7 @@ Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
 _Found = tuple[Node, Node | None, str]
 _FIRST = re.compile(r"[^.\[]*")
+_MOST_PATHS = 2_000_000
 
 
 def field_path(steps: Iterable[Step]) -> str:
@@ -72,7 +73,7 @@ class Marks:
     data: object = None
     places: Places = dataclasses.field(default_factory=Places, repr=False)
     _keys: dict[int, tuple[_Keys, bool]] = dataclasses.field(default_factory=dict, repr=False)
-    _elements: dict[str, _Found] = dataclasses.field(default_factory=dict, repr=False)
+    _by_path: dict[str, _Found] | None = dataclasses.field(default=None, repr=False)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -142,14 +143,27 @@ class Marks:
         return tuple(steps)
 
     def _look(self, root: Node, path: str) -> _Found:
-        """As `_descend` from the top; elements of its lists, such as `routes[2]`, are looked for once."""
-        head, bracket, rest = path.partition("]")
-        if not bracket or "." in head or not isinstance(root, MappingNode) or not self._entries(root)[1]:
-            return self._descend(root, None, path)
-        if head not in self._elements:
-            self._elements[head] = self._descend(root, None, head + bracket)
-        node, key_node, missing = self._elements[head]
-        return (node, key_node, missing + rest) if missing else self._descend(node, key_node, rest)
+        """As `_descend` from the top, by one walk over all nodes: a plan asks for several places of each route."""
+        if self._by_path is None:
+            self._by_path = self._walk(root)
+        return self._by_path.get(path) or self._descend(root, None, path)
+
+    def _walk(self, root: Node) -> dict[str, _Found]:
+        """Every node by its path; nothing where a key holds a dot or bracket, or aliases make too many of them."""
+        found: dict[str, _Found] = {}
+        waiting: list[tuple[str, Node, Node | None]] = [("", root, None)]
+        while waiting:
+            path, node, key_node = waiting.pop()
+            found[path] = (node, key_node, "")
+            if isinstance(node, SequenceNode):
+                waiting += [(f"{path}[{index}]", each, None) for index, each in enumerate(node.value)]
+            elif isinstance(node, MappingNode):
+                keys, plain = self._entries(node)
+                if not plain or len(found) > _MOST_PATHS:
+                    return {}
+                before = f"{path}." if path else ""
+                waiting += [(before + name, value, key) for name, (key, value) in keys.items()]
+        return found
 
     def _descend(self, node: Node, key_node: Node | None, path: str) -> _Found:
         """The deepest node on `path`, its key, and what of the path is left."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks import (
-    advice,
     certificates,
     contradictions,
     datagrams,
@@ -39,6 +38,23 @@ def find_problems(
     Advice (LB26x to LB29x) is given only where there are no errors. `ignore`: codes of warnings and advice to leave
     out, beside the topology's own.
     """
+    from lbgen.plan.checks import advice
+
+    context = _check(topology, expanded)
+    if files:
+        file_checks.check(context)
+        key_pairs.check(context)
+    if all(finding.severity is not Severity.ERROR for finding in context.found):
+        advice.check(context)
+    return ignored.drop_ignored(context, ignore)
+
+
+def find_errors(topology: Topology, expanded: ExpandedTopology) -> list[Diagnostic]:
+    """The errors, unsorted; advice is not looked for, and no file is."""
+    return [finding for finding in _check(topology, expanded).found if finding.severity is Severity.ERROR]
+
+
+def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     context = Context(topology, expanded)
     references.check(context)
     layers.check(context)
@@ -53,12 +69,7 @@ def find_problems(
     datagrams.check(context)
     contradictions.check(context)
     engines.check(context)
-    if files:
-        file_checks.check(context)
-        key_pairs.check(context)
-    if all(finding.severity is not Severity.ERROR for finding in context.found):
-        advice.check(context)
-    return ignored.drop_ignored(context, ignore)
+    return context
 
 
 def find_file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
