@@ -200,6 +200,13 @@ def test_targets_of_another_form(binary, tmp_path):
         assert ask("*", method="OPTIONS")[0] == 400
 
 
+def test_a_path_of_thousands_of_segments_is_served(binary, tmp_path):
+    made = plan((prefix("/"), route("r", Respond(200, "here", ()))))
+    with running(made, binary, tmp_path):
+        assert ask("/a" * 7_500)[::2] == (200, b"here")
+        assert ask("/a" * 7_500 + "/..")[0] == 400
+
+
 def test_reload_takes_changed_files(binary, tmp_path):
     made = plan((exact("/"), route("r", Respond(200, "one", ()))))
     with running(made, binary, tmp_path) as process:

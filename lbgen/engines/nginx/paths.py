@@ -77,7 +77,8 @@ def plain_request(*, http2: bool) -> Literal:
     """Regex over `$nominates Host request-line` that matches almost every request, and only what all policies accept:
     no fields that Connection names, no escapes, no empty or dot segments in the path."""
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
-    path = rf"(?:/(?![./]){_PLAIN}*)+"
+    # Possessive: PCRE would recurse with each segment, and give up at some thousand.
+    path = rf"(?:/(?![./]){_PLAIN}*+)++"
     return Literal(
         rf"^ [A-Za-z0-9][A-Za-z0-9.-]*(?::[1-5]?[0-9]{{1,4}})? [A-Z]+ {path}(?:\?{_URI}*)? HTTP/{version}$", "regex"
     )
