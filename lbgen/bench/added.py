@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lbgen.bench.report import Spread
@@ -16,23 +16,32 @@ _T = {
     12: 4.318, 13: 4.221, 14: 4.140, 15: 4.073, 17: 3.965, 19: 3.883, 24: 3.745, 29: 3.659, 39: 3.558, 59: 3.463,
     119: 3.374,
 }  # fmt: skip
-_VARIANCE = 1.5  # of one figure less the mean of two others, in units of that of one figure
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """By round: the mean of two figures of the whole less that of the part (`spread`), and how far the two figures of
-    the whole are apart (`pairs`)."""
+    """By round: the figure of the whole less that of the part at the same time (`spread`). `deviation`: that of one
+    round, in standard deviations, known from so many `degrees` of freedom."""
 
     spread: Spread
-    pairs: tuple[float, ...]
+    deviation: float
+    degrees: int
 
     @staticmethod
-    def of(whole: Sequence[float], part: Sequence[float]) -> Added:
-        """`whole` has two figures for each of `part`. ValueError where it has not."""
-        pairs = list(zip(whole[::2], whole[1::2], strict=True))
-        added = tuple(statistics.mean(pair) - less for pair, less in zip(pairs, part, strict=True))
-        return Added(Spread(added), tuple(first - second for first, second in pairs))
+    def of(differences: Mapping[str, Sequence[float]]) -> dict[str, Added]:
+        """By name what each thing adds, from its rounds.
+
+        The variance is pooled from all of them, since it is the machine's; that of the thing itself counts where it is
+        greater."""
+        squares = {name: sum((x - statistics.mean(found)) ** 2 for x in found) for name, found in differences.items()}
+        degrees = sum(len(found) - 1 for found in differences.values())
+        pooled = sum(squares.values()) / max(1, degrees)
+        made = {}
+        for name, found in differences.items():
+            own = squares[name] / (len(found) - 1) if len(found) > 1 else 0.0
+            deviation = math.sqrt(max(pooled, own)) if degrees else abs(found[0])  # one round shows nothing
+            made[name] = Added(Spread(tuple(found)), deviation, max(1, degrees))
+        return made
 
     @property
     def mean(self) -> float:
@@ -41,20 +50,14 @@ class Added:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the mean is with a confidence of 99.9 %. The variance of one figure is pooled from how the rounds
-        differ and from the pairs, which are equal but for what the machine does."""
-        rounds = self.spread.rounds
-        count, mean = len(rounds), self.mean
-        squares = sum((x - mean) ** 2 for x in rounds) / _VARIANCE + sum(x**2 for x in self.pairs) / 2
-        degrees = count - 1 + len(self.pairs)
+        """Where the mean is with a confidence of 99.9 %."""
         known = list(_T)
-        t = _T[known[bisect_right(known, degrees) - 1]]
-        half = t * math.sqrt(squares / degrees * _VARIANCE / count)
-        return mean - half, mean + half
+        t = _T[known[bisect_right(known, self.degrees) - 1]]
+        half = t * self.deviation / math.sqrt(len(self.spread.rounds))
+        return self.mean - half, self.mean + half
 
     @property
     def measurable(self) -> bool:
-        """Whether it shows: the interval has 0 outside, and all rounds are on one side of it."""
+        """Whether it shows: the interval has 0 outside."""
         low, high = self.interval
-        apart = min(self.spread.rounds) > 0 or max(self.spread.rounds) < 0
-        return apart and (low > 0 or high < 0)
+        return low > 0 or high < 0

@@ -1,14 +1,15 @@
 """What each feature of a topology costs on each engine: it is measured beside the same topology without the feature.
 
-All variants of an engine run side by side and get the same constant rate in turn, the whole topology twice a round:
-whole, a, b, whole, c, d. How far its two figures are apart is what the machine does by itself.
+All variants of an engine run side by side. CPU per request is that of closed loops, in pairs: the whole topology and a
+variant are loaded at the same time, so that whatever else the machine does slows both of them. Latency is that of
+constant rates, at which all variants are loaded at the same time.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, exit_code_of
-from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round
+from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round, run_together
 from lbgen.bench.run import REQUESTS
 from lbgen.bench.subjects import Subject, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
 WHOLE = "whole"
-SECONDS, ROUNDS, CONNECTIONS = 1, 4, 50
-SHARE = 0.25  # of what the engine answers with the whole topology in a closed loop: no queue adds to the latency
+SECONDS, ROUNDS = 1, 5
+CONNECTIONS = 25  # of each of a pair
+SHARE = 0.25  # of what the engine answers in a closed loop, which all variants share: no queue adds to the latency
+FEW = 5  # connections at a constant rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class EngineCosts:
-    """An engine: the whole topology's own figures at `rate` requests per second, and the price of each feature.
-    `failed`: features without which it did not run, with the reason."""
+    """An engine: the whole topology's own figures, and the price of each feature; p50 is that of each variant at `rate`
+    requests per second. `failed`: features without which it did not run, with the reason."""
 
     engine: MeasuredEngine
     rate: int
@@ -144,7 +147,7 @@ def cost(
 
     good, left = verified_engines(plan, engines, accept, requests, verifying)
     every = (Variant(WHOLE, plan, target), *variants(topology, plan, target))
-    each_round = len(every) + 1  # the whole topology comes twice
+    each_round = len(every)  # a pair for each feature, and all of them at a constant rate
     total = rounds * each_round * len(good)
     found: list[EngineCosts] = []
     failed: list[UnmeasuredEngine] = []
@@ -180,42 +183,50 @@ def _measure(
         if WHOLE in failed:
             return UnmeasuredEngine.failed(choice.name, failed[WHOLE])
         rate = _warm_up(subjects, generators, tell)
-        shape = LoadShape(CONNECTIONS, rate)
         others = [name for name in subjects if name != WHOLE]
-        order = [WHOLE, *others[: len(others) // 2], WHOLE, *others[len(others) // 2 :]]
-        samples: dict[str, list[Sample]] = {}
+        pairs: dict[str, list[tuple[Sample, Sample]]] = {name: [] for name in others}
+        steady: list[dict[str, Sample]] = []
         done = 0
         for number in range(1, rounds + 1):
-            for name in order:
-                what = "the whole topology" if name == WHOLE else f"without {name}"
-                tell(done, f"round {number} of {rounds}, {what}")
-                samples.setdefault(name, []).append(run_round(generators, subjects[name], shape, seconds))
+            for name in others:
+                tell(done, f"round {number} of {rounds}, without {name}")
+                two = {each: (subjects[each], LoadShape(CONNECTIONS)) for each in (WHOLE, name)}
+                found = run_together(generators, two, seconds)
+                pairs[name].append((found[WHOLE], found[name]))
                 done += 1
-    return costs_of(engine, rate, samples, {name: reasons[0].message for name, reasons in failed.items()})
+            tell(done, f"round {number} of {rounds}, all at {rate} requests/s")
+            every_one = {name: (each, LoadShape(FEW, rate)) for name, each in subjects.items()}
+            steady.append(run_together(generators, every_one, seconds))
+            done += 1
+    return costs_of(engine, rate, pairs, steady, {name: reasons[0].message for name, reasons in failed.items()})
 
 
 def _warm_up(subjects: dict[str, Subject], generators: Generators, tell: Callable[[int, str], None]) -> int:
-    """Load each for a second; the rate to measure at."""
+    """Load each for a second; the constant rate of each."""
     rates = {}
     for name, subject in subjects.items():
         tell(0, f"warming up {name}")
-        load = run_round(generators, subject, LoadShape(CONNECTIONS), WARM_UP_SECONDS).load
+        load = run_round(generators, subject, LoadShape(2 * CONNECTIONS), WARM_UP_SECONDS).load
         rates[name] = load.per_second
-    return max(1, round(SHARE * statistics.median(rates.values())))
+    return max(1, round(SHARE * statistics.median(rates.values()) / len(subjects)))
 
 
 def costs_of(
-    engine: MeasuredEngine, rate: int, samples: dict[str, list[Sample]], failed: dict[str, str]
+    engine: MeasuredEngine,
+    rate: int,
+    pairs: Mapping[str, Sequence[tuple[Sample, Sample]]],
+    steady: Sequence[Mapping[str, Sample]],
+    failed: dict[str, str],
 ) -> EngineCosts:
-    """The prices in samples by feature; those of the whole topology come in pairs, one for each half of a round."""
-    cpu = {name: [_micros(each) for each in found] for name, found in samples.items()}
-    p50 = {name: [each.load.p50_ms for each in found] for name, found in samples.items()}
-    prices = tuple(
-        Price(name, Added.of(cpu[WHOLE], cpu[name]), Added.of(p50[WHOLE], p50[name]))
-        for name in samples
-        if name != WHOLE
-    )
-    return EngineCosts(engine, rate, Spread(tuple(cpu[WHOLE])), Spread(tuple(p50[WHOLE])), prices, failed)
+    """The prices. `pairs`: by feature the whole topology and that without it, in closed loops; `steady`: all of them at
+    `rate`, by round."""
+    cpu = Added.of({name: [_micros(whole) - _micros(part) for whole, part in found] for name, found in pairs.items()})
+    p50 = Added.of({name: [x[WHOLE].load.p50_ms - x[name].load.p50_ms for x in steady] for name in pairs})
+    whole_cpu = tuple(_micros(whole) for found in pairs.values() for whole, _ in found)
+    whole_cpu = whole_cpu or tuple(_micros(x[WHOLE]) for x in steady)  # there is no feature
+    whole_p50 = tuple(x[WHOLE].load.p50_ms for x in steady)
+    prices = tuple(Price(name, cpu[name], p50[name]) for name in pairs)
+    return EngineCosts(engine, rate, Spread(whole_cpu), Spread(whole_p50), prices, failed)
 
 
 def _micros(sample: Sample) -> float:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lbgen.bench.report import Spread
 
 _COLUMNS = ("CPU us/request", "p50 ms")
-NOTE = f"below each price where it is with a confidence of 99.9 %; {DROWNS}: that is on both sides of 0, or rounds are"
+NOTE = f"below each price where it is with a confidence of 99.9 %; {DROWNS}: that is on both sides of 0"
 
 
 def cost_tables(report: CostReport) -> tuple[FigureTable, ...]:
@@ -47,7 +47,7 @@ def cost_to_markdown(report: CostReport) -> str:
 
 
 def _table(costs: EngineCosts) -> FigureTable:
-    title = f"{costs.engine.engine} {costs.engine.version}, {costs.rate} requests/s at a constant rate"
+    title = f"{costs.engine.engine} {costs.engine.version}: CPU in closed loops, p50 at {costs.rate} requests/s"
     whole = FigureRow("the whole topology", "", (_figure(costs.cpu_us, 0), _figure(costs.p50_ms, 2)))
     rows = (FigureRow(x.feature, "", (_added(x.cpu_us, 1), _added(x.p50_ms, 2))) for x in costs.prices)
     return FigureTable(title, _COLUMNS, (whole, *rows))

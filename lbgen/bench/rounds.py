@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,16 @@ def run_round(generators: Generators, subject: Subject, shape: LoadShape, second
         return Sample(load, None, None, softirq)
     subject.process.ensure_alive()
     return Sample(load, None, None, softirq) if subject.kernel else Sample(load, used, peak)
+
+
+def run_together(
+    generators: Generators, loads: Mapping[str, tuple[Subject, LoadShape]], seconds: int
+) -> dict[str, Sample]:
+    """One round of load for each of these, all at the same time, each from a generator of its own. Raises as
+    `run_round`."""
+    with ThreadPoolExecutor(len(loads)) as pool:
+        begun = {name: pool.submit(run_round, generators, *load, seconds) for name, load in loads.items()}
+        return {name: each.result() for name, each in begun.items()}
 
 
 def _nothing() -> None:

@@ -15,11 +15,11 @@ from rich.console import Console
 
 import lbgen
 from lbgen.bench.added import Added
-from lbgen.bench.cost import cost
+from lbgen.bench.cost import CONNECTIONS, cost
 from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
-from lbgen.bench.rounds import run_round
+from lbgen.bench.rounds import run_together
 from lbgen.bench.subjects import Subject, Unit, running
 from lbgen.bench.target import choose_target
 from lbgen.conformance.free_ports import FreePorts
@@ -32,10 +32,12 @@ from lbgen.runtime.local.process import run_engine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbgen.bench.report import Sample
     from lbgen.runtime.local.messages import EngineChoice
 
 ROUNDS, RUNS, ROUTES = 4, 10, 1000
-CLOSED, CONSTANT = LoadShape(50), LoadShape(50, 1000)
+PAIRS, MANY = 6, 24  # rounds of a pair; of one that differs by a microsecond
+CONSTANT = LoadShape(20, 500)
 
 
 def topology(endpoints: int = 1, **more: Any) -> Any:
@@ -74,18 +76,23 @@ def _edited(choice: EngineChoice, plan: Any, edit: Callable[[str], str]) -> Any:
     return replace(rendered, files=tuple(replace(x, text=edit(x.text)) for x in rendered.files))
 
 
-def added(twice: Subject, once: Subject, shape: LoadShape, rounds: int = ROUNDS) -> tuple[Added, Added]:
-    """What the first adds to the second: CPU microseconds per request, and milliseconds of p50."""
+def added(whole: Subject, part: Subject, rounds: int = PAIRS) -> tuple[Added, Added]:
+    """What the first adds to the second: CPU microseconds per request in closed loops, and milliseconds of p50 at a
+    constant rate; as `lbgen bench --cost` measures it."""
     generators = Generators.find()
-    for subject in (twice, once):
-        run_round(generators, subject, shape, 1)
-    figures: dict[str, list[tuple[float, float]]] = {twice.name: [], once.name: []}
-    for _ in range(rounds):
-        for subject in (twice, once, twice):
-            sample = run_round(generators, subject, shape, 1)
-            figures[subject.name].append(((sample.cpu or 0.0) * 1e6 / sample.load.requests, sample.load.p50_ms))
-    cpu, p50 = (Added.of(*([x[n] for x in figures[s.name]] for s in (twice, once))) for n in (0, 1))
-    return cpu, p50
+    every: list[list[dict[str, Sample]]] = []
+    for shape in (LoadShape(CONNECTIONS), CONSTANT):
+        loads = {each.name: (each, shape) for each in (whole, part)}
+        run_together(generators, loads, 1)
+        every.append([run_together(generators, loads, 1) for _ in range(rounds)])
+    pairs, steady = every
+    cpu = [_micros(x[whole.name]) - _micros(x[part.name]) for x in pairs]
+    p50 = [x[whole.name].load.p50_ms - x[part.name].load.p50_ms for x in steady]
+    return Added.of({"": cpu})[""], Added.of({"": p50})[""]
+
+
+def _micros(sample: Sample) -> float:
+    return (sample.cpu or 0.0) * 1e6 / sample.load.requests
 
 
 def unbuffered_log() -> tuple[bool, str]:
@@ -96,7 +103,7 @@ def unbuffered_log() -> tuple[bool, str]:
         return text.replace(" buffer=64k flush=1s", "")
 
     with pair(topology(access_log="json"), "nginx", unbuffer) as (whole, edited):
-        cpu, _ = added(edited, whole, CLOSED, 2 * ROUNDS)
+        cpu, _ = added(edited, whole, MANY)
     return cpu.measurable and cpu.mean > 0, f"CPU: {_said(cpu)} us/request"
 
 
@@ -130,7 +137,7 @@ def slow_endpoint() -> tuple[bool, str]:
 def equal_configurations() -> tuple[bool, str]:
     """Equal configurations differ by less than the interval in 10 of 10 runs."""
     with pair(topology(), "haproxy", lambda text: text) as (whole, same):
-        runs = [added(whole, same, CONSTANT) for _ in range(RUNS)]
+        runs = [added(whole, same) for _ in range(RUNS)]
     shown = sum(x.measurable for run in runs for x in run)
     widest = max(run[0].interval[1] - run[0].interval[0] for run in runs) / 2
     return shown == 0, f"{shown} of {2 * RUNS} figures are shown as different; CPU to +-{widest:.1f} us at worst"

@@ -13,7 +13,7 @@ from lbgen.bench.gate import verified_engines
 from lbgen.bench.generators import Generators
 from lbgen.bench.load import LoadShape
 from lbgen.bench.report import rows_of
-from lbgen.bench.rounds import Measurement, run_round
+from lbgen.bench.rounds import Measurement, run_together
 from lbgen.bench.subjects import Unit, running
 from lbgen.bench.target import choose_target
 from lbgen.diagnostics import EngineError
@@ -85,16 +85,13 @@ def test_equal_configurations_have_no_price(haproxy: None) -> None:
     target, generators = choose_target(plan), Generators.find()
     good, _ = verified_engines(plan, ("haproxy",), (), 10, lambda event: None)
     ((choice, measured),) = good
-    shape = LoadShape(50, 500)
-    samples = {WHOLE: [], "nothing": []}
-    with running([Unit(name, choice, plan, target) for name in samples], ()) as ((_, *subjects), failed):
+    with running([Unit(name, choice, plan, target) for name in (WHOLE, "nothing")], ()) as ((_, *subjects), failed):
         assert not failed
-        for subject in subjects:
-            run_round(generators, subject, shape, 1)
-        whole, same = subjects
-        for _ in range(5):
-            for subject in (whole, same, whole):
-                samples[subject.name].append(run_round(generators, subject, shape, 1))
-    (price,) = costs_of(measured, 500, samples, {}).prices
+        every = [
+            [run_together(generators, {x.name: (x, shape) for x in subjects}, 1) for _ in range(6)]
+            for shape in (LoadShape(25), LoadShape(20, 500))
+        ]
+    pairs, steady = (found[1:] for found in every)  # the first warms them up
+    (price,) = costs_of(measured, 500, {"nothing": [(x[WHOLE], x["nothing"]) for x in pairs]}, steady, {}).prices
     assert not price.cpu_us.measurable, price
     assert not price.p50_ms.measurable, price

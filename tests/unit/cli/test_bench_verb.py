@@ -68,8 +68,9 @@ def test_what_drowns_in_the_noise_is_said(capsys: pytest.CaptureFixture[str]) ->
     def sample(micros: float) -> Sample:
         return Sample(Load(1000, 1000.0, 1.0, 2.0, 0, 0), micros / 1000, 1.0)
 
-    samples = {WHOLE: [sample(50.0)] * 6, "routes[all].retries": [sample(40.0)] * 3, "access_log": [sample(50.0)] * 3}
-    engine = costs_of(MeasuredEngine("nginx", "1.31.3", 9), 100, samples, {})
+    others = {"routes[all].retries": sample(40.0), "access_log": sample(50.0)}
+    pairs = {name: [(sample(50.0), less)] * 3 for name, less in others.items()}
+    engine = costs_of(MeasuredEngine("nginx", "1.31.3", 9), 100, pairs, [{WHOLE: sample(50.0), **others}] * 3, {})
     bench_output.print_cost(console(), CostReport("shop", 2, TARGET, 1, 3, (engine,), ()))
     lines = capsys.readouterr().out.splitlines()
     (priced,) = (line for line in lines if "routes[all].retries" in line)
