@@ -17,19 +17,22 @@ _T = {
     119: 3.374,
 }  # fmt: skip
 
+LUCK = 0.02  # of a figure: so much an equal process may differ for all of its life, by where its memory lies
+
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """By round: the figure of the whole less that of the part at the same time (`spread`). `deviation`: that of one
-    round, in standard deviations, known from so many `degrees` of freedom."""
+    """By round: the figure of the whole less that of the part at the same time (`spread`). `deviation`: the standard
+    deviation of a round, known from so many `degrees` of freedom. `floor`: what equal processes differ by."""
 
     spread: Spread
     deviation: float
     degrees: int
+    floor: float = 0.0
 
     @staticmethod
-    def of(differences: Mapping[str, Sequence[float]]) -> dict[str, Added]:
-        """By name what each thing adds, from its rounds.
+    def of(differences: Mapping[str, Sequence[float]], whole: float = 0.0) -> dict[str, Added]:
+        """By name what each thing adds, from its rounds; `whole` is the figure of the whole.
 
         The variance is pooled from all of them, since it is the machine's; that of the thing itself counts where it is
         greater."""
@@ -40,7 +43,7 @@ class Added:
         for name, found in differences.items():
             own = squares[name] / (len(found) - 1) if len(found) > 1 else 0.0
             deviation = math.sqrt(max(pooled, own)) if degrees else abs(found[0])  # one round shows nothing
-            made[name] = Added(Spread(tuple(found)), deviation, max(1, degrees))
+            made[name] = Added(Spread(tuple(found)), deviation, max(1, degrees), LUCK * whole)
         return made
 
     @property
@@ -53,7 +56,7 @@ class Added:
         """Where the mean is with a confidence of 99.9 %."""
         known = list(_T)
         t = _T[known[bisect_right(known, self.degrees) - 1]]
-        half = t * self.deviation / math.sqrt(len(self.spread.rounds))
+        half = self.floor + t * self.deviation / math.sqrt(len(self.spread.rounds))
         return self.mean - half, self.mean + half
 
     @property

@@ -1,8 +1,8 @@
 """What each feature of a topology costs on each engine: it is measured beside the same topology without the feature.
 
-All variants of an engine run side by side. CPU per request is that of closed loops, in pairs: the whole topology and a
-variant are loaded at the same time, so that whatever else the machine does slows both of them. Latency is that of
-constant rates, at which all variants are loaded at the same time.
+All variants of an engine run side by side, on cores that nothing else of the benchmark uses. CPU per request is that of
+closed loops, in pairs: the whole topology and a variant are loaded at the same time, so that whatever else the machine
+does slows both of them. Latency is that of a constant rate, at which all variants are loaded at the same time.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _measure(
     rounds, seconds = size
     tell(0, "starting")
     units = [Unit(each.feature, choice, each.plan, each.target) for each in every]
-    with running(units, accept) as (started, failed):
+    with running(units, accept, separate=True) as (started, failed):
         subjects = {each.name: each for each in started if each.process is not None}
         if WHOLE in failed:
             return UnmeasuredEngine.failed(choice.name, failed[WHOLE])
@@ -220,13 +220,16 @@ def costs_of(
 ) -> EngineCosts:
     """The prices. `pairs`: by feature the whole topology and that without it, in closed loops; `steady`: all of them at
     `rate`, by round."""
-    cpu = Added.of({name: [_micros(whole) - _micros(part) for whole, part in found] for name, found in pairs.items()})
-    p50 = Added.of({name: [x[WHOLE].load.p50_ms - x[name].load.p50_ms for x in steady] for name in pairs})
-    whole_cpu = tuple(_micros(whole) for found in pairs.values() for whole, _ in found)
-    whole_cpu = whole_cpu or tuple(_micros(x[WHOLE]) for x in steady)  # there is no feature
-    whole_p50 = tuple(x[WHOLE].load.p50_ms for x in steady)
+    whole_cpu = Spread(
+        tuple(_micros(whole) for found in pairs.values() for whole, _ in found)
+        or tuple(_micros(x[WHOLE]) for x in steady)  # there is no feature
+    )
+    whole_p50 = Spread(tuple(x[WHOLE].load.p50_ms for x in steady))
+    more = {name: [_micros(whole) - _micros(part) for whole, part in found] for name, found in pairs.items()}
+    later = {name: [x[WHOLE].load.p50_ms - x[name].load.p50_ms for x in steady] for name in pairs}
+    cpu, p50 = Added.of(more, whole_cpu.median), Added.of(later, whole_p50.median)
     prices = tuple(Price(name, cpu[name], p50[name]) for name in pairs)
-    return EngineCosts(engine, rate, Spread(whole_cpu), Spread(whole_p50), prices, failed)
+    return EngineCosts(engine, rate, whole_cpu, whole_p50, prices, failed)
 
 
 def _micros(sample: Sample) -> float:

@@ -1,18 +1,21 @@
 """The endpoint of a benchmark: answers every HTTP/1.1 request with 200 from memory, on many ports, in one process.
 
 One epoll loop, since the stand-ins of `lbgen up` (a thread for each connection) are slower than the engines. It runs as
-a program and imports nothing of lbgen; its one argument is JSON: `addresses`, `ports`, `body_bytes` and `delays`, by
-port the seconds after which it answers, or two between which it chooses.
+a program and imports nothing of lbgen; its one argument is JSON: `addresses`, `ports`, `body_bytes`, `delays`, by port
+the seconds after which it answers, or two between which it chooses, and `processes` (default 1) that share the ports.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import heapq
 import json
+import os
 import random
 import resource
 import select
+import signal
 import socket
 import sys
 import time
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field
 
 _BACKLOG = 4096
 _READ_BYTES = 65_536
+_PR_SET_PDEATHSIG = 1
 _END = b"\r\n\r\n"
 
 
@@ -52,7 +56,7 @@ class Server:
     def listen(self, address: str, ports: list[int]) -> None:
         """Accept on these ports. Raises OSError."""
         for port in ports:
-            listener = socket.create_server((address, port), backlog=_BACKLOG)
+            listener = socket.create_server((address, port), backlog=_BACKLOG, reuse_port=True)
             listener.setblocking(False)
             self.listeners[listener.fileno()] = listener
             self.epoll.register(listener, select.EPOLLIN)
@@ -175,6 +179,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     pairs = {int(port): x if isinstance(x, list) else [x, x] for port, x in order.get("delays", {}).items()}
     delays = {port: (least, most) for port, (least, most) in pairs.items()}
+    for _ in range(order.get("processes", 1) - 1):
+        if os.fork() == 0:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            break
     server = Server(make_answers(order["body_bytes"]), delays)
     for address in order["addresses"]:
         server.listen(address, order["ports"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
@@ -19,7 +20,7 @@ from lbgen.runtime.stack_request import chosen_engines
 if TYPE_CHECKING:
     from lbgen.conformance.verify.messages import JobProgress
     from lbgen.conformance.verify.report import Report
-    from lbgen.engines.api import Engine
+    from lbgen.engines.api import EndpointRules, Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.messages import EngineChoice
 
@@ -34,17 +35,21 @@ def verified_engines(
     kernel: bool = False,
 ) -> tuple[tuple[tuple[EngineChoice, MeasuredEngine], ...], tuple[UnmeasuredEngine, ...]]:
     """The engines that may be measured, and the others. At most `requests` requests are verified, and no faults.
-    `kernel`: also those that forward in the kernel.
+    `kernel`: also those that forward in the kernel; of these, those with `endpoint_rules` are not verified.
 
     Raises what `verify` raises."""
-    chosen, skipped = choose(plan, chosen_engines(engines), insist=engines is not None, accept=accept)
+    chosen, skipped = choose(
+        plan, chosen_engines(engines), insist=engines is not None, accept=accept, endpoint_rules=kernel
+    )
     left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
     if not kernel:
         why = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
         left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
     usable = [each for each in chosen if kernel or not each.kernel]
+    unverified = tuple((x, MeasuredEngine(x.name, x.binary.version, 0)) for x in usable if endpoint_rules(x, plan))
+    usable = [each for each in usable if not endpoint_rules(each, plan)]
     if not usable:
-        return (), tuple(left)
+        return unverified, tuple(left)
     report = verify(
         plan, [each.engine for each in usable], accept=accept, requests=requests, most_faults=0, progress=progress
     )
@@ -55,7 +60,13 @@ def verified_engines(
         for each in usable
         if each.name not in {x.engine for x in refused}
     )
-    return good, (*left, *refused)
+    return (*good, *unverified), (*left, *refused)
+
+
+def endpoint_rules(choice: EngineChoice, plan: Plan) -> tuple[EndpointRules, ...]:
+    """The rules that an engine needs where endpoints are, such as those of direct forwarding. Verification on one host
+    cannot load them."""
+    return choice.engine.process(plan, choice.binary, Path("/")).endpoint_rules
 
 
 def rendered_files(plan: Plan, choice: EngineChoice, accept: tuple[str, ...]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
 from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.messages import JobProgress
@@ -49,6 +50,7 @@ def bench(
     ladder: Sequence[float] = LADDER,
     delays: Mapping[str, float] | None = None,
     profiles: Sequence[str] = (),
+    variants: Mapping[str, Mapping[str, object]] | None = None,
     partial: Path | None = None,
     accept: tuple[str, ...] = (),
     requests: int = REQUESTS,
@@ -64,7 +66,9 @@ def bench(
     loop too, if it is in PATH. `request`: the GET to send, of a listener of the plan (default: the first that is
     forwarded, on `listener` or any).
     `delays`: by endpoint, such as `pools.app.endpoints[0]`, the seconds after which it answers. `profiles`: measure
-    the topology with each of these side by side, instead of its own. `partial`: a file that keeps the rounds until
+    the topology with each of these side by side, instead of its own. `variants`: by name settings of the topology, as
+    those of `Topology.replace`, which are measured beside it; where they ask something of one engine alone, such as
+    direct forwarding, with that one only. `partial`: a file that keeps the rounds until
     all are measured; the same call goes on with it. An engine that differs or fails is in the report, and is not
     measured.
 
@@ -74,7 +78,7 @@ def bench(
     if seconds < 1 or rounds < 1 or not connections or min((*connections, *(rates or ()), 1)) < 1:
         raise UsageError(Diagnostic("LB431", "seconds, rounds, connections and rates of a benchmark are at least 1"))
     generators = Generators.find()
-    plans = _plans_of(topology, profiles)
+    plans = _plans_of(topology, profiles, variants or {})
     plan = next(iter(plans.values()))
     target = choose_target(plan, request, listener)
     late = dict(delays or {})
@@ -90,7 +94,10 @@ def bench(
     engines_: list[MeasuredEngine] = []
     left: list[UnmeasuredEngine] = []
     for profile, each in plans.items():
-        good, others = verified_engines(each, engines, accept, requests, verifying, kernel=True)
+        able = engines
+        if alone := configured(each) if profile in (variants or {}) else ():
+            able = [x for x in engines or alone if (x if isinstance(x, str) else x.name) in alone] or engines
+        good, others = verified_engines(each, able, accept, requests, verifying, kernel=True)
         own = choose_target(each, request, listener)
         units += [Unit(_title(choice.name, profile), choice, each, own) for choice, _ in good]
         engines_ += [replace(engine, engine=_title(engine.engine, profile)) for _, engine in good]
@@ -135,14 +142,17 @@ def _closed_loops(
     return found
 
 
-def _plans_of(topology: Topology | Plan, profiles: Sequence[str]) -> dict[str, Plan]:
-    """The plan with each of `profiles`; that of the topology's own by "" where there are none. Raises as `plan_of`, and
-    UsageError LB431 for profiles of a plan."""
-    if not profiles:
+def _plans_of(
+    topology: Topology | Plan, profiles: Sequence[str], variants: Mapping[str, Mapping[str, object]]
+) -> dict[str, Plan]:
+    """The plan with each of `profiles`, that of the topology's own by "" where there are none, and that of each
+    variant. Raises as `plan_of`, and UsageError LB431 for profiles or variants of a plan."""
+    if not profiles and not variants:
         return {"": plan_of(topology)}
     if isinstance(topology, Plan):
-        raise UsageError(Diagnostic("LB431", "a plan has no profile any more: give the topology"))
-    return {name: plan_of(topology.replace({"profile": name})) for name in dict.fromkeys(profiles)}
+        raise UsageError(Diagnostic("LB431", "a plan has no profile or field any more: give the topology"))
+    settings: dict[str, Mapping[str, object]] = {name: {"profile": name} for name in profiles} or {"": {}}
+    return {name: plan_of(topology.replace(each)) for name, each in {**settings, **variants}.items()}
 
 
 def _title(engine: str, profile: str) -> str:

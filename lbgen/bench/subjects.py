@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.bench import endpoint as endpoint_program
 from lbgen.bench.constant_rate import trusting_context
+from lbgen.bench.cores import apart, engine_cores
+from lbgen.bench.far_endpoint import far_endpoint
+from lbgen.bench.gate import endpoint_rules
 from lbgen.bench.report import DIRECT
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify.loopback import move_to_loopback
@@ -23,7 +27,7 @@ from lbgen.conformance.verify.messages import Job
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
-from lbgen.plan.overlay import with_endpoints
+from lbgen.plan.overlay import with_endpoints, with_workers
 from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.local.network import network
@@ -35,11 +39,13 @@ if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
     from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.local.messages import EngineChoice
+    from lbgen.runtime.local.network import Network
 
 BODY_BYTES = 5120
 Delay = float | tuple[float, float]
 _START_SECONDS = 60.0
 _OK = 200
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a namespace that only this host reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is loaded: an engine, or the endpoint itself (`process` None). `kernel`: it forwards in the kernel."""
+    """What is loaded: an engine, or the endpoint itself (`process` None). `kernel`: it forwards in the kernel.
+    `answering`: the process that leads those of the endpoint."""
 
     name: str
     port: int
@@ -62,6 +69,7 @@ class Subject:
     process: EngineProcess | None = None
     address: str = LOOPBACK
     kernel: bool = False
+    answering: int | None = None
 
     def leaders(self) -> list[int]:
         """The processes that lead its groups: the engine, and its agent."""
@@ -76,8 +84,11 @@ def running(
     accept: tuple[str, ...],
     delays: Mapping[str, Delay] | None = None,
     body_bytes: int = BODY_BYTES,
+    *,
+    separate: bool = False,
 ) -> Iterator[tuple[list[Subject], dict[str, tuple[Diagnostic, ...]]]]:
     """The endpoint and every unit before it, for as long as the block lasts; by name why others did not start.
+    `separate`: engines have cores of their own, half of them.
 
     `delays`: by field of an endpoint the seconds after which it answers, or two between which it chooses; `direct` is
     one without, if there is any."""
@@ -90,24 +101,35 @@ def running(
     with ExitStack() as stack:
         networks = [stack.enter_context(network()) if unit.choice.kernel else None for unit in units]
         addresses = [LOOPBACK, *(each.host for each in networks if each is not None)]
-        stack.enter_context(
-            _endpoint(addresses, {each.port: late.get(each.field, 0.0) for each in endpoints}, body_bytes)
-        )
-        subjects = [Subject(DIRECT, direct, replace(first, server_name=None))]
+        cores = len(os.sched_getaffinity(0)) - (len(engine_cores()) if separate else 0)
+        server = _Server({each.port: late.get(each.field, 0.0) for each in endpoints}, body_bytes, cores)
+        answering = stack.enter_context(_endpoint(addresses, server))
+        subjects = [Subject(DIRECT, direct, replace(first, server_name=None), answering=answering)]
         for unit, plan, inside in zip(units, plans, networks, strict=True):
             try:
                 choice, port = unit.choice, plan.listener(unit.target.listener).port
-                moved = plan if inside is None else _within(plan, inside.host)
+                moved, far, own = plan, None, answering
+                if inside is not None and endpoint_rules(choice, plan):
+                    far = stack.enter_context(far_endpoint(inside))
+                    own = stack.enter_context(_endpoint((far.address,), server, far.network))
+                    moved = _within(plan, inside.inside, far.address)
+                elif inside is not None:
+                    moved = _within(plan, _EVERY_ADDRESS, inside.host)
+                moved = with_workers(moved, max(1, len(engine_cores()))) if separate else moved
                 engine = run_engine(
                     choice.engine, moved, choice.binary, accept=accept, seconds=_START_SECONDS, network=inside
                 )
                 address = LOOPBACK if inside is None else inside.inside
                 process = stack.enter_context(engine)
-                subject = Subject(unit.name, port, unit.target, process, address, choice.kernel)
+                if far is not None:
+                    far.load_rules(process)
+                subject = Subject(unit.name, port, unit.target, process, address, choice.kernel, own)
                 wait_serving(unit.name, (address, port), unit.target, process)
                 subjects.append(subject)
             except LbgenError as error:
                 failed[unit.name] = error.diagnostics
+        if separate:
+            stack.enter_context(apart([x for each in subjects for x in each.leaders()], [answering]))
         yield subjects, failed
 
 
@@ -133,34 +155,50 @@ def _with_metrics(plan: Plan, free: FreePorts) -> Plan:
     return plan if plan.metrics is None else replace(plan, metrics=Metrics(LOOPBACK, free.take()))
 
 
-def _within(plan: Plan, host: str) -> Plan:
-    """The plan for an engine in a network namespace, from which endpoints are at `host`."""
-    everywhere = "0.0.0.0"  # noqa: S104  # inside a namespace that only this host reaches
-    plan = replace(plan, listeners=tuple(replace(x, address=everywhere) for x in plan.listeners))
+def _within(plan: Plan, address: str, host: str) -> Plan:
+    """The plan for an engine at `address` in a network namespace, from which endpoints are at `host`."""
+    plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
     return with_endpoints(plan, {x.field: (host, x.port) for pool in plan.pools for x in pool.endpoints})
 
 
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What answers: by port after how many seconds, with how many bytes, and in how many processes."""
+
+    delays: Mapping[int, Delay]
+    body_bytes: int
+    processes: int
+
+
 @contextmanager
-def _endpoint(addresses: Sequence[str], delays: Mapping[int, Delay], body_bytes: int) -> Iterator[None]:
-    """The process that answers at all these addresses and ports, after so many seconds; it ends with the block, or with
-    this process."""
-    ports = list(delays)
-    order = json.dumps({"addresses": addresses, "ports": ports, "body_bytes": body_bytes, "delays": delays})
+def _endpoint(addresses: Sequence[str], server: _Server, within: Network | None = None) -> Iterator[int]:
+    """The id of the process that answers at all these addresses and its ports; it ends with the block, or with this
+    process."""
+    ports = list(server.delays)
+    order = json.dumps({**asdict(server), "addresses": addresses, "ports": ports})
     argv = [sys.executable, "-I", "-S", str(endpoint_program.__file__), order]
     with TemporaryDirectory(prefix="lbgen-bench-") as folder:
         log = Path(folder) / "output.log"
         with log.open("wb") as output:
-            process = spawn(argv, user=User(), directory=Path(folder), output=output)
+            netns = None if within is None else within.holder.pid
+            process = spawn(argv, user=User(), directory=Path(folder), output=output, netns=netns)
         try:
             end = time.monotonic() + _START_SECONDS
-            while not all(accepts(LOOPBACK, port) for port in ports):
+            while not _all_accept(addresses[0], ports, within):
                 if process.poll() is not None or time.monotonic() > end:
                     text = log.read_text("utf-8", "replace")[-500:]
                     raise EngineError(Diagnostic("LB403", f"the endpoint of the benchmark did not start: {text}"))
                 time.sleep(0.02)
-            yield
+            yield process.pid
         finally:
             stop(process, SIGTERM, 2.0)
+
+
+def _all_accept(address: str, ports: Sequence[int], within: Network | None) -> bool:
+    def ask() -> bool:
+        return all(accepts(address, port) for port in ports)
+
+    return ask() if within is None else within.run_inside(ask)
 
 
 def wait_serving(name: str, place: tuple[str, int], target: LoadTarget, process: EngineProcess | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lbgen.cli import exit_codes, options
+from lbgen.cli.bench_values import Delay, Faults, Numbers, Variant
 from lbgen.cli.output import console, print_json
 from lbgen.cli.request import build_request, choose_listener, parse_url
 
@@ -27,67 +27,6 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 10_000
 MOST_RATE = 100_000
 QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS, QUICK_LADDER = 2, 3, (50,), (0.1, 0.25)
-
-
-class Delay(click.ParamType[tuple[str, float]]):
-    """An endpoint and a duration; the value is its field and seconds."""
-
-    name = "delay"
-
-    def convert(
-        self, value: str | tuple[str, float], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
-        """Return them, or fail with a usage error."""
-        if isinstance(value, tuple):
-            return value
-        field, _, number = value.partition("=")
-        found = re.fullmatch(r"(\d+)(ms|s)", number)
-        if not field or found is None:
-            self.fail(f"{value!r} is not an endpoint and a time such as pools.app.endpoints[0]=5ms", param, ctx)
-        return field, int(found[1]) * (0.001 if found[2] == "ms" else 1.0)
-
-
-class Faults(click.ParamType["tuple[Fault, ...]"]):
-    """Names of faults, separated by commas, or `all`."""
-
-    name = "faults"
-
-    def convert(
-        self, value: str | tuple[Fault, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Fault, ...]:
-        """Return them, or fail with a usage error."""
-        if isinstance(value, tuple):
-            return value
-        from lbgen.bench.faults.fault import Fault
-
-        names = list(map(str, Fault))
-        words = names if value == "all" else value.split(",")
-        if unknown := [word for word in words if word not in names]:
-            self.fail(f"{unknown[0]!r} is no fault; it is all or some of {','.join(names)}", param, ctx)
-        return tuple(map(Fault, words))
-
-
-class Numbers(click.ParamType[tuple[int, ...]]):
-    """Numbers, separated by commas; where `none` is allowed, that is no number."""
-
-    name = "numbers"
-
-    def __init__(self, most: int, *, none: bool = False) -> None:
-        self.most = most
-        self.none = none
-
-    def convert(
-        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Return them, or fail with a usage error."""
-        if isinstance(value, tuple):
-            return value
-        if self.none and value == "none":
-            return ()
-        words = value.split(",")
-        if not all(word.isascii() and word.isdigit() and 1 <= int(word) <= self.most for word in words):
-            self.fail(f"{value!r} is not a list such as 50,250 of numbers from 1 to {self.most}", param, ctx)
-        return tuple(int(word) for word in words)
 
 
 def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
@@ -140,6 +79,15 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     help="The numbers of connections, separated by commas.  [default: 50,250; 50 with --quick]",
 )
 @click.option("--profiles", metavar="NAME,NAME", help="Measure TOPOLOGY with each of these profiles, side by side.")
+@click.option(
+    "--variant",
+    "variants",
+    type=Variant(),
+    multiple=True,
+    metavar="NAME:FIELD=VALUE",
+    help="Measure TOPOLOGY also with this field set, side by side, such as "
+    "direct:engines.nftables.forwarding=direct (repeatable).",
+)
 @click.option("--new-connections", is_flag=True, help="Measure also with a new connection for each request.")
 @click.option(
     "--rates",
@@ -199,6 +147,7 @@ def command(
     listener: str | None,
     connections: tuple[int, ...] | None,
     profiles: str | None,
+    variants: tuple[tuple[str, str, str], ...],
     new_connections: bool,
     rates: tuple[int, ...] | None,
     delays: tuple[tuple[str, float], ...],
@@ -221,9 +170,9 @@ def command(
     """
     if url is not None and listener is not None:
         raise click.UsageError("--url and --listener exclude each other: a URL's port is that of a listener")
-    if costs and (connections or new_connections or delays or profiles or rates is not None):
+    if costs and (connections or new_connections or delays or profiles or variants or rates is not None):
         raise click.UsageError("--cost chooses connections and rate itself, and endpoints answer at once")
-    others = profiles or connections or new_connections or delays or seconds or rounds or quick or costs
+    others = variants or profiles or connections or new_connections or delays or seconds or rounds or quick or costs
     if faults and (others or (rates is not None and len(rates) != 1)):
         raise click.UsageError("--faults has times of its own; beside it only one number of --rates has a meaning")
     import lbgen
@@ -276,6 +225,7 @@ def command(
                 ladder=QUICK_LADDER if quick else LADDER,
                 delays=dict(delays),
                 profiles=profiles.split(",") if profiles else (),
+                variants=_settings(variants),
                 partial=None if output is None else Path(f"{output}{SUFFIX}"),
                 accept=accept,
                 progress=show,
@@ -293,6 +243,16 @@ def command(
     else:
         print_bench(console(), report)
     raise click.exceptions.Exit(found.exit_code)
+
+
+def _settings(variants: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str, object]]:
+    """The settings of each variant, by name."""
+    import yaml
+
+    found: dict[str, dict[str, object]] = {}
+    for name, field, value in variants:
+        found.setdefault(name, {})[field] = yaml.safe_load(value)
+    return found
 
 
 def _request(plan: Plan, url: str) -> Request:

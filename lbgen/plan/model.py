@@ -136,7 +136,8 @@ class Plan:
 
     `resolvers` are DNS servers (IP or IP:port) for engines that do not use the system's. The runtime
     sets `admin_port`, a loopback port for the engine's status interface, and `admin_shared` where other stacks share
-    that loopback. `tier` is set for a part of a tiered topology."""
+    that loopback. `tier` is set for a part of a tiered topology. `workers`: so many processes of engines that count
+    all cores, instead of those that they may use."""
 
     name: str
     listeners: tuple[Listener, ...]
@@ -153,6 +154,7 @@ class Plan:
     admin_shared: bool = False
     tier: TierOf | None = None
     metrics: Metrics | None = None
+    workers: int | None = None
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
     _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -50,6 +50,12 @@ def with_admin(plan: Plan, port: int, *, shared: bool = False) -> Plan:
     return replace(plan, admin_port=port, admin_shared=shared)
 
 
+def with_workers(plan: Plan, count: int) -> Plan:
+    """`plan` with so many processes of an engine that would start one for each core, also for those that it may not
+    use; the others count what they may use."""
+    return replace(plan, workers=count)
+
+
 def without_admin(plan: Plan) -> Plan:
     """`plan` without the engine's status interface; the same object if it has none."""
     return plan if plan.admin_port is None else replace(plan, admin_port=None, admin_shared=False)

@@ -66,6 +66,7 @@ def build(plan: Plan, version: str) -> Config:
         resolvers=tuple(Atom.of(r"[0-9a-fA-F.:\[\]]+", _resolver(r)) for r in plan.resolvers),
         http=_http(plan, l7, VERSIONS[version]) if l7 else None,
         stream=build_stream(plan, l4, _pools(plan, l4)) if l4 else None,
+        workers=Atom("auto" if plan.workers is None else str(plan.workers)),
         uses_agent=uses_agent(plan),
     )
 

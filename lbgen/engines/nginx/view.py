@@ -319,4 +319,5 @@ class Config(Struct, frozen=True, eq=False):
     resolvers: tuple[Atom, ...]
     http: Http | None
     stream: Stream | None
+    workers: Atom = Atom("auto")
     uses_agent: bool = False  # `lbgen agent` rewrites the endpoints and reloads nginx

@@ -150,12 +150,18 @@ def choose(
     insist: bool,
     accept: tuple[str, ...],
     named: Collection[str] = (),
+    endpoint_rules: bool = False,
 ) -> tuple[tuple[EngineChoice, ...], Skipped]:
-    """The engines that will run, and the skipped ones with reasons. See `selection.choose`."""
-    return selection.choose(engines, lambda target: _choose(plan, target, accept=accept), insist=insist, named=named)
+    """The engines that will run, and the skipped ones with reasons. See `selection.choose`. `endpoint_rules`: the
+    caller loads the rules that an engine needs where endpoints are."""
+
+    def decide(target: Engine) -> EngineChoice:
+        return _choose(plan, target, accept=accept, endpoint_rules=endpoint_rules)
+
+    return selection.choose(engines, decide, insist=insist, named=named)
 
 
-def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineChoice:
+def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...], endpoint_rules: bool) -> EngineChoice:
     asked = plan.options(target.name).version
     binary, version = None, asked
     try:
@@ -171,7 +177,7 @@ def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...]) -> EngineCho
         raise LbgenError(problems)
     spec = target.process(plan, binary, Path("/"))
     ensure_kernel(target)
-    if spec.endpoint_rules:
+    if spec.endpoint_rules and not endpoint_rules:
         message = f"{target.title} needs rules on the hosts of its endpoints, and here all endpoints are on this host"
         hint = "`--runtime docker` loads them into the endpoints' containers, `lbgen render` writes them for machines"
         raise EngineError(Diagnostic("LB403", message, hint=f"{hint}; or name other engines with -e"))

@@ -160,7 +160,7 @@ def make_network(death: signal.Signals | None = signal.SIGKILL, directory: Path 
 def _add_veth(holder: Process) -> Network:
     outside = f"lbg{holder.pid}"
     pid = holder.pid
-    host, inside = _free_pair(pid)
+    host, inside = free_pair(pid)
     ip(
         f"link add {outside} type veth peer name {_INSIDE} netns {pid}",
         f"address add {host}/30 dev {outside}",
@@ -176,7 +176,7 @@ def _add_veth(holder: Process) -> Network:
     return made
 
 
-def _free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
+def free_pair(seed: int) -> tuple[IPv4Address, IPv4Address]:
     """Two addresses of a /30 that no interface of this host uses; `seed` keeps concurrent callers apart."""
     used = [IPv4Interface(x[x.index("inet") + 1]).network for x in _addresses()]
     count = ADDRESSES.num_addresses // 4
