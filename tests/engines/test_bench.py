@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ import lbgen
 from lbgen.bench import gate, report
 from lbgen.bench.cost import cost
 from lbgen.bench.load import LoadShape
+from lbgen.bench.subjects import BODY_BYTES, Unit, running
+from lbgen.bench.target import choose_target
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.certificates import write_self_signed
@@ -131,6 +134,62 @@ def test_what_forwards_in_the_kernel_has_the_time_of_its_interrupts() -> None:
     assert all(each.softirq is not None and each.softirq > 0 for each in direct.samples)
     assert row.cpu_us is None or 0 < row.cpu_us.median < 100
     assert row.peak_memory is None
+
+
+def received(device: str) -> int:
+    """Bytes that have come by an interface of this network namespace."""
+    lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()
+    return next(int(x.split(":")[1].split()[0]) for x in lines if x.strip().startswith(f"{device}:"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
+def test_answers_of_direct_forwarding_bypass_the_balancer() -> None:
+    try:
+        find(engine("nftables"))
+    except EngineError as error:
+        pytest.skip(str(error))
+    topology = lbgen.load(
+        {
+            "version": 1,
+            "name": "direct",
+            "profile": "internal-l4",
+            "accept": ["all"],
+            "engines": {"nftables": {"forwarding": "direct"}},
+            "listeners": {"tcp": {"port": 9000, "mode": "l4", "address": "192.0.2.10"}},
+            "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
+            "routes": [{"name": "all", "listeners": ["tcp"], "forward": "app"}],
+        }
+    )
+    plan = lbgen.plan(topology)
+    (good,), _ = gate.verified_engines(plan, ["nftables"], ("all",), 10, lambda event: None, kernel=True)
+    choice, measured = good
+    assert measured.cases == 0  # one host cannot verify it
+    with running([Unit("direct", choice, plan, choose_target(plan))], ("all",)) as ((_, subject), failed):
+        assert not failed
+        before = received(subject.process.network.device)
+        requests = 20
+        for _ in range(requests):
+            with urllib.request.urlopen(f"http://{subject.address}:{subject.port}/", timeout=5) as answer:
+                assert len(answer.read()) == BODY_BYTES
+        assert received(subject.process.network.device) - before < BODY_BYTES  # no answer came from the balancer
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
+def test_a_variant_is_measured_beside_the_topology_by_the_engine_that_it_is_for() -> None:
+    variants = {"direct": {"engines.nftables.forwarding": "direct"}}
+    topology = {
+        "version": 1,
+        "name": "variants",
+        "profile": "internal-l4",
+        "accept": ["all"],
+        "listeners": {"tcp": {"port": 9000, "mode": "l4", "address": "192.0.2.10"}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "all", "listeners": ["tcp"], "forward": "app"}],
+    }
+    few = {"connections": (20,), "seconds": 1, "rounds": 1, "rates": (), "requests": 10}
+    found = lbgen.bench(lbgen.load(topology), ["haproxy", "nftables"], variants=variants, **few)
+    assert [row.subject for row in found.rows] == ["direct", "haproxy", "nftables", "nftables, direct"]
+    assert [(row.errors, row.refused) for row in found.rows] == [(0, 0)] * 4
 
 
 def test_the_price_of_each_feature() -> None:
