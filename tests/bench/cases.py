@@ -75,7 +75,14 @@ class Bench:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
 
-    def compare(self, case: str, base: Proxy, ours: Proxy, *asked: tuple[str, str]) -> Paired:
+    def compare(
+        self,
+        case: str,
+        base: Proxy,
+        ours: Proxy,
+        *asked: tuple[str, str],
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> Paired:
         """CPU microseconds per request of both; `asked` is host and path, of each or of both."""
         first, second = asked[0], asked[-1]
         with running(base) as one, running(ours) as other:
@@ -89,11 +96,11 @@ class Bench:
                 self.report(f"{case}, {ours.build.label}: {done} of {2 * self.rounds}")
 
             with self.turn():
-                load.ask(one, WARM_UP_SECONDS, *first)
-                load.ask(other, WARM_UP_SECONDS, *second)
+                load.ask(one, WARM_UP_SECONDS, *first, headers)
+                load.ask(other, WARM_UP_SECONDS, *second, headers)
                 return measure_pair(
-                    lambda: load.ask(one, self.seconds, *first),
-                    lambda: load.ask(other, self.seconds, *second),
+                    lambda: load.ask(one, self.seconds, *first, headers),
+                    lambda: load.ask(other, self.seconds, *second, headers),
                     self.rounds,
                     tell,
                 )
@@ -101,6 +108,16 @@ class Bench:
 
 TOPOLOGIES = HERE / "topologies"
 _ANY = ("localhost", "/data.json")
+BROWSER = (
+    ("Connection", "keep-alive"),
+    ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+    ("Accept", "application/json, text/plain, */*"),
+    ("Accept-Language", "en-US,en;q=0.5"),
+    ("Accept-Encoding", "gzip, deflate, br"),
+    ("Cookie", "session_id=38afes7a8; _ga=GA1.2.1287759266"),
+    ("Cache-Control", "no-cache"),
+    ("Pragma", "no-cache"),
+)
 
 
 def _micros(paired: Paired) -> str:
@@ -115,11 +132,18 @@ def _topology(case: str, build: Build, bench: Bench, port: int = LBGEN_PORT) -> 
     return plan_of(yaml.safe_load(text), build, port, base)
 
 
-def _against_expert(case: str, topology: str, expert: str, build: Build, bench: Bench) -> list[Result]:
+def _against_expert(
+    case: str,
+    topology: str,
+    expert: str,
+    build: Build,
+    bench: Bench,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> list[Result]:
     plan = _topology(topology, build, bench)
     ours = render_proxy(f"lbgen {topology}", plan, build, bench.place(f"lbgen-{topology}-{build.engine}"))
     base = copy_expert(expert, plan, build, bench.place(f"expert-{expert}-{build.engine}"))
-    paired = bench.compare(case, base, ours, _ANY)
+    paired = bench.compare(case, base, ours, _ANY, headers=headers)
     goal = goals.CPU[case][build.engine]
     return [Result(case, build.label, paired.ratio, goal, spread=paired.spread, detail=_micros(paired))]
 
@@ -127,6 +151,11 @@ def _against_expert(case: str, topology: str, expert: str, build: Build, bench: 
 def minimal(build: Build, bench: Bench) -> list[Result]:
     """Match and forward, against the hand-tuned minimum."""
     return _against_expert("minimal", "minimal", "minimal", build, bench)
+
+
+def browser(build: Build, bench: Bench) -> list[Result]:
+    """minimal with the header of a browser, whose lines are where checks of single requests cost."""
+    return _against_expert("browser", "minimal", "minimal", build, bench, BROWSER)
 
 
 def production(build: Build, bench: Bench) -> list[Result]:
@@ -278,6 +307,7 @@ def _first_line(error: BaseException) -> str:
 
 CASES: dict[str, Callable[[Build, Bench], list[Result]]] = {
     "minimal": minimal,
+    "browser": browser,
     "production": production,
     "native": native,
     "tls": tls,

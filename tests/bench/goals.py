@@ -7,6 +7,7 @@ from dataclasses import dataclass
 # CPU per request against the hand-tuned configuration with the same features.
 CPU = {
     "minimal": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
+    "browser": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
     "production": {"nginx": 1.12, "haproxy": 1.15, "envoy": 1.10, "traefik": 1.35},
     "native": {"nginx": 1.03, "haproxy": 1.03, "envoy": 1.03, "traefik": 1.08},
     "tls": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},

@@ -10,7 +10,7 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path, widen_rules
 from lbgen.engines.traefik.matching import count_rules, find_priority
-from lbgen.engines.traefik.plugin_config import build_plugin_config
+from lbgen.engines.traefik.plugin_config import build_plugin_config, find_common_idle
 from lbgen.engines.traefik.prefix_trees import Tree
 from lbgen.engines.traefik.routes import build_route
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers
@@ -35,6 +35,7 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
         routers[group.name] = Tagged(
             listener.field, {"parentRefs": [group.parent], "rule": group.rule, "priority": group.priority}
         )
+    common_idle = find_common_idle(plan, rules)
     counts = Counter(rule.route for rule in rules)
     for rule in rules:
         name = _name(plan, listener, rule, counts[rule.route])
@@ -48,6 +49,8 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
             config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
             if listener.logs:
                 config["logged"] = True
+            if isinstance(route.action, Forward) and route.action.timeouts.idle and not common_idle:
+                config["timed"] = True
             middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
     if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):
         lost = f"{edge}.lost"

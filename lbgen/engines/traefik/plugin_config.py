@@ -38,7 +38,7 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -
         data["through"] = True
     if any(rule.host is not None for rule in rules):
         data["named"] = True
-    if idle := _find_common_idle(plan, rules):
+    if idle := find_common_idle(plan, rules):
         data["idle"] = idle
     if asked := find_asked(rules):
         data["asks"] = asked
@@ -47,7 +47,7 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -
     return Tagged(listener.field, data)
 
 
-def _find_common_idle(plan: Plan, rules: Sequence[Rule]) -> int:
+def find_common_idle(plan: Plan, rules: Sequence[Rule]) -> int:
     """The idle time of all routes, 0 when they differ: one watch over all connections is cheaper than one a request."""
     actions = [plan.route(rule.route).action for rule in rules]
     times = {action.timeouts.idle for action in actions if isinstance(action, Forward)}

@@ -22,6 +22,7 @@ type Config struct {
 	Named     bool   // some ask for hosts
 	Idle      int    // the idle time of all routes, 0 = they differ
 	Logged    bool   // of a route: the listener has a log
+	Timed     bool   // of a route: the listener's have no common idle time
 	Address   string
 	Port      string // that clients know
 	Bound     string // where it listens, empty = there

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -44,40 +45,74 @@ func (e *edge) serveBelow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// plainTarget is a target that every policy lets through as it is, and Traefik's matchers read alike: no escape, no
-// empty or dot segment.
-var plainTarget = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?$`)
+// A plain request begins with a line whose target every policy lets through as it is, and Traefik's matchers read alike: no
+// escape, no empty or dot segment.
+var startsPlain = regexp.MustCompile(`^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)? HTTP/1\.1\r\n`).Match
 
-// newHandler is what Go's server calls. It lets plain requests through; the others have functions of their own.
+// Fields that Go's proxy would not pass on as they are, those of a body, and, for the first, names with an underscore.
+var (
+	asksCare = regexp.MustCompile(`\r\n(?:(?i:te|proxy-authorization|proxy-authenticate|content-length):|[^:\r\n]*_)`).Match
+	asksMore = regexp.MustCompile(`\r\n(?i:te|proxy-authorization|proxy-authenticate|content-length):`).Match
+)
+
+// plainOn is the connection of a plain request of the edge with that serial number, nil for any other request.
+func plainOn(r *http.Request, serial int, underscores bool) *conn {
+	c, _ := r.Context().Value(connKey).(*conn)
+	if c == nil || c.by != serial || c.host != r.Host {
+		return nil
+	}
+	h := r.Header
+	head := c.buffer[:*c.end]
+	if !startsPlain(head) || h["Connection"] != nil && !keepsAlive(h) || asksCare(head) && (!underscores || asksMore(head)) {
+		return nil
+	}
+	// Each field has one line, besides the first line, Host and the last, empty one: none is folded, none was made or taken
+	// away by net/http.
+	lines := bytes.Count(head, lineEnd)
+	if lines != len(h)+3 || lines != bytes.Count(head, lineFeed) {
+		return nil
+	}
+	return c
+}
+
+// keepsAlive is whether Connection says what is so anyway.
+func keepsAlive(h http.Header) bool {
+	lines := h["Connection"]
+	return len(lines) == 1 && strings.EqualFold(lines[0], "keep-alive")
+}
+
+// newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others.
 func (e *edge) newHandler() http.HandlerFunc {
-	underscores := e.conf.Underscores
-	serial := e.serial
-	next := e.passing()
-	isPlain := plainTarget.MatchString // the interpreter looks a method up each time
+	if e.strict {
+		return func(w http.ResponseWriter, r *http.Request) { e.serveDirect(w, r) }
+	}
+	if e.asks == nil && !e.conf.Named {
+		serve := reflect.ValueOf(e.next).MethodByName("ServeHTTP").Interface().(func(http.ResponseWriter, *http.Request))
+		return http.HandlerFunc(serve) // native, and no call of the interpreter
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		h := r.Header
-		c, _ := r.Context().Value(connKey).(*conn)
-		if c == nil || c.by != serial || c.host != r.Host || r.Proto != "HTTP/1.1" || h["Connection"] != nil || h["Pragma"] != nil || h["Te"] != nil ||
-			h["Proxy-Authorization"] != nil || h["Proxy-Authenticate"] != nil || r.TransferEncoding != nil ||
-			!usual[r.Method] || !isPlain(r.RequestURI) {
-			e.serveOdd(w, r, c)
+		if e.asks == nil {
+			r = r.WithContext(context.WithValue(r.Context(), hostKey, hostOf(r.Host)))
+		} else if plainOn(r, e.serial, e.conf.Underscores) == nil {
+			e.serveOdd(w, r)
 			return
+		} else {
+			s := e.stateOf(r)
+			s.plain = true
+			r = s.routed(r)
 		}
-		head := c.buffer[:*c.end]
-		lines := bytes.Count(head, lineEnd)
-		// Each field has one line, besides the first line, Host and the last, empty one: none is folded.
-		if lines != len(h)+3 || lines != bytes.Count(head, lineFeed) || !underscores && bytes.IndexByte(head, '_') >= 0 {
-			e.serveDirect(w, r)
-			return
-		}
-		c.writer = w
-		next.ServeHTTP(w, r)
-		c.writer = nil
+		defer func() {
+			if failure := recover(); failure != nil {
+				e.broken(w, failure)
+			}
+		}()
+		e.next.ServeHTTP(w, r)
 	}
 }
 
 // serveOdd serves a request that is not plain, or the first with its Host on a connection.
-func (e *edge) serveOdd(w http.ResponseWriter, r *http.Request, c *conn) {
+func (e *edge) serveOdd(w http.ResponseWriter, r *http.Request) {
+	c, _ := r.Context().Value(connKey).(*conn)
 	if c != nil && (c.host != r.Host || c.by != e.serial) && r.ProtoMajor == 1 && !e.strict && authority.MatchString(r.Host) {
 		c.find(w)
 		c.host = r.Host
@@ -89,23 +124,6 @@ func (e *edge) serveOdd(w http.ResponseWriter, r *http.Request, c *conn) {
 		return
 	}
 	e.serveDirect(w, r)
-}
-
-// passing is what gets plain requests: Traefik's routers, if nothing has to be filled in for them.
-func (e *edge) passing() http.Handler {
-	if e.asks != nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s := e.stateOf(r)
-			s.plain = true
-			e.next.ServeHTTP(w, s.routed(r))
-		})
-	}
-	if e.conf.Named {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			e.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey, hostOf(r.Host))))
-		})
-	}
-	return e.next
 }
 
 // serveDirect serves any request.

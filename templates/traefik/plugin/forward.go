@@ -43,10 +43,16 @@ func (b *bufferPool) Get() []byte { return b.pool.Get().([]byte) }
 // Put takes it back.
 func (b *bufferPool) Put(lent []byte) { b.pool.Put(lent) }
 
+// asksLittle is whether a route asks for nothing but a pool.
+func (r *Route) asksLittle() bool {
+	return len(r.Targets) == 1 && r.Targets[0].Request == nil && r.Rewrite == nil && r.Request == nil && r.Reply == nil &&
+		r.Access == nil && r.Rate == nil && r.Concurrency == nil && r.Body == nil && r.Cors == nil && r.Compression == nil &&
+		r.Total == 0 && r.Retries == nil && len(r.Mirrors) == 0
+}
+
 // isPlain is whether requests of a route without a body can go the short way.
 func (r *Route) isPlain() bool {
-	if len(r.Targets) != 1 || r.chosen || r.changed || r.answered || r.guarded || r.Total > 0 || r.Retries != nil ||
-		len(r.Mirrors) > 0 {
+	if !r.asksLittle() || r.chosen || r.changed {
 		return false
 	}
 	p := r.Targets[0].pool
@@ -55,11 +61,6 @@ func (r *Route) isPlain() bool {
 
 // proxies are native proxies for a pool's endpoints.
 func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
-	p := route.Targets[0].pool
-	scheme := "http"
-	if p.conf.TLS != nil {
-		scheme = "https"
-	}
 	failed := func(w http.ResponseWriter, r *http.Request, err error) {
 		s := &state{edge: e, route: route}
 		s.fail(w, r, err)
@@ -68,11 +69,11 @@ func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
 		}
 	}
 	made := []*httputil.ReverseProxy{}
-	for _, each := range p.endpoints {
+	for _, each := range route.Targets[0].pool.endpoints {
 		one := &httputil.ReverseProxy{
-			Director:      director(scheme, each.address),
+			Director:      director(route.scheme(), each.address),
 			Transport:     each.transports[route.times],
-			FlushInterval: 100 * time.Millisecond,
+			FlushInterval: flushInterval,
 			ErrorHandler:  failed,
 		}
 		one.BufferPool = buffers // within the literal the interpreter does not accept it
@@ -83,6 +84,17 @@ func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
 	}
 	return made
 }
+
+// scheme is that of the endpoints.
+func (r *Route) scheme() string {
+	if r.Targets[0].pool.conf.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// flushInterval is Traefik's own.
+const flushInterval = 100 * time.Millisecond
 
 // director points requests to an endpoint.
 func director(scheme, address string) func(*http.Request) {
@@ -103,16 +115,122 @@ func noteAnswer(reply *http.Response) error {
 	return nil
 }
 
-// newRoute serves the requests of a router. Routes with a log have a function of their own, for what a function could do
-// costs time even if it does not.
+// newRoute serves the requests of a router.
 func newRoute(conf *Config) http.Handler {
 	route := conf.Route
 	route.matched, route.prefix = conf.Matched, conf.Prefix
+	if route.asksLittle() && !conf.Logged && !conf.Timed {
+		return newProxyRoute(conf)
+	}
+	return newHandlerRoute(conf)
+}
+
+// newProxyRoute serves the requests of a route that asks for nothing but a pool: a native proxy, of which no more than the
+// Director is interpreted. What is not plain fails there on purpose, and its ErrorHandler serves it.
+func newProxyRoute(conf *Config) http.Handler {
+	route := conf.Route
+	one := &httputil.ReverseProxy{FlushInterval: flushInterval}
+	one.BufferPool = buffers
+	var e *edge
+	var turns []int
+	var addresses, own, port, dropped []string
+	scheme, serial := "", -1 // of no edge: no request is plain
+	tells, names, underscores := false, false, false
+	turn := new(uint32)
+	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
+		if err := route.prepare(used); err != nil {
+			return err
+		}
+		e = above
+		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
+		names = above.conf.RequestID
+		underscores = above.conf.Underscores
+		own = above.scheme
+		port = above.port
+		dropped = above.dropped()
+		if route.isPlain() {
+			p := route.Targets[0].pool
+			for _, each := range p.endpoints {
+				addresses = append(addresses, each.address)
+			}
+			one.Transport = p.endpoints[0].transports[route.times] // no endpoint has a name, so all share it
+			turns = p.order
+			scheme = route.scheme()
+			serial = above.serial
+		}
+		return nil
+	})
+	one.Director = func(r *http.Request) {
+		if r.URL.Scheme != "" && (serial < 0 || !admitted(r)) {
+			fail(r)
+			return
+		}
+		c := plainOn(r, serial, underscores)
+		if c == nil {
+			fail(r)
+			return
+		}
+		h := r.Header
+		h["Connection"] = dropped // Go's proxy drops what it names
+		if names {
+			h["X-Request-Id"] = []string{newID()}
+		}
+		if tells { // X-Forwarded-For too: Go's proxy writes that
+			h["X-Forwarded-Proto"] = own
+			h["X-Forwarded-Port"] = port
+			h["X-Forwarded-Host"] = []string{r.Host}
+		} else {
+			h["X-Forwarded-For"] = nil
+		}
+		c.current().Header()["Content-Type"] = nil // an answer without one stays so
+		to := 0
+		if len(turns) > 1 {
+			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
+		}
+		r.URL.Scheme = scheme
+		r.URL.Host = addresses[to]
+		if again[r.Method] {
+			r.Body = noBody
+			r.TransferEncoding = identity
+		}
+	}
+	one.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
+		if r.URL.Scheme == passed {
+			_ = route.remaining(e, w, r, false)
+			return
+		}
+		s := &state{edge: e, route: route}
+		s.fail(w, r, err)
+	}
+	return one
+}
+
+// admitted makes a request for Traefik's matchers the one that it stands for, if that is plain.
+func admitted(r *http.Request) bool {
+	s, known := r.Context().Value(stateKey).(*state)
+	if !known || !s.plain {
+		return false
+	}
+	r.URL = s.request.URL
+	r.Header = s.request.Header.Clone()
+	return true
+}
+
+// fail makes a request one that a transport refuses.
+func fail(r *http.Request) {
+	r.URL.Scheme = passed
+	r.Header = http.Header{} // no upgrade, which Go's proxy would look at first
+}
+
+// newHandlerRoute serves the requests of a route that asks for more, of a listener with a log, or with an idle time of its own.
+func newHandlerRoute(conf *Config) http.Handler {
+	route := conf.Route
 	var e *edge
 	var proxies []*httputil.ReverseProxy
 	var turns []int
 	var texts, scheme, port, dropped []string
-	tells, names, short := false, false, false
+	serial := -1 // of no edge: no request is plain
+	tells, names, underscores := false, false, false
 	turn := new(uint32)
 	step := time.Duration(0)
 	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
@@ -122,93 +240,64 @@ func newRoute(conf *Config) http.Handler {
 		e = above
 		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
 		names = above.conf.RequestID
+		underscores = above.conf.Underscores
 		scheme = above.scheme
 		port = above.port
 		dropped = above.dropped()
-		if above.step == 0 {
+		if conf.Timed {
 			step = time.Duration(route.Idle) * time.Millisecond / steps
 		}
 		if route.isPlain() {
 			proxies = above.proxies(route)
 			turns = route.Targets[0].pool.order
 			texts = above.logTexts(route, route.Targets[0].pool)
-			short = true
+			serial = above.serial
 		}
 		return nil
 	})
-	if conf.Logged {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !short || r.URL.Scheme != "" || r.ContentLength != 0 {
-				if r = route.remaining(e, w, r, short); r == nil {
-					return
-				}
-			}
-			began := time.Now()
-			h := r.Header
-			h["Connection"] = dropped // Go's proxy drops what it names
-			id := ""
-			if names {
-				id = newID()
-				h["X-Request-Id"] = []string{id}
-			}
-			if tells { // X-Forwarded-For too: Go's proxy writes that
-				h["X-Forwarded-Proto"] = scheme
-				h["X-Forwarded-Port"] = port
-				h["X-Forwarded-Host"] = []string{r.Host}
-			} else {
-				h["X-Forwarded-For"] = nil
-			}
-			w.Header()["Content-Type"] = nil // an answer without one stays so
-			to := 0
-			if len(turns) > 1 {
-				to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
-			}
-			noted := &trip{}
-			if step > 0 {
-				noted.silence = watchAnswer(w, step)
-			}
-			defer func() {
-				failure := recover()
-				e.log.plain(w, r, began, noted, texts[to], id)
-				if failure != nil {
-					e.broken(w, failure)
-				}
-			}()
-			proxies[to].ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tripKey, noted)))
-		})
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !short || r.URL.Scheme != "" || r.ContentLength != 0 {
-			if r = route.remaining(e, w, r, short); r == nil {
+		if serial < 0 || r.URL.Scheme != "" || plainOn(r, serial, underscores) == nil {
+			if r = route.remaining(e, w, r, serial > 0); r == nil {
 				return
 			}
 		}
+		began := time.Now()
 		h := r.Header
-		h["Connection"] = dropped
+		h["Connection"] = dropped // Go's proxy drops what it names
+		id := ""
 		if names {
-			h["X-Request-Id"] = []string{newID()}
+			id = newID()
+			h["X-Request-Id"] = []string{id}
 		}
-		if tells {
+		if tells { // X-Forwarded-For too: Go's proxy writes that
 			h["X-Forwarded-Proto"] = scheme
 			h["X-Forwarded-Port"] = port
 			h["X-Forwarded-Host"] = []string{r.Host}
 		} else {
 			h["X-Forwarded-For"] = nil
 		}
-		w.Header()["Content-Type"] = nil
+		w.Header()["Content-Type"] = nil // an answer without one stays so
 		to := 0
 		if len(turns) > 1 {
 			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
 		}
+		noted := &trip{}
 		if step > 0 {
-			defer watchAnswer(w, step).Stop()
+			noted.silence = watchAnswer(w, step)
 		}
 		defer func() {
-			if failure := recover(); failure != nil {
+			failure := recover()
+			if noted.silence != nil {
+				noted.silence.Stop()
+			}
+			if e.log != nil {
+				e.log.plain(w, r, began, noted, texts[to], id)
+			}
+			if failure != nil {
 				e.broken(w, failure)
 			}
 		}()
-		proxies[to].ServeHTTP(w, r)
+		proxies[to].ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tripKey, noted)))
 	})
 }
 
@@ -231,21 +320,22 @@ func (e *edge) broken(w http.ResponseWriter, failure any) {
 	}
 }
 
-// remaining serves a request that is not plain, and gives one that is after all as it was.
-func (r *Route) remaining(e *edge, w http.ResponseWriter, passed *http.Request, short bool) *http.Request {
-	s, known := passed.Context().Value(stateKey).(*state)
-	if !known {
-		r.serveFrom(e, w, passed)
+// remaining serves a request that is not plain, or not short, and gives one that is both after all as it was.
+func (r *Route) remaining(e *edge, w http.ResponseWriter, given *http.Request, short bool) *http.Request {
+	s, known := given.Context().Value(stateKey).(*state)
+	if known && !s.plain {
+		r.serve(w, s)
 		return nil
 	}
-	if short && s.plain && s.request.ContentLength == 0 {
-		return s.request
+	from := original(w)
+	if known && short {
+		return from
 	}
-	if s.plain {
-		r.serveFrom(e, w, s.request)
-		return nil
+	if known || plainOn(from, e.serial, e.conf.Underscores) != nil {
+		r.serveFrom(e, w, from)
+	} else {
+		e.serveOdd(w, from)
 	}
-	r.serve(w, s)
 	return nil
 }
 
@@ -269,6 +359,11 @@ func newLost(conf *Config) http.Handler {
 		s, known := r.Context().Value(stateKey).(*state)
 		if known && !s.plain { // its edge writes the log
 			plain(w, s.request, http.StatusNotFound, nil)
+			return
+		}
+		r = original(w)
+		if !known && plainOn(r, e.serial, e.conf.Underscores) == nil {
+			e.serveOdd(w, r)
 			return
 		}
 		noted := &entry{began: time.Now(), target: r.RequestURI}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,8 +45,8 @@ func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
 // steps is how often a silence is looked for within an idle time.
 const steps = 8
 
-// silences looks for silent answers to the plain requests of a listener. A connection is known from its first request
-// on, and a request costs no more than a note in its conn.
+// silences looks for silent answers on the connections of a listener, which are known from their first plain request on; a
+// request costs nothing.
 type silences struct {
 	by    int // the serial number of its edge
 	lock  sync.Mutex
@@ -86,13 +87,13 @@ func (s *silences) look() {
 		if c.by != s.by || c.state.Uint()&0xff >= uint64(http.StateHijacked) {
 			delete(s.known, c)
 		} else {
-			each.look(c.writer)
+			each.look(c.current())
 		}
 	}
 }
 
 func (s *silence) look(w http.ResponseWriter) {
-	if w == nil {
+	if reflect.ValueOf(w).IsNil() {
 		s.writer = nil
 		return
 	}

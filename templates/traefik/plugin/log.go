@@ -159,9 +159,6 @@ func (e *edge) logTexts(route *Route, p *pool) []string {
 // plain adds the line of a plain request.
 func (l *log) plain(w http.ResponseWriter, r *http.Request, began time.Time, noted *trip, text, id string) {
 	now := time.Now()
-	if noted.silence != nil {
-		noted.silence.Stop()
-	}
 	size := reflect.ValueOf(w).Elem().Field(atWritten).Int()
 	if r.Method == "HEAD" {
 		size = 0

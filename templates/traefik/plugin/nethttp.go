@@ -49,13 +49,14 @@ func nextOf(value reflect.Value) int {
 	return -1
 }
 
-// rawTarget is the request's target as the client sent it.
-func rawTarget(w http.ResponseWriter) string {
+// original is the request as net/http made it, before any handler changed or copied it.
+func original(w http.ResponseWriter) *http.Request {
 	found := reflect.ValueOf(w).Elem()
 	if found.Type().String() != "http.response" {
 		found = found.FieldByName("rws").Elem() // of HTTP/2
 	}
-	return found.FieldByName("req").Elem().FieldByName("RequestURI").String()
+	at := found.FieldByName("req")
+	return reflect.NewAt(at.Type(), at.Addr().UnsafePointer()).Elem().Interface().(*http.Request)
 }
 
 // Where fields are: prove finds them.
@@ -106,20 +107,26 @@ const connKey = "lbgen.conn"
 
 // conn is what is known of a client's connection.
 type conn struct {
-	writer http.ResponseWriter // of the plain request under way, nil for none
-	by     int                 // the serial number of the edge that knows it
-	state  reflect.Value       // net/http's
-	host   string              // the last one that is a Host
-	buffer []byte              // net/http's, of which heads are read
-	end    *int                // how much of it was
+	by      int                        // the serial number of the edge that knows it
+	state   reflect.Value              // net/http's
+	host    string                     // the last one that is a Host
+	buffer  []byte                     // net/http's, of which heads are read
+	end     *int                       // how much of it was
+	current func() http.ResponseWriter // of the request under way, a nil pointer for none
 }
 
-// find looks for the buffer once for all requests of an HTTP/1 connection.
+var writerType = reflect.TypeOf((*http.ResponseWriter)(nil)).Elem()
+
+// find looks once for what all requests of an HTTP/1 connection need.
 func (c *conn) find(w http.ResponseWriter) {
-	reader := reflect.ValueOf(w).Elem().Field(atConn).Elem().Field(atReader).Elem()
+	connection := reflect.ValueOf(w).Elem().Field(atConn).Elem()
+	reader := connection.Field(atReader).Elem()
 	c.end = reflect.NewAt(reflect.TypeOf(0), reader.Field(atEnd).Addr().UnsafePointer()).Interface().(*int)
 	c.buffer = reader.Field(atBuffer).Bytes()
-	c.state = reflect.ValueOf(w).Elem().Field(atConn).Elem().FieldByName("curState").FieldByName("v")
+	c.state = connection.FieldByName("curState").FieldByName("v")
+	current := connection.FieldByName("curReq")
+	load := reflect.NewAt(current.Type(), current.Addr().UnsafePointer()).MethodByName("Load").Call // native, unlike a closure
+	c.current = reflect.MakeFunc(reflect.FuncOf(nil, []reflect.Type{writerType}, false), load).Interface().(func() http.ResponseWriter)
 }
 
 // folded is whether a head has bare line feeds or folded lines.

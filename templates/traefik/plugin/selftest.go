@@ -62,7 +62,7 @@ func prove() error {
 		c := &conn{}
 		c.find(w)
 		known := string(c.buffer[:*c.end]) == asked && c.state.Uint()&0xff == uint64(http.StateActive)
-		return known && string(rawHead(w, r)) == asked && rawTarget(w) == "/proof"
+		return known && c.current() == w && string(rawHead(w, r)) == asked && original(w).RequestURI == "/proof"
 	})
 	_, _ = io.WriteString(there, asked)
 	_, _ = io.Copy(io.Discard, there)
@@ -72,7 +72,7 @@ func prove() error {
 	here, there = net.Pipe()
 	server = &http.Server{}
 	reflect.ValueOf(server).Elem().FieldByName("Protocols").Set(protocols("SetUnencryptedHTTP2"))
-	go serveOnce(server, here, found, func(w http.ResponseWriter, _ *http.Request) bool { return rawTarget(w) == "/proof" })
+	go serveOnce(server, here, found, func(w http.ResponseWriter, _ *http.Request) bool { return original(w).RequestURI == "/proof" })
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return there, nil }}
 	reflect.ValueOf(transport).Elem().FieldByName("Protocols").Set(protocols("SetUnencryptedHTTP2"))
 	question, err := http.NewRequest(http.MethodGet, "http://h/proof", nil)

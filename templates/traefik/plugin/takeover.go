@@ -193,7 +193,7 @@ var filledNames = []string{"X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded
 // restore undoes what Traefik's handlers did to a request, and gives the writer below theirs.
 func restore(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	w = inner(w)
-	r.RequestURI = rawTarget(w)
+	r.RequestURI = original(w).RequestURI
 	h := r.Header
 	head := rawHead(w, r)
 	if head != nil {

@@ -149,6 +149,8 @@ def test_one_idle_time_of_all_routes_is_watched_by_the_listener():
     apart = plan({"a": forward(("p", 1)), "b": slow}, (pool("p"),))
     assert edge_config(alike)["idle"] == 3000
     assert "idle" not in edge_config(apart)
+    assert "timed" not in rendered(alike)["dynamic/edge-web.yaml"]
+    assert rendered(apart)["dynamic/edge-web.yaml"].count("timed: true") == 2
 
 
 def test_routes_of_a_listener_with_a_log_are_told_so():
