@@ -40,7 +40,7 @@ class Phase:
 PHASES = (
     Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=10),
     Phase("tests that serve", "serves", "serves", WAITING),
-    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 3 * CPUS), network="host"),
+    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"),
     # Where there are no networks: all that serves on fixed ports.
     Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )
