@@ -51,6 +51,24 @@ def test_an_upgrade_that_changes_behaviour_is_named(name, old, new, expected, tm
     assert expected in result.output
 
 
+def test_a_patched_executable_is_named(tmp_path, monkeypatch) -> None:
+    """The patch is a line in the configuration, which the executable writes before it starts."""
+    subject = engines_on_host(["nginx"])[0]
+    if subject.binary is None:
+        pytest.skip(subject.gap)
+    line = "merge_slashes off;"
+    patched = tmp_path / "nginx"
+    edit = f'grep -q "{line}" nginx.conf || sed -i "s/^http {{/http {{ {line}/" nginx.conf'
+    text = f'#!/bin/sh\n[ ! -f nginx.conf ] || {edit}\nexec "{subject.binary.path}" "$@"\n'
+    patched.write_text(text, encoding="utf-8")
+    patched.chmod(0o755)
+    monkeypatch.setenv("LBGEN_NGINX", str(patched))
+    result = CliRunner().invoke(group, ["fingerprint", f"nginx@{subject.version}"])
+    assert result.exit_code == 4, result.output
+    assert "path: GET //secret/x" in result.output
+    assert "verdict of" not in result.output
+
+
 def path_with(name: str, version: str) -> str:
     """PATH with that version first, where it is one of the farm's."""
     folder = farm.fetched(name, version)
