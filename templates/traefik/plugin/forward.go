@@ -1,7 +1,6 @@
 package lbgen
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httputil"
@@ -20,17 +19,6 @@ var (
 	noBody   = io.NopCloser(strings.NewReader(""))
 	identity = []string{"identity"}
 )
-
-// trip is what the proxy of a plain request notes for the access log.
-type trip struct {
-	answered time.Time
-	status   int
-	left     bool        // the client went before there was an answer
-	silence  *time.Timer // of the watch over the answer, nil for none
-}
-
-// tripKey is where a request's context holds it.
-const tripKey = "lbgen.trip"
 
 // bufferPool lends buffers to copy answers with.
 type bufferPool struct{ pool *sync.Pool }
@@ -64,9 +52,7 @@ func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
 	failed := func(w http.ResponseWriter, r *http.Request, err error) {
 		s := &state{edge: e, route: route}
 		s.fail(w, r, err)
-		if noted, logged := r.Context().Value(tripKey).(*trip); logged {
-			noted.left = s.left
-		}
+		r.Context().Value(connKey).(*conn).left = s.left
 	}
 	made := []*httputil.ReverseProxy{}
 	for _, each := range route.Targets[0].pool.endpoints {
@@ -109,9 +95,9 @@ func director(scheme, address string) func(*http.Request) {
 }
 
 func noteAnswer(reply *http.Response) error {
-	noted := reply.Request.Context().Value(tripKey).(*trip)
-	noted.answered = time.Now()
-	noted.status = reply.StatusCode
+	c := reply.Request.Context().Value(connKey).(*conn)
+	c.answered = time.Now()
+	c.status = reply.StatusCode
 	return nil
 }
 
@@ -226,6 +212,7 @@ func fail(r *http.Request) {
 func newHandlerRoute(conf *Config) http.Handler {
 	route := conf.Route
 	var e *edge
+	var to *log // nil for none
 	var proxies []*httputil.ReverseProxy
 	var turns []int
 	var texts, scheme, port, dropped []string
@@ -251,15 +238,21 @@ func newHandlerRoute(conf *Config) http.Handler {
 			proxies = above.proxies(route)
 			turns = route.Targets[0].pool.order
 			texts = above.logTexts(route, route.Targets[0].pool)
+			to = above.log
 			serial = above.serial
 		}
 		return nil
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if serial < 0 || r.URL.Scheme != "" || plainOn(r, serial, underscores) == nil {
+		var c *conn
+		if r.URL.Scheme == "" {
+			c = plainOn(r, serial, underscores)
+		}
+		if c == nil {
 			if r = route.remaining(e, w, r, serial > 0); r == nil {
 				return
 			}
+			c = r.Context().Value(connKey).(*conn)
 		}
 		began := time.Now()
 		h := r.Header
@@ -277,27 +270,29 @@ func newHandlerRoute(conf *Config) http.Handler {
 			h["X-Forwarded-For"] = nil
 		}
 		w.Header()["Content-Type"] = nil // an answer without one stays so
-		to := 0
+		at := 0
 		if len(turns) > 1 {
-			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
+			at = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
 		}
-		noted := &trip{}
+		c.status = 0
+		c.left = false
+		var silence *time.Timer
 		if step > 0 {
-			noted.silence = watchAnswer(w, step)
+			silence = watchAnswer(w, step)
 		}
 		defer func() {
 			failure := recover()
-			if noted.silence != nil {
-				noted.silence.Stop()
+			if silence != nil {
+				silence.Stop()
 			}
-			if e.log != nil {
-				e.log.plain(w, r, began, noted, texts[to], id)
+			if to != nil {
+				logPlain(to, w, r, began, c, texts[at], id)
 			}
 			if failure != nil {
 				e.broken(w, failure)
 			}
 		}()
-		proxies[to].ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tripKey, noted)))
+		proxies[at].ServeHTTP(w, r)
 	})
 }
 

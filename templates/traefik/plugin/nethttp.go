@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // What net/http keeps to itself is read by reflection; proven (prove.go) shows at the start that it is where it is
@@ -113,6 +114,10 @@ type conn struct {
 	buffer  []byte                     // net/http's, of which heads are read
 	end     *int                       // how much of it was
 	current func() http.ResponseWriter // of the request under way, a nil pointer for none
+
+	status   int       // that an endpoint answered to the plain request under way, 0 for none, for the access log
+	answered time.Time // when
+	left     bool      // the client went before that
 }
 
 var writerType = reflect.TypeOf((*http.ResponseWriter)(nil)).Elem()
