@@ -238,8 +238,12 @@ def with_section(page: str, section: str) -> str:
 
 def _measured(rounds: int, seconds: int, busy: float) -> str:
     machine = Machine.this()
+    nice = os.nice(0)
+    priority = f"; this ran at a higher priority, nice {nice}" if nice < 0 else ""
     others = (
-        f" Other programs ran meanwhile (load average before: {busy:.0f}): read CPU per request." if busy > 1 else ""
+        f" Other programs ran meanwhile (load average before: {busy:.0f}{priority}): read CPU per request."
+        if busy > 1
+        else ""
     )
     return (
         f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
