@@ -48,6 +48,20 @@ def kept_connection_posts(ctx: ScriptContext) -> Iterator[str]:
     yield from _kept(ctx, (("/reset", "close", 502), ("/reset", "reset", 502)), "POST")
 
 
+def keyed_posts(ctx: ScriptContext) -> Iterator[str]:
+    """A request with a key for its repeats is repeated by its client alone, also where a kept connection breaks."""
+    for name in ("idempotency-key", "x-idempotency-key"):
+        tag = uuid4().hex
+        with ClientConnection(ctx.at["web"]) as stream:
+            for _ in range(4):
+                stream.ask(get("/reset"))
+            control = (CONTROL, f'{{"mode": "close", "tag": "{tag}"}}')
+            stream.ask(get("/reset", (name, "1"), control, method="POST"))
+        count = len(list(ctx.endpoints.tagged(tag)))
+        if count != 1:
+            yield f"a POST with {name} reached endpoints {count} times, expected once"
+
+
 def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()

@@ -190,6 +190,7 @@ var again = map[string]bool{"GET": true, "HEAD": true, "OPTIONS": true}
 // RoundTrip is called by Go's proxy.
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := r.Context().Value(stateKey).(*state)
+	hideKeys(r.Header)
 	if strings.HasPrefix(s.target, "//") {
 		ownPath(r.URL, s.target) // as an opaque one it would gain a scheme
 	} else {
@@ -212,6 +213,19 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.ContentLength = -1
 	}
 	return s.chosen.transports[s.route.times].RoundTrip(r)
+}
+
+// hideKeys spells the fields with a key for repeats as Go's client does not: by them it would send any request without a
+// body a second time when a kept connection breaks.
+func hideKeys(h http.Header) {
+	if lines := h["Idempotency-Key"]; lines != nil {
+		delete(h, "Idempotency-Key")
+		h["idempotency-key"] = lines
+	}
+	if lines := h["X-Idempotency-Key"]; lines != nil {
+		delete(h, "X-Idempotency-Key")
+		h["x-idempotency-key"] = lines
+	}
 }
 
 // try tries endpoints until one has answered or no further try is due.
