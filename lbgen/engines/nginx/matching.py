@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.location_tree import Candidate
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
+    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import ValueMatch
 
 METHOD, PATH = "request_method", "request_uri"
 _NOT_FOUND = Atom("@not_found")
 _NEVER = "(?!)"
+_SHARED = ("of all server blocks",)
 _END = r"[ \t]*\n"
 
 
@@ -52,15 +54,22 @@ class RuleMaps:
             self._known[key] = known.name.text.removeprefix("$")
         return self._known[key]
 
-    def filtered_variable(self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str) -> str:
+    def filtered_variable(
+        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str
+    ) -> tuple[str, str | None]:
         """The variable with the key of the first candidate that matches, for requests whose Connection names fields
-        alone; empty for others and where the key is."""
+        alone; empty for others and where the key is. Where all requests have one key, that key beside a variable that
+        all server blocks share: nginx clears the places of all variables with each request."""
         known = (target, tuple((c.rule.id, c.test_path, key) for c, key in zip(candidates, keys, strict=True)), "key")
+        tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
+        default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
+        while tests and text(tests[-1][1]) == default:
+            tests.pop()
+        if not tests and default != EMPTY:
+            if _SHARED not in self._filtered:
+                self._filtered[_SHARED] = self._unless_ordinary("any", text("1"))
+            return self._filtered[_SHARED], keys[-1]
         if known not in self._filtered:
-            tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
-            default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
-            while tests and text(tests[-1][1]) == default:
-                tests.pop()
             if tests:
                 variables_used = key_variables((c for c, _ in tests), self._values, target)
                 entries = tuple(
@@ -74,16 +83,20 @@ class RuleMaps:
                 origin = Atom(candidates[0].rule.field)
                 self.maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
                 default = text(inline(name))
-            # nginx comes to the server block again for the answer to a broken body.
-            here = self._names.variable("forwarded", candidates[0].rule.route)
-            refused = Entry(Atom("/../refused"), EMPTY)
-            self.maps.append(Map(NONE, text(inline("uri")), reference(here), default, (refused,), volatile=True))
-            name = self._names.variable("filtered", candidates[0].rule.route)
-            ordinary = Entry(Literal("", "key"), EMPTY)
-            by_name = text(inline("nominates"))
-            self.maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
-            self._filtered[known] = name
-        return self._filtered[known]
+            self._filtered[known] = self._unless_ordinary(candidates[0].rule.route, default)
+        return self._filtered[known], None
+
+    def _unless_ordinary(self, kind: str, value: Text) -> str:
+        """The variable with `value` for requests whose Connection names fields alone."""
+        # nginx comes to the server block again for the answer to a broken body.
+        here = self._names.variable("forwarded", kind)
+        refused = Entry(Atom("/../refused"), EMPTY)
+        self.maps.append(Map(NONE, text(inline("uri")), reference(here), value, (refused,), volatile=True))
+        name = self._names.variable("filtered", kind)
+        ordinary = Entry(Literal("", "key"), EMPTY)
+        by_name = text(inline("nominates"))
+        self.maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
+        return name
 
     def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:
         """nginx tries the regexes of a map in their order."""

@@ -83,12 +83,12 @@ class ServerBlocks:
             x for r in (*routes.values(), *block.target_routes.values()) for x in self.actions.answer_locations(r)
         )
         named = [*block.named, *answers]
-        filtered = None
+        filtered, key = None, None
         if self.actions.filters:
             headers_set = header_directives(standard)
             every = add_filtered_locations([*locations, *named], listener, headers_set, self.filtered)
             locations, named = every[: len(locations)], every[len(locations) :]
-            filtered, more = self._filtered_rules(block, server, listener, headers_set)
+            filtered, key, more = self._filtered_rules(block, server, listener, headers_set)
             named += [each for each in more if each not in named]
         if not self.actions.kept.answers:
             locations, named = [with_own_pages(x) for x in locations], [with_own_pages(x) for x in named]
@@ -118,13 +118,15 @@ class ServerBlocks:
             close_if=close_conditions(listener),
             has_limits=any(has_limits(route) for route in routes.values()),
             filtered=filtered,
+            filtered_key=key,
             has_not_found=block.has_not_found,
         )
 
     def _filtered_rules(
         self, block: _ServerBlock, server: VirtualServer, listener: Listener, standard: tuple[Header, ...]
-    ) -> tuple[Atom | None, list[Location]]:
-        """The variable with `$filtered` of requests whose Connection names fields, and their locations."""
+    ) -> tuple[Atom | None, Atom | Literal | None, list[Location]]:
+        """The variable that is not empty for requests whose Connection names fields, their `$filtered`, and their
+        locations."""
         rules = raw_candidates(server.table.rules)
         keys, locations = [], []
         for each in rules:
@@ -137,9 +139,10 @@ class ServerBlocks:
             keys.append(key)
             locations.append(location)
         if not locations:
-            return None, []
-        value = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
-        return reference(value), list(dict.fromkeys(locations))
+            return None, None, []
+        name, constant = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
+        value = reference(name) if constant is None else Literal(constant, "word")
+        return reference(name), value, list(dict.fromkeys(locations))
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
         """The checks of every well-formed request to the listener."""

@@ -204,7 +204,8 @@ class Server(Struct, frozen=True, eq=False):
     has_limits: bool = False
     has_not_found: bool = False  # some map leads to the location of requests that no rule matches
     close_if: tuple[Atom, ...] = ()  # variables that are 1 where nginx closes the connection without an answer
-    filtered: Atom | None = None  # the variable with `$filtered` of a request, if the server block tests Connection
+    filtered: Atom | None = None  # the variable that is not empty for filtered requests, if the block tests Connection
+    filtered_key: Atom | Literal | None = None  # their `$filtered`
     includes: tuple[Atom, ...] = ()  # files with locations that other servers have as well
 
 

@@ -27,7 +27,14 @@ def test_the_server_block_sends_them_by_the_rules_of_its_host():
 
 def test_the_answer_to_a_broken_body_is_not_sent_there_again():
     text = rendered([{"name": "a", "forward": "p"}])
-    assert 'map $uri $forwarded_a { volatile; /../refused ""; default a; }' in text
+    assert 'map $uri $forwarded_any { volatile; /../refused ""; default 1; }' in text
+    assert "if ($filtered_any) { set $filtered a; return 596; }" in text
+
+
+def test_hosts_with_one_route_each_share_their_variables():
+    text = rendered([{"name": n, "hosts": [f"{n}.test"], "forward": "p"} for n in ("a", "b", "c")])
+    assert text.count("map $uri $forwarded_") == text.count("map $nominates $filtered_") == 1
+    assert text.count("if ($filtered_any) { set $filtered ") == 3
 
 
 def test_a_route_that_continues_elsewhere_tests_them_in_its_location():
