@@ -116,7 +116,9 @@ def listed(net: Network, folder: Path) -> dict[str, Any]:
     """What the kernel has, by kind and name, but for flows."""
     assert TABLE in nft(net, folder, "list", "ruleset")
     found: dict[str, Any] = {}
-    for each in json.loads(nft(net, folder, "-j", "list", "ruleset"))["nftables"]:
+    said = nft(net, folder, "-j", "list", "ruleset").splitlines()
+    [listing] = [line for line in said if line.startswith("{")]  # nft 1.0.6 warns of statements that JSON has not
+    for each in json.loads(listing)["nftables"]:
         [(kind, what)] = each.items()
         what = {key: value for key, value in what.items() if key not in ("handle", "index")}
         if what.get("name", "").endswith("/flows"):

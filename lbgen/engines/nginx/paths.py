@@ -77,8 +77,8 @@ def plain_request(*, http2: bool) -> Literal:
     """Regex over `$nominates Host request-line` that matches almost every request, and only what all policies accept:
     no fields that Connection names, no escapes, no empty or dot segments in the path."""
     version = r"(?:1\.[01]|2\.0)" if http2 else r"1\.[01]"
-    # Possessive: PCRE would recurse with each segment, and give up at some thousand.
-    path = rf"(?:/(?![./]){_PLAIN}*+)++"
+    # Not a group for each segment: PCRE 1 recurses with each, and gives up at some thousand.
+    path = rf"(?![^ ?]*/[./])/{_PLAIN.replace('[', '[/', 1)}*"
     return Literal(
         rf"^ [A-Za-z0-9][A-Za-z0-9.-]*(?::[1-5]?[0-9]{{1,4}})? [A-Z]+ {path}(?:\?{_URI}*)? HTTP/{version}$", "regex"
     )

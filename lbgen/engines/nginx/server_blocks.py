@@ -125,8 +125,7 @@ class ServerBlocks:
     def _filtered_rules(
         self, block: _ServerBlock, server: VirtualServer, listener: Listener, standard: tuple[Header, ...]
     ) -> tuple[Atom | None, Atom | Literal | None, list[Location]]:
-        """The variable that is not empty for requests whose Connection names fields, their `$filtered`, and their
-        locations."""
+        """The variable that is set where Connection names fields, `$filtered` of such requests, and their locations."""
         rules = raw_candidates(server.table.rules)
         keys, locations = [], []
         for each in rules:
@@ -141,8 +140,11 @@ class ServerBlocks:
         if not locations:
             return None, None, []
         name, constant = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
-        value = reference(name) if constant is None else Literal(constant, "word")
-        return reference(name), value, list(dict.fromkeys(locations))
+        return (
+            reference(name),
+            Literal(constant, "word") if constant else reference(name),
+            list(dict.fromkeys(locations)),
+        )
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
         """The checks of every well-formed request to the listener."""
