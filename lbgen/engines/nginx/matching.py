@@ -39,7 +39,7 @@ class RuleMaps:
         self._names = names
         self._values = values
         self._known: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
-        self._filtered: dict[tuple[object, ...], str] = {}
+        self._filtered: dict[tuple[object, ...], Atom] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
 
     def variable(self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str) -> str:
@@ -56,10 +56,10 @@ class RuleMaps:
 
     def filtered_variable(
         self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str
-    ) -> tuple[str, str | None]:
+    ) -> tuple[Atom, Atom | Literal]:
         """The variable with the key of the first candidate that matches, for requests whose Connection names fields
-        alone; empty for others and where the key is. Where all requests have one key, that key beside a variable that
-        all server blocks share: nginx clears the places of all variables with each request."""
+        alone, twice; empty for others and where the key is. Where all requests have one key, a variable that all server
+        blocks share, and that key: nginx clears the places of all variables with each request."""
         known = (target, tuple((c.rule.id, c.test_path, key) for c, key in zip(candidates, keys, strict=True)), "key")
         tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
         default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
@@ -68,7 +68,7 @@ class RuleMaps:
         if not tests and default != EMPTY:
             if _SHARED not in self._filtered:
                 self._filtered[_SHARED] = self._unless_ordinary("any", text("1"))
-            return self._filtered[_SHARED], keys[-1]
+            return self._filtered[_SHARED], Literal(keys[-1], "word")
         if known not in self._filtered:
             if tests:
                 variables_used = key_variables((c for c, _ in tests), self._values, target)
@@ -84,9 +84,9 @@ class RuleMaps:
                 self.maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
                 default = text(inline(name))
             self._filtered[known] = self._unless_ordinary(candidates[0].rule.route, default)
-        return self._filtered[known], None
+        return self._filtered[known], self._filtered[known]
 
-    def _unless_ordinary(self, kind: str, value: Text) -> str:
+    def _unless_ordinary(self, kind: str, value: Text) -> Atom:
         """The variable with `value` for requests whose Connection names fields alone."""
         # nginx comes to the server block again for the answer to a broken body.
         here = self._names.variable("forwarded", kind)
@@ -96,7 +96,7 @@ class RuleMaps:
         ordinary = Entry(Literal("", "key"), EMPTY)
         by_name = text(inline("nominates"))
         self.maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
-        return name
+        return reference(name)
 
     def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:
         """nginx tries the regexes of a map in their order."""

@@ -139,12 +139,8 @@ class ServerBlocks:
             locations.append(location)
         if not locations:
             return None, None, []
-        name, constant = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
-        return (
-            reference(name),
-            Literal(constant, "word") if constant else reference(name),
-            list(dict.fromkeys(locations)),
-        )
+        name, value = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
+        return name, value, list(dict.fromkeys(locations))
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
         """The checks of every well-formed request to the listener."""
