@@ -16,7 +16,7 @@ Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
 _Found = tuple[Node, Node | None, str]
 _FIRST = re.compile(r"[^.\[]*")
-_MOST_PATHS = 2_000_000
+_MOST_PATHS = 500_000
 
 
 def field_path(steps: Iterable[Step]) -> str:
@@ -155,11 +155,13 @@ class Marks:
         while waiting:
             path, node, key_node = waiting.pop()
             found[path] = (node, key_node, "")
+            if len(found) + len(waiting) > _MOST_PATHS:
+                return {}
             if isinstance(node, SequenceNode):
                 waiting += [(f"{path}[{index}]", each, None) for index, each in enumerate(node.value)]
             elif isinstance(node, MappingNode):
                 keys, plain = self._entries(node)
-                if not plain or len(found) > _MOST_PATHS:
+                if not plain:
                     return {}
                 before = f"{path}." if path else ""
                 waiting += [(before + name, value, key) for name, (key, value) in keys.items()]

@@ -31,15 +31,20 @@ def dns(name: str, port: int, address: str = "127.0.0.1") -> lbgen.Topology:
     )
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104
-@pytest.mark.parametrize("name", ENGINES)
-def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch):
+def start_here(name, tmp_path, monkeypatch):
+    """Skip without the engine; else keep stacks in a folder of the test and look at no daemon."""
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     try:
         executables.find(engines()[name])
     except EngineError as missing:
         pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104
+@pytest.mark.parametrize("name", ENGINES)
+def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch):
+    start_here(name, tmp_path, monkeypatch)
     port = free_port(start=23_500)
     with lbgen.up(dns("udp", port, address), engine=name, runtime="local", backends=False, accept=("all",)):
         with (
@@ -53,12 +58,7 @@ def test_up_returns_when_the_port_is_bound(name, address, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("name", [*ENGINES, "nftables"])
 def test_stand_ins_answer_datagrams(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
-    try:
-        executables.find(engines()[name])
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    start_here(name, tmp_path, monkeypatch)
     if name == "nftables" and os.geteuid() != 0:
         pytest.skip("needs root")
     port = free_port(start=23_600)

@@ -49,7 +49,8 @@ func (e *edge) serveBelow(w http.ResponseWriter, r *http.Request) {
 // escape, no empty or dot segment.
 var startsPlain = regexp.MustCompile(`^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)? HTTP/1\.1\r\n`).Match
 
-// Fields that Go's proxy would not pass on as they are, those of a body and of keys (see hideKeys), and, for the first, names with an underscore.
+// Fields that Go's proxy would not pass on as they are, those of a body and of keys (see hideKeys), and, for the first,
+// names with an underscore.
 var (
 	asksCare = regexp.MustCompile(`\r\n(?:(?i:te|proxy-authorization|proxy-authenticate|content-length|(?:x-)?idempotency-key):|[^:\r\n]*_)`).Match
 	asksMore = regexp.MustCompile(`\r\n(?i:te|proxy-authorization|proxy-authenticate|content-length|(?:x-)?idempotency-key):`).Match
