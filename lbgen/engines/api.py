@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -256,6 +256,11 @@ class Incremental(Protocol):
         where all rules have to be loaded. It fails and changes nothing where the kernel has others than `before`."""
         ...
 
+    def leftovers(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+        """The text of that file, to be loaded after all rules of `after`: it removes what these leave of `before`. ""
+        where they leave nothing."""
+        ...
+
 
 @cache
 def engines() -> dict[str, Engine]:
@@ -270,7 +275,7 @@ def engine(name: str) -> Engine:
         hint = f"installed: {', '.join(engine_names())}"
         raise UsageError(Diagnostic("LB305", f"unknown engine {name!r}", hint=hint))
     try:
-        found: Engine = entry.load()
+        found = cast("Engine", entry.load())
     except ImportError as broken:
         raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
     return found

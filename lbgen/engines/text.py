@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined
+from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from lbgen.diagnostics import Diagnostic, LbgenError
 from lbgen.records import field_names
@@ -20,6 +22,7 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from jinja2.bccache import Bucket
 
+Records = Mapping[type, Callable[[Any, Callable[[object], str]], str]]
 Own = Mapping[str, tuple[str, str]]  # place -> topology field and text
 NOTHING: Own = MappingProxyType({})
 _MARK_OPEN, _MARK_CLOSE = "\x02", "\x03"
@@ -58,26 +61,31 @@ class Literal(Struct, frozen=True):
             raise ValueError(f"control character in literal {self.text!r}")
 
 
-def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) -> Environment:
-    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`) and int; all else raises."""
+def environment(
+    loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]], records: Records = MappingProxyType({})
+) -> Environment:
+    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`), int and the types of
+    `records`, which print a record by what prints a value; all else raises."""
 
-    def finalize(value: object) -> Markup:
+    def finalize(value: object) -> str:
+        if isinstance(value, Atom):
+            return value.text
+        if isinstance(value, Literal):
+            return quotes[value.kind](value.text)
         if isinstance(value, Markup):
             return value
-        if isinstance(value, Atom):
-            return Markup(value.text)  # noqa: S704 - an Atom was matched against a grammar
-        if isinstance(value, Literal):
-            return Markup(quotes[value.kind](value.text))  # noqa: S704 - quoted by the engine
         if isinstance(value, int) and not isinstance(value, bool):
-            return Markup(str(value))  # noqa: S704 - digits
+            return str(value)
+        if (print_record := records.get(type(value))) is not None:
+            return print_record(value, finalize)
         raise TypeError(f"{type(value).__name__} {value!r} may not be printed; wrap it in Atom or Literal")
 
-    env = Environment(
+    env = _Environment(
         loader=loader,
         bytecode_cache=_compiled(),
         auto_reload=False,  # nothing changes them while we run, and looking costs a system call per include
         undefined=StrictUndefined,
-        autoescape=True,
+        autoescape=True,  # what macros return is Markup, and no other text passes `finalize`
         finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -86,6 +94,20 @@ def environment(loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]]) 
     env.filters = {name: env.filters[name] for name in ALLOWED_FILTERS}
     env.globals = {"at": _at, "verbatim": _verbatim}
     return env
+
+
+class _Generator(CodeGenerator):
+    """Prints what `finalize` returns as it is: it decides on every value, so a second look would only take time."""
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        self.write(finalize.src or "escape(")
+
+    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        self.write(")")
+
+
+class _Environment(Environment):
+    code_generator_class = _Generator
 
 
 class _Compiled(FileSystemBytecodeCache):
@@ -97,7 +119,7 @@ class _Compiled(FileSystemBytecodeCache):
 
 
 def _compiled() -> _Compiled | None:
-    place = cache(f"templates-{VERSION}")
+    place = cache(f"unescaped-templates-{VERSION}")  # others were compiled before `_Generator`
     return _Compiled(str(place)) if place is not None else None
 
 
@@ -146,12 +168,13 @@ def _allowed(view: object) -> bool:
         if kind in _LEAVES:
             continue
         if kind is tuple:
-            rest.extend(each)  # type: ignore[arg-type]  # mypy does not narrow by `type(x) is`
+            rest.extend([value for value in each if type(value) not in _LEAVES])  # type: ignore[attr-defined]  # as above
             continue
         names = _field_names(kind)
         if names is None:
             return False
-        rest.extend([getattr(each, name) for name in names])
+        values = astuple(each) if isinstance(each, Struct) else [getattr(each, name) for name in names]
+        rest.extend([value for value in values if type(value) not in _LEAVES])
     return True
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, assert_never, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ from lbgen.records import replace
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
-    _Asked = dict[tuple[Feature | None, str], Span]
+    _Asked = set[tuple[Feature | None, str]]
 
 ACCEPT_ALL = "all"
 
@@ -31,10 +32,15 @@ class PlanJudge(Protocol):
         ...
 
 
+@cache  # `isinstance` of a protocol takes longer than the verdict
+def _judges_plans(kind: type) -> bool:
+    return issubclass(kind, PlanJudge)
+
+
 def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Verdict:
     """The verdict of an engine on a feature of a plan."""
-    if isinstance(engine, PlanJudge):
-        verdict = engine.verdict_on(plan, feature, version)
+    if _judges_plans(type(engine)):
+        verdict = cast("PlanJudge", engine).verdict_on(plan, feature, version)
     else:
         verdict = engine.verdict(feature, version)
     if verdict.when is None:
@@ -155,7 +161,7 @@ def judge(
     stopping = [answer for answer in every if _stops(answer)]
     if not stopping:
         return every, ()
-    asked: _Asked = {(use.feature, use.field): use.span for use in reversed(plan.uses)}
+    asked: _Asked = {(use.feature, use.field) for use in plan.uses}
     return every, tuple(_finding(answer, engine, version, _place(answer, asked, plan)) for answer in stopping)
 
 
@@ -191,9 +197,8 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagno
 
 def _place(answer: Answer, asked: _Asked, plan: Plan) -> Span:
     field = answer.fields[0] if answer.fields else ""
-    if (answer.feature, field) in asked:
-        return asked[answer.feature, field]
-    return plan.span(field)
+    found = plan.use_spans.get(field) if (answer.feature, field) in asked else None
+    return found or plan.span(field)
 
 
 def _remedy(feature: Feature | None, engine: Engine) -> str:

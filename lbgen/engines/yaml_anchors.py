@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
@@ -14,6 +15,7 @@ _TIME = re.compile(r'"?[0-9.]+(?:ms|[smh])"?')
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
+@lru_cache(maxsize=4096)
 def measure(scalar: str) -> int:
     """How many characters count: as many for each time, so that plans whose times alone differ have the same lines."""
     return 8 if _TIME.fullmatch(scalar) else len(scalar)
@@ -37,31 +39,38 @@ class _Repeats:
         self._worth = worth
         self._equal: dict[object, int] = {}
         self._sizes: list[int] = []
-        self._seen: set[int] = set()
+        self._seen: dict[int, str] = {}
         self._taken: set[str] = set()
 
     def number(self, data: object) -> tuple[object, int]:
         """A key that equal data share, and how many characters they have, about."""
+        if isinstance(data, str):
+            return data, measure(data)
         if isinstance(data, Commented):
             return self.number(data.value)
+        size = 0
         if isinstance(data, dict):
-            parts = [(key, self.number(value)) for key, value in data.items()]
-            key: object = (getattr(data, "field", ""), *((name, part) for name, (part, _) in parts))
-            size = sum(len(name) + each for name, (_, each) in parts)
+            parts = [dict, getattr(data, "field", "")]
+            for name, value in data.items():
+                part, each = self.number(value)
+                parts += (name, part)
+                size += len(name) + each
         elif isinstance(data, list | tuple):
-            items = [self.number(value) for value in data]
-            key = tuple(part for part, _ in items)
-            size = sum(each for _, each in items)
+            parts = [list]
+            for value in data:
+                part, each = self.number(value)
+                parts.append(part)
+                size += each
         else:
             return (type(data), data), measure(str(data))
-        number = self._equal.setdefault((isinstance(data, dict), key), len(self._equal))
+        number = self._equal.setdefault(tuple(parts), len(self._equal))
         if number == len(self._sizes):
             self._sizes.append(size)
         self.numbers[id(data)] = number
         return number, size
 
     def count(self, data: object, name: str) -> None:
-        """Names what is written again; what is in it is not."""
+        """Names what is written again after its first place; what is in it is not."""
         if isinstance(data, Commented):
             data = data.value
         if not isinstance(data, dict | list | tuple):
@@ -72,13 +81,13 @@ class _Repeats:
         if self._sizes[number] > self._worth:
             if number in self._seen:
                 if number not in self.names:
-                    self.names[number] = self._unused(
-                        _UNSAFE.sub("-", name.rpartition(".v3.")[2]).strip("-") or "shared"
-                    )
+                    first = self._seen[number].rpartition(".v3.")[2]
+                    self.names[number] = self._unused(_UNSAFE.sub("-", first).strip("-") or "shared")
                 return
-            self._seen.add(number)
+            self._seen[number] = name
         for key, value in data.items() if isinstance(data, dict) else ((name, each) for each in data):
-            self.count(value, key)
+            if not isinstance(value, str):
+                self.count(value, key)
 
     def _unused(self, name: str) -> str:
         found, n = name, 2

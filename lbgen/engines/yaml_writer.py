@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from json import JSONEncoder
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.yaml_anchors import find_repeats, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbgen.engines.document import Data
 
@@ -51,6 +51,14 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
 
 
+class _Flow(NamedTuple):
+    """A collection on one line, how many characters of it count, and the fields within it."""
+
+    text: str
+    size: int
+    fields: tuple[str, ...]
+
+
 class _Writer:
     """The lines of a document, and the field behind each. `anchors` are names of mappings by identity."""
 
@@ -60,7 +68,8 @@ class _Writer:
         self._anchors = anchors
         self._width = width
         self._written: set[str] = set()
-        self._inner: set[str] = set()  # fields within the collection that was tried last
+        self._flows: dict[int, _Flow | None] = {}  # by identity
+        self._anchor_uses = 0  # how often a named collection was met within another
 
     def line(self, text: str, origin: str) -> None:
         self.lines.append(text)
@@ -82,8 +91,8 @@ class _Writer:
             self._write_text(data, indent, start, origin)
         elif not isinstance(data, _NESTED) or not data:
             self.line(start + _leaf(data), origin)
-        elif not _is_section(data, indent) and (flow := self._flow(data, room)) is not None:
-            self.line(start + flow, self._inner.pop() if len(self._inner) == 1 else origin)
+        elif not _is_section(data, indent) and (flow := self._flow(data)) is not None and flow.size <= room:
+            self.line(start + flow.text, flow.fields[0] if len(flow.fields) == 1 else origin)
         elif not isinstance(data, dict):
             self._write_list(data, indent, start, origin)
         elif len(data) >= _MANY and (parts := self._words(data)):
@@ -160,45 +169,57 @@ class _Writer:
             self.line(f"{' ' * indent}{', '.join(row)}{',' if at < len(rows) - 1 else ''}", origin)
         self.line(f"{' ' * (indent - 2)}}}", origin)
 
-    def _flow(self, data: Data, room: int) -> str | None:
-        """`data` on one line of at most `room` columns; None where it needs several."""
-        parts: list[str] = []
-        self._inner.clear()
-        for part in self._parts(data, outermost=True):
-            if part is None:
-                return None
-            room -= measure(part)
-            if room < 0:
-                return None
-            parts.append(part)
-        return "".join(parts)
+    def _flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
+        """A collection on one line; None where it needs several. What is within others is looked at once."""
+        if id(data) in self._flows:
+            return self._flows[id(data)]
+        uses_before = self._anchor_uses
+        made = self._make_flow(data) if data else _Flow(_leaf(data), 2, ())
+        if self._anchor_uses == uses_before:  # else another one may be written by the time that it is asked for again
+            self._flows[id(data)] = made
+        return made
 
-    def _parts(self, data: Data, *, outermost: bool = False) -> Iterator[str | None]:
-        anchor = None if outermost else self._anchors.get(id(data))
-        if anchor in self._written:
-            yield f"*{anchor}"
-        elif isinstance(data, Commented) or anchor is not None:
-            yield None  # lines of their own
-        elif isinstance(data, dict) and data:
-            if isinstance(data, Tagged) and data.field and not outermost:
-                self._inner.add(data.field)
-            lead = "{ "
-            for key, value in data.items():
-                yield f"{lead}{_key(key)}: "
-                yield from self._parts(value)
-                lead = ", "
-            yield " }"
-        elif isinstance(data, list | tuple) and data:
-            lead = "["
-            for value in data:
-                yield lead
-                yield from self._parts(value)
-                lead = ", "
-            yield "]"
-        elif isinstance(data, str) and _is_block(data):
-            yield None
-        else:
-            yield _leaf(data)
+    def _make_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
+        parts: list[str] = []
+        fields: list[str] = []
+        size = 0
+        values: Iterable[Data] = data
+        lead, end, keys = "[", "]", None
+        if isinstance(data, dict):
+            lead, end, keys, values = "{ ", " }", list(data), data.values()
+        for at, value in enumerate(values):
+            parts.append(lead if keys is None else f"{lead}{_key(keys[at])}: ")
+            size += len(parts[-1])
+            lead = ", "
+            if isinstance(value, str):
+                if "\n" in value and _is_block(value):
+                    return None
+                parts.append(_text(value))
+                size += measure(parts[-1])
+            elif isinstance(value, _NESTED):
+                inner = self._inner_flow(value)
+                if inner is None:
+                    return None
+                parts.append(inner.text)
+                size += inner.size
+                fields += inner.fields
+            elif isinstance(value, Commented):
+                return None  # lines of their own
+            else:
+                parts.append(_leaf(value))
+                size += len(parts[-1])
+            if size > self._width:
+                return None
+        parts.append(end)
+        return _Flow("".join(parts), size + len(end), tuple(dict.fromkeys(fields)))
+
+    def _inner_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
+        if (anchor := self._anchors.get(id(data))) is not None:
+            self._anchor_uses += 1
+            return _Flow(f"*{anchor}", len(anchor) + 1, ()) if anchor in self._written else None
+        flow = self._flow(data)
+        own = data.field if isinstance(data, Tagged) and data else ""
+        return _Flow(flow.text, flow.size, (own, *flow.fields)) if flow is not None and own else flow
 
 
 def _is_section(data: Data, indent: int) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lbgen.spec.route import Route as WrittenRoute
 
 EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
+_L4, _L7 = frozenset({"l4"}), frozenset({"l7"})
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,17 @@ class ExpandedTopology:
 
     def is_l4(self, index: int) -> bool:
         """Whether all listeners of the route are L4."""
-        return self._modes(index) == {"l4"}
+        return self.modes[index] == _L4
 
     def is_l7(self, index: int) -> bool:
         """Whether all listeners of the route are L7; LB207 reports a route of both."""
-        return self._modes(index) == {"l7"}
+        return self.modes[index] == _L7
 
-    def _modes(self, index: int) -> set[str]:
-        return {self.model.listeners[name].mode for name in self.listeners[index]}
+    @cached_property
+    def modes(self) -> tuple[frozenset[str], ...]:
+        """The modes of the listeners of each route."""
+        of = {names: frozenset(self.model.listeners[name].mode for name in names) for names in set(self.listeners)}
+        return tuple(of[names] for names in self.listeners)
 
 
 def expand(model: TopologyModel) -> ExpandedTopology:

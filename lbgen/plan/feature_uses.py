@@ -270,8 +270,9 @@ def _route(
         yield from _match(f"{field}.match[{index}]", match)
     if route.forward is not None:
         yield from _forward(model, field, route, l4, written)
+    written_keys = route.model_fields_set
     for key, feature in _ROUTE.items():
-        if getattr(route, key) is not None:
+        if key in written_keys and getattr(route, key) is not None:
             yield feature, f"{field}.{key}"
         elif key in _ROUTE_DEFAULTS and getattr(model, key) is not None and route.forward is not None and not l4:
             yield feature, key
@@ -325,7 +326,7 @@ def _match(field: str, match: Match) -> Iterator[FeatureUse]:
             yield Feature.PATH_PREFIX, f"{field}.path"
     if match.methods is not None:
         yield Feature.METHOD, f"{field}.methods"
-    for key, features in _VALUES.items():
+    for key, features in _VALUES.items() if match.model_fields_set & _VALUES.keys() else ():
         for name, value in (getattr(match, key) or {}).items():
             yield _of_value(value, features), f"{field}.{key}.{name}"
 

@@ -30,6 +30,7 @@ from lbgen.plan.rules import (
     ValueKind,
     ValueMatch,
 )
+from lbgen.plan.spans import Spans
 from lbgen.records import counted
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ class Use(Struct, frozen=True):
 
     feature: Feature
     field: str
-    span: Span
     default: bool = False
 
     @property
@@ -149,7 +149,8 @@ class Plan:
     resolvers: tuple[str, ...] = ()
     containers: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
     networks: tuple[str, ...] = ()  # of docker, which containers join
-    spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
+    spans: Spans = field(default_factory=Spans, compare=False, repr=False)  # of objects and of the fields of routes
+    use_spans: Spans = field(default_factory=Spans, compare=False, repr=False)  # of the fields of `uses`
     admin_port: int | None = None
     admin_shared: bool = False
     tier: TierOf | None = None
@@ -158,14 +159,12 @@ class Plan:
     _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
     _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
     _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _spans: dict[str, Span] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # By name, once: engines ask for every route and pool.
         self._routes.update((route.name, route) for route in self.routes)
         self._pools.update((pool.name, pool) for pool in self.pools)
         self._listeners.update((listener.name, listener) for listener in self.listeners)
-        self._spans.update(self.spans)
 
     def __repr__(self) -> str:
         sizes = {"listener": len(self.listeners), "pool": len(self.pools), "route": len(self.routes)}
@@ -205,10 +204,9 @@ class Plan:
 
     def span(self, field: str) -> Span:
         """The place of `field` in the topology, or of the nearest thing around it that has one."""
-        spans = self._spans
-        while field and field not in spans:
+        while field and self.spans.get(field) is None:
             field = field[: max(field.rfind("."), field.rfind("["), 0)]
-        return spans.get(field, NOWHERE)
+        return self.spans.get(field) or NOWHERE
 
     def uses_by_feature(self) -> dict[Feature, tuple[Use, ...]]:
         """The features that the plan uses, in the order of the enum, each with the fields that ask for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from heapq import merge
 from ipaddress import ip_network
 from operator import attrgetter
@@ -105,15 +106,16 @@ def rank_l4_rules(entries: Iterable[UnrankedL4Rule]) -> tuple[L4Rule, ...]:
     )
 
 
-def covering_hosts(host: HostPattern | None) -> Iterator[HostPattern | None]:
+@lru_cache(maxsize=4096)  # many routes have the same
+def covering_hosts(host: HostPattern | None) -> tuple[HostPattern | None, ...]:
     """`host` and every pattern that covers it, narrow to wide, None last."""
-    if host is not None:
-        yield host
-        name = host.name
-        while "." in name:
-            name = name.partition(".")[2]
-            yield HostPattern(name, wildcard=True)
-    yield None
+    if host is None:
+        return (None,)
+    found, name = [host], host.name
+    while "." in name:
+        name = name.partition(".")[2]
+        found.append(HostPattern(name, wildcard=True))
+    return (*found, None)
 
 
 def host_tables(rules: Iterable[Rule]) -> tuple[HostTable, ...]:
@@ -171,11 +173,12 @@ def covering_prefixes(path: str) -> Iterator[str]:
 
 
 def _candidates(
-    path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate]
+    path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate] | None
 ) -> Iterator[Candidate]:
-    implied = (own, *(prefix[p] for p in covering_prefixes(path) if p in prefix))
-    decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied]
-    for candidate in merge(*decided, regexes, key=lambda c: c.rule.rank):
+    implied = [own, *(prefix[p] for p in covering_prefixes(path) if p in prefix)]
+    decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied if implying]
+    sources = (*decided, regexes) if regexes is not None else decided
+    for candidate in sources[0] if len(sources) == 1 else merge(*sources, key=lambda c: c.rule.rank):
         yield candidate
         if candidate.unconditional:
             return
@@ -196,16 +199,22 @@ class _Regexes:
         for same_home in self._homes.values():
             same_home.sort(key=_BY_RANK)
 
-    def at(self, path: str) -> Iterator[Candidate]:
-        """Candidates for this one path, in order of rank."""
+    def at(self, path: str) -> Iterator[Candidate] | None:
+        """Candidates for this one path, in order of rank; None where there is no regex."""
+        return self._at(path) if self._starts else None
+
+    def below(self, path: str) -> Iterator[Candidate] | None:
+        """Candidates for the paths below this prefix and below none inside it, in order of rank; None as `at`."""
+        return self._below(path) if self._starts else None
+
+    def _at(self, path: str) -> Iterator[Candidate]:
         for rule in self._possible(path):
             if _CASE_OPEN.search(path):
                 yield Candidate(rule, test_path=True)
             elif matches_whole(rule.match.path.value, path):
                 yield Candidate(rule, test_path=False)
 
-    def below(self, path: str) -> Iterator[Candidate]:
-        """Candidates for the paths below this prefix and below none inside it, in order of rank."""
+    def _below(self, path: str) -> Iterator[Candidate]:
         last = None
         for rule in merge(self._possible(path.rstrip("/") + "/"), self._homes.get(path, ()), key=_BY_RANK):
             if rule is not last:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, LbgenError, Span, UsageError
+from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
@@ -35,6 +35,7 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
+from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 from lbgen.records import replace
@@ -95,24 +96,23 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     model = topology.model
     used = used_pools(model)
     files = Files(topology)
+    uses = (
+        *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
+        *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
+    )
     return Plan(
         name=model.name,
         listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
-        uses=(
-            *(
-                Use(f, field, topology.span(field))
-                for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))
-            ),
-            *(Use(f, field, topology.span(field), default=True) for f, field in default_uses(expanded, topology.wrote)),
-        ),
+        uses=uses,
         accept=tuple(dict.fromkeys(model.accept)),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
-        spans=tuple(_spans(topology)),
+        spans=Spans(lambda: topology.spans(_placed_fields(topology))),
+        use_spans=Spans(lambda: topology.spans(use.field for use in uses)),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
     )
 
@@ -121,8 +121,8 @@ def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route
     return ((index, route) for index, route in enumerate(expanded.model.routes) if expanded.listeners[index])
 
 
-def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
-    """Places of objects and of the fields of routes; deeper fields use the place of their parent."""
+def _placed_fields(topology: Topology) -> list[str]:
+    """Objects and the fields of routes; deeper fields use the place of their parent."""
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
     fields += [place for place, _ in named_files(model)]
@@ -131,7 +131,7 @@ def _spans(topology: Topology) -> Iterator[tuple[str, Span]]:
     for index, route in enumerate(model.routes):
         fields += [f"routes[{index}]", *(f"routes[{index}].{key}" for key in sorted(route.model_fields_set))]
         fields += [f"routes[{index}].match[{i}]" for i in range(len(route.match or ()))]
-    return ((field, topology.span(field)) for field in fields)
+    return fields
 
 
 def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:

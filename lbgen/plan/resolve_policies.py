@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.cors import SAFE_METHODS
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+@lru_cache(maxsize=1024)  # most routes have the same
 def forward_timeouts(*layers: written_policy.Timeouts | None) -> Timeouts:
     """Each time from the first layer that sets it."""
     default = Timeouts()
@@ -206,6 +208,7 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
     )
 
 
+@lru_cache(maxsize=1024)
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
     """Each direction from the first layer that sets it; bodies are not buffered by default."""
     return Buffering(_first(layers, "request", False), _first(layers, "response", False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
 from lbgen.plan.precedence import covering_hosts, covering_prefixes
@@ -19,7 +19,7 @@ class ShadowedRule(Struct, frozen=True, eq=False):
     """`rule` never serves on `listeners`: `by` (one per listener) is tried before and takes everything."""
 
     rule: Rule
-    by: dict[str, Rule] = field(default_factory=dict)
+    by: dict[str, Rule]
 
     @property
     def twin(self) -> bool:
@@ -89,19 +89,19 @@ def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[st
     """
     index: _Index = {}
     for rule in rules:
-        found = ShadowedRule(rule)
+        by: dict[str, Rule] = {}
         own = listeners(rule)
         for earlier in _candidates(index, rule):
             theirs = listeners(earlier)
-            if any(name not in found.by for name in theirs) and covers(earlier.match, rule.match):
+            if any(name not in by for name in theirs) and covers(earlier.match, rule.match):
                 for name in theirs:
                     if name in own:
-                        found.by.setdefault(name, earlier)
-                if len(found.by) == len(own):
+                        by.setdefault(name, earlier)
+                if len(by) == len(own):
                     break
-        if found.by:
-            yield found
-        if len(found.by) < len(own):
+        if by:
+            yield ShadowedRule(rule, by)
+        if len(by) < len(own):
             _enter(index, rule)
 
 
@@ -111,7 +111,9 @@ def _enter(index: _Index, rule: Rule) -> None:
     paths: tuple[Hashable, ...] = ((path.kind, path.value),)
     if path.kind is PathKind.REGEX:
         paths = ("anything",) if path.value in _ANYTHING else (*paths, ("starts", literal_start(path.value)))
-    named = min(_named(rule.match), key=lambda pair: pair[1].value.kind is not ValueKind.EXACT, default=None)
+    named = None
+    if _has_named(rule.match):
+        named = min(_named(rule.match), key=lambda pair: pair[1].value.kind is not ValueKind.EXACT)
     conditions: tuple[Hashable, ...] = (named,)
     if named is not None and named[1].value.kind is ValueKind.REGEX:
         conditions = (named, (named[0], named[1].name, ValueKind.REGEX))
@@ -124,7 +126,7 @@ def _enter(index: _Index, rule: Rule) -> None:
 
 def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
     """All rules so far that may cover `rule`."""
-    conditions = (None, *_weaker(rule.match))
+    conditions = (None, *_weaker(rule.match)) if _has_named(rule.match) else (None,)
     any_method = (True, False) if rule.match.methods else (True,)
     for host in covering_hosts(rule.host):
         at_host = index.get(host)
@@ -148,9 +150,14 @@ def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
     yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached))
 
 
+def _has_named(match: Match) -> bool:
+    return bool(match.headers or match.query or match.cookies)
+
+
 def _named(match: Match) -> Iterator[tuple[int, NamedMatch]]:
     for place, group in enumerate((match.headers, match.query, match.cookies)):
-        yield from ((place, condition) for condition in group)
+        for condition in group:
+            yield place, condition
 
 
 def _weaker(match: Match) -> Iterator[Hashable]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.plan.expand import ExpandedTopology
 from lbgen.plan.model import Listener, Plan, TierOf
 from lbgen.plan.resolve import build_plan, expand_checked
+from lbgen.plan.spans import Spans
 from lbgen.plan.tier_links import (
     ReplicaAddresses,
     entry_listeners,
@@ -95,7 +96,7 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     of = TierOf(model.name, tier)
     found = tuple(_public(model, expanded, each) for each in plan.listeners)
     field = f"tiers.{tier}.engine"
-    spans = (*plan.spans, (field, topology.span(field)))
+    spans = Spans(lambda: (*plan.spans, (field, topology.span(field))))
     return replace(plan, name=of.name, tier=of, listeners=found, spans=spans)
 
 

@@ -1,4 +1,7 @@
-"""The base of all models of a topology: strictness, and short forms."""
+"""The base of all models of a topology: strictness, and short forms.
+
+Their modules do not postpone annotations, as pydantic would compile each of them at every start.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Listeners: ports with their TLS, paths, access lists and limits."""
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -54,7 +52,7 @@ class Paths(Strict):
         return handler(self) if self.allow else self.mode
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": ["strict", "normalize", "verbatim"]})
 
 
@@ -98,7 +96,7 @@ class Guarantees(Strict):
         return handler(data)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": ["contract", "engine"]})
 
 
@@ -309,7 +307,7 @@ class Listener(Strict):
         return self
 
     @property
-    def every_port(self) -> Sequence[int]:
+    def every_port(self) -> "Sequence[int]":
         """Its port, or all ports of its range."""
         return (self.port,) if self.ports is None else self.ports.ports
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import with_profile
 from lbgen.spec.pydantic_errors import diagnose, read_variables
 from lbgen.spec.source import Source, parse, read_mapping, read_nodes, without_collector
+from lbgen.spec.validator import validator
 from lbgen.spec.value_errors import kind_of
 
 __all__ = ["Topology", "load", "load_bytes", "load_topology"]
@@ -98,6 +99,11 @@ class Topology:
         """Where the value of a field such as `routes[2].retries.max` is written (its key with `key`); the nearest
         thing around it when it is not written. A value from the profile has its place there."""
         return self.marks.span(path, key=key)
+
+    def spans(self, paths: Iterable[str]) -> Iterator[tuple[str, Span]]:
+        """Each of many fields with its `span`."""
+        self.marks.top.index()
+        return ((path, self.marks.span(path)) for path in paths)
 
     def wrote(self, path: str) -> bool:
         """Whether a field stands in the user's own file, not in the profile."""
@@ -185,8 +191,9 @@ def _loaded(source: Source, base: Path, variables: Mapping[str, str]) -> Topolog
 
 def _validated(data: dict[str, Any], marks: Layers) -> TopologyModel:
     try:
-        return TopologyModel.model_validate(data)
+        model: TopologyModel = validator().validate_python(data)
     except ValidationError as error:
         if not read_variables(error, data, marks):
             raise
-    return TopologyModel.model_validate(data)
+        model = validator().validate_python(data)
+    return model

@@ -73,7 +73,12 @@ class Marks:
     data: object = None
     places: Places = dataclasses.field(default_factory=Places, repr=False)
     _keys: dict[int, tuple[_Keys, bool]] = dataclasses.field(default_factory=dict, repr=False)
-    _by_path: dict[str, _Found] | None = dataclasses.field(default=None, repr=False)
+    _by_path: dict[str, _Found] = dataclasses.field(default_factory=dict, repr=False)
+
+    def index(self) -> None:
+        """Walk over all nodes once, for callers that ask for several places of each route."""
+        if self.root is not None and not self._by_path:
+            self._by_path = self._walk(self.root)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -143,9 +148,6 @@ class Marks:
         return tuple(steps)
 
     def _look(self, root: Node, path: str) -> _Found:
-        """As `_descend` from the top, by one walk over all nodes: a plan asks for several places of each route."""
-        if self._by_path is None:
-            self._by_path = self._walk(root)
         return self._by_path.get(path) or self._descend(root, None, path)
 
     def _walk(self, root: Node) -> dict[str, _Found]:

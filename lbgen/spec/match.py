@@ -1,7 +1,5 @@
 """Conditions of routes: path, methods, headers, query, cookies."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -84,7 +82,7 @@ class ValueMatch(Strict):
         return handler(self) if self.exact is None else self.exact
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"type": "string"})
 
 

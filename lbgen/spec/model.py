@@ -1,7 +1,5 @@
 """A whole topology as the user wrote it, checked field by field; references are not followed here."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema

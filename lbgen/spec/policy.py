@@ -1,7 +1,5 @@
 """Policies of routes: timeouts, retries, limits, mirrors, CORS and compression."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, GetJsonSchemaHandler, ModelWrapValidatorHandler, model_serializer, model_validator
@@ -99,7 +97,7 @@ class RateKey(Strict):
         return handler(self) if self.by is None else self.by
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": ["client_ip", "route"]})
 
 

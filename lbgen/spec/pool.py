@@ -1,7 +1,5 @@
 """Pools: endpoints of one service, and how they are chosen, checked and connected to."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -84,7 +82,7 @@ class Balance(Strict):
         return handler(self) if self.method is None else self.method
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": list(get_args(BalanceMethod))})
 
 
@@ -103,6 +101,10 @@ class Endpoint(Strict):
         return data
 
 
+def _success() -> list[StatusRange]:
+    return [StatusRange(200, 299)]
+
+
 class ActiveHealth(Strict):
     """Checks that the proxy makes: HTTP with `path`, else a connection."""
 
@@ -119,7 +121,7 @@ class ActiveHealth(Strict):
     fall: Count = Field(default=3, description="failures in a row that take an endpoint out", examples=[3])
     rise: Count = Field(default=2, description="successes in a row that bring it back", examples=[2])
     expect: list[Statuses] = Field(
-        default_factory=lambda: [StatusRange(200, 299)],
+        default_factory=_success,
         min_length=1,
         description="statuses that count as success",
         examples=[["200-299", 404]],

@@ -43,18 +43,17 @@ def with_profile(user: Source, base: Path, variables: Mapping[str, str]) -> tupl
 
 
 def _find(asked: str, user: Source, base: Path) -> Path:
-    span = user.marks.span("profile")
     if "/" in asked or asked.endswith((".yaml", ".yml")):
         path = base / asked
         if "\0" in asked or not path.is_file():
             message = f'the file "{shorten(asked)}" does not exist'
             hint = "relative paths start at the topology's folder"
-            raise LbgenError(Diagnostic("LB110", message, span, "profile", hint))
+            raise LbgenError(Diagnostic("LB110", message, user.marks.span("profile"), "profile", hint))
         return path
     if asked in names():
         return resources.folder("profiles") / f"{asked}.yaml"
     message = f'there is no profile "{shorten(asked)}"'
-    raise LbgenError(Diagnostic("LB130", message, span, "profile", suggest(asked, names())))
+    raise LbgenError(Diagnostic("LB130", message, user.marks.span("profile"), "profile", suggest(asked, names())))
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Routes: the requests they match, and what is done with them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator

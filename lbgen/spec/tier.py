@@ -1,7 +1,5 @@
 """Tiers: the engine, the number and the hosts of the replicas."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, model_validator

@@ -56,6 +56,7 @@ from lbgen.spec.regex import parse_regex
 from lbgen.spec.value_errors import invalid, require_text, shorten
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
+_NAME = re.compile(NAME_PATTERN)
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at most 15 bytes
 
@@ -63,7 +64,7 @@ DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at mo
 def parse_name(value: object) -> str:
     """A name of at most 63 characters, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`; LB112 otherwise."""
     name = require_text("a name", value)
-    if not re.fullmatch(NAME_PATTERN, name):
+    if not _NAME.fullmatch(name):
         hint = "lower-case letters, digits and . _ - between them, at most 63"
         raise invalid("LB112", f'"{shorten(name)}" is not a name', hint)
     return name

@@ -141,7 +141,8 @@ def test_json_of_a_benchmark_fits_its_schema(tmp_path: Path, engine_here: Callab
     """That of --cost is in tests/engines/test_bench.py, that of --faults in test_bench_faults.py."""
     engine_here("haproxy")
     few = ("--rounds", "1", "--seconds", "1", "--connections", "5", "--new-connections", "--rates", "50")
-    done = run_lbgen("bench", SHOP, "-e", "haproxy", *few, "--json", state=tmp_path)
+    late = ("--delay", "pools.api-v2.endpoints[0]=10ms")
+    done = run_lbgen("bench", SHOP, "-e", "haproxy", *few, *late, "--json", state=tmp_path)
     rows = hold("bench", done, 0)["rows"]
     assert [row["subject"] for row in rows] == ["direct", "haproxy"] * 3
     assert [(row["keep_alive"], row["rate"]) for row in rows[::2]] == [(True, None), (False, None), (True, 50)]

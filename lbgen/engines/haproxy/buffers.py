@@ -11,8 +11,6 @@ from lbgen.plan.model import Forward, Respond
 from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
 
 _KIB = 1024
@@ -51,14 +49,15 @@ def _listener_head(listener: Listener) -> int:
 
 def _edited_bytes(route: Route) -> int:
     """Bytes of the headers that the edits of a route add at most to a request or a response."""
-    requests = _size([route.request_headers])
+    requests = _size(route.request_headers)
     if isinstance(route.action, Forward):
-        requests += max(_size([target.request_headers]) for target in route.action.targets)
-    return max(requests, _size([route.response_headers]))
+        requests += max([_size(target.request_headers) for target in route.action.targets])
+    return max(requests, _size(route.response_headers))
 
 
-def _size(edits: Iterable[HeaderEdits]) -> int:
-    return sum(len(f"{name}: {value}".encode()) for edit in edits for name, value in (*edit.set, *edit.add))
+def _size(edits: HeaderEdits) -> int:
+    added = (*edits.set, *edits.add)
+    return sum(len(f"{name}: {value}".encode()) for name, value in added) if added else 0
 
 
 def _buffered_bytes(plan: Plan) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -16,6 +17,9 @@ INLINE_NETWORKS = 20  # in one ACL; more go to a list file
 _INLINE_VALUES = 30  # in one ACL; HAProxy accepts 64 words per line
 
 
+_BLANK = re.compile(r"[ \t\n]")
+
+
 class MapFile(Struct):
     """Keys and values; a key without value makes it a list file."""
 
@@ -25,7 +29,7 @@ class MapFile(Struct):
 
     def add(self, key: str, value: str, origin: str) -> None:
         """Append `key value`; ValueError for what a map file cannot hold."""
-        if not key or key[0] == "#" or any(c in key for c in " \t\n") or "\n" in value or value != value.strip(" \t"):
+        if not key or key[0] == "#" or _BLANK.search(key) or "\n" in value or value != value.strip(" \t"):
             raise ValueError(f"{key!r} {value!r} does not fit into a map file")
         self.entries.append((key, value, origin))
 

@@ -177,11 +177,11 @@ def _texts(route: Route) -> Iterable[Objection]:
     action = route.action
     if isinstance(action, Forward):
         edits += [(target.request_headers, "forward") for target in action.targets]
-    texts = [(value, where) for edit, where in edits for _, value in (*edit.set, *edit.add)]
+    texts = [(value, where) for edit, where in edits if edit for _, value in (*edit.set, *edit.add)]
     if isinstance(action, Respond):
         texts += [(value, "respond") for _, value in action.headers]
         if len(action.body.encode()) > LONGEST_BODY:
             yield Objection(refused(f"a fixed answer holds at most {LONGEST_BODY} bytes"), f"{route.field}.respond")
-    if any(len(value.encode()) > LONGEST_TEXT for value, _ in texts):
+    if texts and any(len(value.encode()) > LONGEST_TEXT for value, _ in texts):
         where = next(where for value, where in texts if len(value.encode()) > LONGEST_TEXT)
         yield Objection(refused(f"a header value holds at most {LONGEST_TEXT} bytes"), f"{route.field}.{where}")

@@ -120,13 +120,13 @@ def _environment() -> Environment:
 
     from lbgen.engines import text
     from lbgen.engines.nginx.quote import QUOTES
-    from lbgen.engines.nginx.strings import block, one_line, short, unindent
+    from lbgen.engines.nginx.strings import PRINTED, block, one_line, short, unindent
     from lbgen.resources import folder
 
-    env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES)
+    env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES, PRINTED)
     env.globals |= {"block": block, "one_line": one_line, "short": short, "unindent": unindent}
     macros = vars(env.get_template("text.j2").module)
-    env.globals |= {name: macros[name] for name in ("text", "line", "times", "client_times", "dropped")}
+    env.globals |= {name: macros[name] for name in ("times", "client_times", "dropped")}
     return env
 
 

@@ -74,6 +74,8 @@ class RouteActions:
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
         self.logged_routes = access_log.LoggedRoutes()
+        self._log_variables: dict[tuple[str, str], tuple[Line, ...]] = {}
+        self._at_once: dict[tuple[str, str], bool] = {}
         self._own_hosts: dict[str, str] = {}
         self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
@@ -129,14 +131,19 @@ class RouteActions:
     ) -> tuple[tuple[Header, ...], str | None]:
         """The headers of an answer of nginx's own, and its content-type."""
         if route.cors is None:
+            if not (start or route.response_headers):
+                return (), None
             return response_headers(start, route.response_headers, self.texts)
         start = [pair for pair in start if pair[0] not in HIDDEN]
         return response_headers(start, route.response_headers, self.texts, self.cors.headers(route, route.cors))
 
     def log_variables(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """The variables of the access log and of queues in the route's locations."""
-        log = self.logged_routes.add(listener, route.name, self._logged_pool(route))
-        return (*log, *queues.route_directives(self.queued_pool(route)))
+        key = (route.name, listener.name)
+        if key not in self._log_variables:
+            log = self.logged_routes.add(listener, route.name, self._logged_pool(route))
+            self._log_variables[key] = (*log, *queues.route_directives(self.queued_pool(route)))
+        return self._log_variables[key]
 
     def _logged_pool(self, route: Route) -> Text | None:
         if not isinstance(route.action, Forward):
@@ -149,6 +156,8 @@ class RouteActions:
 
     def guard(self, route: Route, listener: Listener) -> Guard | None:
         """The checks and limits before the route's action."""
+        if not is_guarded(route):
+            return None
         return self.guards.guard(route, listener, self._response_headers(route)[0])
 
     def plain_pool(self, route: Route) -> str | None:
@@ -172,6 +181,12 @@ class RouteActions:
 
     def forwards_at_once(self, route: Route, listener: Listener) -> bool:
         """Whether the location of the route forwards without checks, and never continues in another location."""
+        key = (route.name, listener.name)
+        if key not in self._at_once:
+            self._at_once[key] = self._forwards_at_once(route, listener)
+        return self._at_once[key]
+
+    def _forwards_at_once(self, route: Route, listener: Listener) -> bool:
         action = route.action
         if not isinstance(action, Forward) or action.mirrors or action.retries or self.queued_pool(route):
             return False

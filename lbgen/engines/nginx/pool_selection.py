@@ -49,6 +49,8 @@ class PoolSelection:
 
     def reachable_targets(self, action: Forward) -> list[Target]:
         """The targets that get requests; a sticky cookie leads to targets of weight 0 as well."""
+        if all(t.weight for t in action.targets):
+            return list(action.targets)
         sticky = any(self._pools[t.pool].sticky for t in action.targets)
         return [t for t in action.targets if t.weight or sticky]
 

@@ -45,17 +45,15 @@ class ServerBlocks:
         self.actions = actions
         self.rule_maps = RuleMaps(actions.names, actions.values)
         self.head_limits = HeadLimits(actions.names, actions.version)
-        http2 = any(listener.http2 for listener in plan.listeners)
-        self.paths = paths.PathPolicies(actions.kept, actions.version, http2=http2)
+        self.paths = paths.PathPolicies(actions.kept, actions.version, http2=any(x.http2 for x in plan.listeners))
         self.filtered = FilteredLocations(actions.logged_routes, actions.texts, in_use=actions.filters)
         self._not_found = Answer(404, text("Not Found\n") if actions.kept.answers else None)
         self._with_real_ip = real_ip_listeners(plan)
         self._routes = {route.name: route for route in plan.routes}
-        l7 = [x for x in plan.listeners if x.mode is Mode.L7]
-        # A server block with a queue has a log of its own beside it, which replaces that of the http block.
-        only = l7[0] if len(l7) == 1 and not queues.listener_has_queue(plan, l7[0]) else None
-        self.shared_log = () if only is None else tuple(log_directives(only))
         self._queued = {x.name: queues.listener_has_queue(plan, x) for x in plan.listeners}
+        # A server block with a queue has a log of its own beside it, which replaces that of the http block.
+        l7 = [x for x in plan.listeners if x.mode is Mode.L7]
+        self.shared_log = tuple(log_directives(l7[0])) if len(l7) == 1 and not self._queued[l7[0].name] else ()
 
     def build(
         self,
@@ -79,10 +77,8 @@ class ServerBlocks:
         if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in own):
             locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=self._not_found))
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
-        answers = (
-            x for r in (*routes.values(), *block.target_routes.values()) for x in self.actions.answer_locations(r)
-        )
-        named = [*block.named, *answers]
+        every_route = (*routes.values(), *block.target_routes.values())
+        named = [*block.named, *(x for route in every_route for x in self.actions.answer_locations(route))]
         filtered, key = None, None
         if self.actions.filters:
             headers_set = header_directives(standard)
@@ -167,6 +163,7 @@ class _ServerBlock:
         self._listener = listener
         self._standard = standard
         self._target = paths.target_variable(listener)
+        self._bodies: dict[str, Body] = {}
         self._names: dict[tuple[str, Body], Atom] = {}
         self._tunnels: dict[tuple[str, Proxy], Atom] = {}
         self._mirrored: dict[tuple[str, Proxy], Proxy] = {}
@@ -328,7 +325,10 @@ class _ServerBlock:
         return replace(location, proxy=replace(proxy, tunnel_to=self._tunnels[key], failure_to=failure_to))
 
     def _body(self, rule: Rule) -> Body:
-        return self._actions.build_body(rule, self._servers.route(rule), self._listener, self._standard)
+        if rule.id not in self._bodies:
+            route = self._servers.route(rule)
+            self._bodies[rule.id] = self._actions.build_body(rule, route, self._listener, self._standard)
+        return self._bodies[rule.id]
 
     def _named(self, rule: Rule) -> Atom:
         """The named location of a rule; rules of one route share it unless their bodies differ."""

@@ -9,17 +9,23 @@ from markupsafe import Markup
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Line, Map, Text
-from lbgen.engines.text import Atom, Literal, is_mark
+from lbgen.engines.text import Atom, Literal, Records, is_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 def text(*parts: str | Atom) -> Text:
     """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
-    if any(isinstance(part, str) and "$" in part for part in parts):
-        raise ValueError(f"{parts!r} holds a dollar sign")
-    return _text([Literal(part, "part") if isinstance(part, str) else part for part in parts])
+    of: list[Atom | Literal] = []
+    for part in parts:
+        if isinstance(part, Atom):
+            of.append(part)
+        elif "$" in part:
+            raise ValueError(f"{parts!r} holds a dollar sign")
+        else:
+            of.append(Literal(part, "part"))
+    return _text(of)
 
 
 def _text(parts: list[Atom | Literal]) -> Text:
@@ -56,19 +62,31 @@ def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE
     return Line(Atom(name), tuple(Atom(arg) if isinstance(arg, str) else arg for arg in args), origin)
 
 
+def _print_text(value: Text, show: Callable[[object], str]) -> str:
+    return show(value.bare) if value.bare is not None else f'"{"".join(map(show, value.parts))}"'
+
+
+def _print_line(value: Line, show: Callable[[object], str]) -> str:
+    return f"{show(value.name)}{''.join([f' {show(arg)}' for arg in value.args])};"
+
+
+PRINTED: Records = {Text: _print_text, Line: _print_line}
+
+
 def block(indent: int, head: Markup, body: Markup) -> Markup:
     """A block of the configuration: on one line where it holds up to four short directives and nothing else."""
-    lines = [line.strip() for line in body.splitlines() if line.strip() and not is_mark(line)]
+    every = [line for line in str(body).splitlines() if line.strip()]
+    lines = [line.strip() for line in every if not is_mark(line)]
     single = f"{head} {{ {' '.join(lines)} }}" if lines else f"{head} {{ }}"
     if len(lines) <= _MOST_ON_A_LINE and indent + len(single) <= _LINE_LENGTH and not any("#" in x for x in lines):
         return Markup(f"{' ' * indent}{single}")  # noqa: S704  # of parts that the template printed
-    inner = "".join(f"{line}\n" for line in body.splitlines() if line.strip())
+    inner = "".join(f"{line}\n" for line in every)
     return Markup(f"{' ' * indent}{head} {{\n{inner}{' ' * indent}}}")  # noqa: S704
 
 
 def short(indent: int, body: Markup) -> Markup:
     """Up to four directives of one kind: on one line where they are short."""
-    lines = [line.strip() for line in body.splitlines() if line.strip() and not is_mark(line)]
+    lines = [line.strip() for line in str(body).splitlines() if line.strip() and not is_mark(line)]
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
     return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
@@ -76,7 +94,7 @@ def short(indent: int, body: Markup) -> Markup:
 
 def one_line(body: Markup) -> Markup:
     """Directives with a blank between each."""
-    return Markup(" ").join(body.split())
+    return Markup(" ".join(str(body).split()))  # noqa: S704  # of parts that the template printed
 
 
 def unindent(body: Markup) -> Markup:

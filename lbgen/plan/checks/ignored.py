@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lbgen.codes import CODES
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks.context import Context, suggest_known
 
@@ -10,6 +9,8 @@ from lbgen.plan.checks.context import Context, suggest_known
 def drop_ignored(context: Context, codes: tuple[str, ...]) -> list[Diagnostic]:
     """The findings without warnings and advice of `codes` and of the topology's `ignore`; adds LB254 for an entry that
     is no code, or an error's."""
+    from lbgen.codes import CODES
+
     written = context.model.ignore
     errors = {finding.code for finding in context.found if finding.severity is Severity.ERROR}
     quiet = {*written, *codes}

@@ -24,14 +24,15 @@ def check(context: Context) -> None:
     """LB206 L7 on L4, LB207 the reverse or both, LB209 an L4 route without listeners, LB217 a pool of both."""
     _listeners(context)
     layers: dict[str, dict[str, str]] = {}  # pool -> layer -> a route that uses it there
+    every_mode = frozenset(listener.mode for listener in context.model.listeners.values())
     for index, route in enumerate(context.model.routes):
         field = f"routes[{index}]"
-        modes = {context.model.listeners[name].mode for name in context.expanded.listeners[index]}
+        modes = context.expanded.modes[index]
         if len(modes) > 1:
             message = "is attached to l4 and l7 listeners"
             context.add("LB207", f"{field}.listeners", message, "write a route for each")
             continue
-        if route.listeners is None and _looks_l4(context, route):
+        if route.listeners is None and _looks_l4(every_mode, route):
             l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
             hint = f"write listeners: [{l4[0]}]" if l4 else "write listeners: with an l4 listener"
             context.add("LB209", field, "an l4 route must name its listeners", hint)
@@ -49,9 +50,8 @@ def check(context: Context) -> None:
             _pool(context, name, users)
 
 
-def _looks_l4(context: Context, route: Route) -> bool:
-    """Whether a route without listeners can only have been meant for L4."""
-    modes = {listener.mode for listener in context.model.listeners.values()}
+def _looks_l4(modes: frozenset[str], route: Route) -> bool:
+    """Whether a route without listeners can only have been meant for L4; `modes` are those of all listeners."""
     return modes == {"l4"} or (route.sources is not None and "l4" in modes)
 
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 def check(context: Context) -> None:
     """LB286: a rule or a key uses a field which `headers_with_underscores: drop` removes."""
     model = context.model
+    passing = {
+        name
+        for name, listener in model.listeners.items()
+        if (listener.headers_with_underscores or model.headers_with_underscores) == "pass"
+    }
     for index, route in enumerate(model.routes):
         listeners = context.expanded.listeners[index]
-        if context.expanded.is_l4(index) or not listeners:
-            continue
-        written = (model.listeners[name].headers_with_underscores for name in listeners)
-        if any((own or model.headers_with_underscores) == "pass" for own in written):
+        if context.expanded.is_l4(index) or not listeners or not passing.isdisjoint(listeners):
             continue
         for header, field in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
             if "_" in header:

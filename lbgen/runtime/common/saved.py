@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.diagnostics import Diagnostic, EngineError, Span
+from lbgen.plan.spans import Spans
 from lbgen.runtime.common.state import store
 from lbgen.system_errors import to_diagnostic
 
@@ -27,7 +28,7 @@ _PACKAGE = Path(__file__).parents[2]
 def write(path: Path, value: object) -> None:
     """Write `value`, a record or a dataclass, atomically. Raises EngineError LB408."""
     try:
-        content = msgspec.json.encode(value, enc_hook=_to_text)
+        content = msgspec.json.encode(value, enc_hook=_to_plain)
     except UnicodeEncodeError as error:  # a path that is not UTF-8
         raise EngineError(Diagnostic("LB408", f"{path}: {error}")) from None
     store(path, _version() + content)
@@ -50,20 +51,24 @@ def read(path: Path, kind: type[T]) -> T | None:
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
             return None
         try:
-            return msgspec.json.decode(file.read(), type=kind, dec_hook=_from_text)
+            return msgspec.json.decode(file.read(), type=kind, dec_hook=_from_plain)
         except msgspec.DecodeError:  # also ValidationError
             return None
 
 
-def _to_text(value: object) -> str:
+def _to_plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, Spans):
+        return tuple(value)
     raise NotImplementedError(type(value).__name__)
 
 
-def _from_text(kind: type, text: object) -> object:
+def _from_plain(kind: type, plain: object) -> object:
     if issubclass(kind, Path):
-        return kind(str(text))
+        return kind(str(plain))
+    if issubclass(kind, Spans):
+        return kind.of(msgspec.convert(plain, tuple[tuple[str, Span], ...]))
     raise NotImplementedError(kind.__name__)
 
 

@@ -92,6 +92,7 @@ class LocalEngine(Struct):
         before = _previous_texts(self.handle.directory)
         if before is not None:
             now = _texts(self.handle.directory)
+            self._change = rules_change(self.engine, self.spec, lambda name: now.get(name, ""), before, whole=True)
             changed = [name for name in {*before, *now} if before.get(name) != now.get(name)]
             self._goes_on = reads_by_itself(self.spec, changed) or (bool(self.spec.hot_restart_argv) and not changed)
             try:

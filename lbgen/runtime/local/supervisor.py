@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lbgen.codes  # noqa: F401  # where descriptors run out a finding could not import it any more
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.records import replace
 from lbgen.runtime.common import state

@@ -309,9 +309,9 @@ def test_places(tmp_path: Any) -> None:
         7,
     )
     (use,) = plan.uses_by_feature()[Feature.WEIGHTS]
-    assert (use.field, use.span.line) == ("pools.app.endpoints[0].weight", 7)
+    assert (use.field, dict(plan.use_spans)[use.field].line) == ("pools.app.endpoints[0].weight", 7)
     (use,) = plan.uses_by_feature()[Feature.REQUEST_ID]
-    assert use.span.file.endswith("production.yaml")
+    assert dict(plan.use_spans)[use.field].file.endswith("production.yaml")
 
 
 def test_errors_stop_the_plan_and_advice_does_not() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lbgen import api
-from lbgen.diagnostics import NOWHERE, EngineError, LbgenError, UsageError
+from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
@@ -237,7 +237,7 @@ class Refusing(FakeEngine):
 
 
 def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
-    wanted = replace(plan(), uses=(Use(Feature.RETRIES, "routes[0].retries", NOWHERE),))
+    wanted = replace(plan(), uses=(Use(Feature.RETRIES, "routes[0].retries"),))
     refusing = Refusing(fake.program, name="refusing")
     both = {"fake": fake, "refusing": refusing}
     monkeypatch.setattr("lbgen.runtime.stack_request.installed", lambda: both)

@@ -1,0 +1,55 @@
+"""Keeps the schema by which pydantic checks a topology on disk: building it takes ten times as long as most loads."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pydantic_core
+from pydantic_core import SchemaValidator
+
+from lbgen import resources
+from lbgen.spec.model import TopologyModel
+
+_NOT_OF_CHECKS = ("metadata", "serialization")  # what pydantic needs for JSON Schema and dumps, and builds then
+
+
+@cache
+def validator() -> SchemaValidator:
+    """The validator of `TopologyModel`, of a schema that an earlier process has built with the same code if there is
+    one."""
+    return resources.kept("topology-schema", _key(), _read, _make)
+
+
+def _read(content: bytes) -> SchemaValidator:
+    return SchemaValidator(pickle.loads(content))  # noqa: S301  # only this user can write there
+
+
+def _make() -> tuple[SchemaValidator, bytes]:
+    schema = _built()
+    return SchemaValidator(schema), pickle.dumps(schema)
+
+
+def _built() -> Any:  # noqa: ANN401  # a core schema
+    TopologyModel.model_rebuild()
+    return _for_checks(TopologyModel.__pydantic_core_schema__)
+
+
+def _for_checks(schema: Any) -> Any:  # noqa: ANN401  # a core schema, or a part of it
+    if isinstance(schema, dict):
+        left_out = _NOT_OF_CHECKS if isinstance(schema.get("type"), str) else ()  # not: fields of such a name
+        return {key: _for_checks(part) for key, part in schema.items() if key not in left_out}
+    return [_for_checks(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _key() -> list[object]:
+    """Differs wherever the schema may: other code of the models, Python or pydantic."""
+    said: list[object] = [sys.version, pydantic.VERSION, pydantic_core.__version__]
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        found = file.stat()
+        said += [file, found.st_mtime_ns, found.st_size]
+    return said
