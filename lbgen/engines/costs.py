@@ -1,7 +1,8 @@
 """What the features of a plan cost on an engine: CPU per request as measured, and what would be cheaper.
 
 An engine's figures are in `costs.json` beside its module, made by `python -m tests.bench.costs`: for each feature the
-CPU microseconds that one request takes more with it than without it.
+CPU microseconds that one request takes more with it than without it. `features` are measured with all guarantees left
+to the engine; `exact`, for an engine that then serves requests in another way, with all of them kept.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
     data = _measured(engine, version)
     if data is None:
         return None
-    figures = data["features"]
+    kept = any(set(each.guarantees.left) != set(Guarantee) for each in plan.listeners if each.mode is Mode.L7)
+    figures = {**data["features"], **(data.get("exact", {}) if kept else {})}
     found = [_cost(name, fields, figures[name]) for name, fields in _used(plan, engine, version) if name in figures]
     found.sort(key=lambda each: (each.is_noise, -each.micros))
     return Costs(data["version"], data["date"], data["method"], float(data["forward_us"]), tuple(found))

@@ -2,6 +2,7 @@
 
 A topology that forwards and does nothing else runs beside the same with one feature more, some features at a time, and
 each is asked in turn: forward, f1, f2, f3, forward, f4 ... All get the same requests, with what some features match.
+Traefik is measured with --exact: without its plugin, and with it.
 """
 
 from __future__ import annotations
@@ -106,9 +107,11 @@ FEATURES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def topology_with(feature: str) -> dict[str, Any]:
-    """The base with that feature; "" = without any."""
+def topology_with(feature: str, *, exact: bool = False) -> dict[str, Any]:
+    """The base with that feature, "" = without any; `exact`: it keeps all guarantees."""
     made = copy.deepcopy(BASE)
+    if exact:
+        made["guarantees"] = "contract"
     made["pools"]["other"] = copy.deepcopy(made["pools"]["api"])
     route = made["routes"][0]
     # A second route, so that the other pool is used and a match that misses has somewhere to go.
@@ -125,8 +128,27 @@ def topology_with(feature: str) -> dict[str, Any]:
     return made
 
 
-def measure_build(build: Build, bench: Bench, names: tuple[str, ...]) -> dict[str, Any]:
-    """The record of one build."""
+def measure_build(build: Build, bench: Bench, names: tuple[str, ...], *, exact: bool) -> dict[str, Any]:
+    """The record of one build; `exact`: also what features cost where all guarantees are kept."""
+    bases, found = _measure(build, bench, names)
+    record = {
+        "version": build.binary.version,
+        "date": datetime.now(UTC).date().isoformat(),
+        "method": f"median of {bench.rounds} rounds of {bench.seconds} s in turn with forwarding alone: one worker, "
+        f"{load.CONNECTIONS} connections, answers of 5 KB; lbgen {lbgen.__version__}",
+        "forward_us": round(statistics.median(bases), 2),
+        "features": found,
+    }
+    if exact:
+        others = tuple(name for name in names if "guarantees" not in FEATURES[name].get("top", {}))
+        record["exact"] = _measure(build, bench, others, exact=True)[1]
+    return record
+
+
+def _measure(
+    build: Build, bench: Bench, names: tuple[str, ...], *, exact: bool = False
+) -> tuple[list[float], dict[str, Any]]:
+    """What forwarding alone takes, by round, and the figures of the features."""
     bases: list[float] = []
     found: dict[str, Any] = {}
     refused: dict[str, str] = {}
@@ -136,7 +158,7 @@ def measure_build(build: Build, bench: Bench, names: tuple[str, ...]) -> dict[st
     write_certificate(certificates)
 
     def render(name: str, number: int) -> Proxy:
-        plan = plan_of(topology_with(name), build, LBGEN_PORT + number, certificates)
+        plan = plan_of(topology_with(name, exact=exact), build, LBGEN_PORT + number, certificates)
         return render_proxy(name or "forward", plan, build, bench.place(f"{name or 'forward'}-{build.engine}"))
 
     for number, name in enumerate(names, 1):
@@ -159,14 +181,7 @@ def measure_build(build: Build, bench: Bench, names: tuple[str, ...]) -> dict[st
             bench.report(f"{build.label}: {name} {found[name]['us']:+.1f} us ({low:.1f} to {high:.1f})")
     for name, why in refused.items():
         bench.report(f"{build.label}: {name}: {why}")
-    return {
-        "version": build.binary.version,
-        "date": datetime.now(UTC).date().isoformat(),
-        "method": f"median of {bench.rounds} rounds of {bench.seconds} s in turn with forwarding alone: one worker, "
-        f"{load.CONNECTIONS} connections, answers of 5 KB; lbgen {lbgen.__version__}",
-        "forward_us": round(statistics.median(bases), 2),
-        "features": dict(sorted(found.items())),
-    }
+    return bases, dict(sorted(found.items()))
 
 
 def _ask_in_turn(batch: list[tuple[str, Proxy]], bench: Bench, refused: dict[str, str]) -> dict[str, list[float]]:
@@ -199,6 +214,7 @@ def main() -> int:
     about = argparse.ArgumentParser("python -m tests.bench.costs", description=(__doc__ or "").partition(": ")[2])
     about.add_argument("--engine", action="append", choices=ENGINES, help="default: all four")
     about.add_argument("--feature", action="append", choices=sorted(FEATURES), help="print these; write nothing")
+    about.add_argument("--exact", action="store_true", help="measure features also where all guarantees are kept")
     about.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
     about.add_argument("--seconds", type=int, default=1, help="of a round (default: %(default)s)")
     about.add_argument("--lock", type=Path, metavar="FILE", help="take turns with other benches that lock it")
@@ -213,7 +229,7 @@ def main() -> int:
         with load.endpoint(endpoint_binary(), folder / "endpoint"):
             for engine in asked.engine or ENGINES:
                 names = tuple(asked.feature or FEATURES)
-                builds = [measure_build(build, bench, names) for build in find_builds((engine,), {})]
+                builds = [measure_build(build, bench, names, exact=asked.exact) for build in find_builds((engine,), {})]
                 if not asked.feature:
                     target = Path(lbgen.__file__).parent / "engines" / engine / FILE
                     target.write_text(json.dumps({"builds": builds}, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from lbgen.engines.traefik.listeners import build_listener
 from lbgen.engines.traefik.native import build as native
 from lbgen.engines.traefik.native import is_native
 from lbgen.engines.traefik.plugin import load_sources
-from lbgen.engines.traefik.quote import quote_data
+from lbgen.engines.traefik.quote import OPEN, quote_data
 from lbgen.engines.traefik.static import build_static
 from lbgen.engines.traefik.tls import build_tls
 from lbgen.engines.verbatim import keys
@@ -74,5 +74,7 @@ def _dynamic(plan: Plan, name: str, data: Data) -> RenderedFile:
 
 
 def _file(name: str, data: Data, header: str) -> RenderedFile:
-    text, origins = dump(quote_data(data) if name.startswith("dynamic/") else data, header)
+    text, origins = dump(data, header)
+    if name.startswith("dynamic/") and OPEN in text:
+        text, origins = dump(quote_data(data), header)
     return RenderedFile(name, text, origins)

@@ -47,10 +47,11 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
         )
         if action not in middlewares:
             config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
-            if listener.logs:
-                config["logged"] = True
-            if isinstance(route.action, Forward) and route.action.timeouts.idle and not common_idle:
-                config["timed"] = True
+            if isinstance(route.action, Forward):
+                if route.action.timeouts.idle and not common_idle:
+                    config["timed"] = True
+                elif not (listener.logs or listener.forwarded_headers or listener.request_id):
+                    config["bare"] = True
             middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
     if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):
         lost = f"{edge}.lost"

@@ -11,7 +11,7 @@ from lbgen.engines.document import Commented, Tagged
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
-_OPEN = "{{"
+OPEN = "{{"
 # Back-quotes make a template literal, which needs no escape in a double-quoted YAML scalar.
 _LITERAL_OPEN = "{{`{{`}}"
 
@@ -38,7 +38,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def quote_text(text: str) -> str:
     """`text` without any template action."""
-    return text.replace(_OPEN, _LITERAL_OPEN)
+    return text.replace(OPEN, _LITERAL_OPEN)
 
 
 def quote_data(data: Data) -> Data:

@@ -21,7 +21,7 @@ type Config struct {
 	Asks      *Asked // what rules look at
 	Named     bool   // some ask for hosts
 	Idle      int    // the idle time of all routes, 0 = they differ
-	Logged    bool   // of a route: the listener has a log
+	Bare      bool   // of a route: the listener adds nothing to requests, has no log and a common idle time
 	Timed     bool   // of a route: the listener's have no common idle time
 	Address   string
 	Port      string // that clients know

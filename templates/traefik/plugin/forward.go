@@ -1,35 +1,40 @@
 package lbgen
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // A plain request goes to its endpoint by a native proxy with a native transport. What is interpreted on its way is one
-// function, long because a call costs more than most of what stands in it.
+// function, long because a call costs more than most of what stands in it: each variable and each step of the function that
+// is called is allocated, done or not.
 
 // noBody is the body of a request that has none. A body, though empty, keeps Go from sending the request a second time
 // when a connection breaks; the coding keeps Go from trying to read it first.
 var (
 	noBody   = io.NopCloser(strings.NewReader(""))
 	identity = []string{"identity"}
+	none     []string
 )
 
 // bufferPool lends buffers to copy answers with.
-type bufferPool struct{ pool *sync.Pool }
+type bufferPool struct{}
 
-var buffers = &bufferPool{pool: &sync.Pool{New: func() any { return make([]byte, 32*1024) }}}
+var (
+	buffers = &bufferPool{}
+	unlent  = &sync.Pool{New: func() any { return make([]byte, 32*1024) }}
+)
 
 // Get lends one.
-func (b *bufferPool) Get() []byte { return b.pool.Get().([]byte) }
+func (*bufferPool) Get() []byte { return unlent.Get().([]byte) }
 
 // Put takes it back.
-func (b *bufferPool) Put(lent []byte) { b.pool.Put(lent) }
+func (*bufferPool) Put(lent []byte) { unlent.Put(lent) }
 
 // asksLittle is whether a route asks for nothing but a pool.
 func (r *Route) asksLittle() bool {
@@ -47,28 +52,45 @@ func (r *Route) isPlain() bool {
 	return p.simple && p.conf.Proxy == "" && (p.conf.Balance == "round_robin" || len(p.endpoints) == 1) && len(p.order) > 0
 }
 
-// proxies are native proxies for a pool's endpoints.
-func (e *edge) proxies(route *Route) []*httputil.ReverseProxy {
-	failed := func(w http.ResponseWriter, r *http.Request, err error) {
+// newProxy is a native proxy for the endpoints of a route.
+func (e *edge) newProxy(route *Route) *httputil.ReverseProxy {
+	one := &httputil.ReverseProxy{Director: sendOnce, FlushInterval: flushInterval}
+	one.Transport = route.transport()
+	one.BufferPool = buffers // within the literal the interpreter does not accept it
+	one.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
 		s := &state{edge: e, route: route}
 		s.fail(w, r, err)
-		r.Context().Value(connKey).(*conn).left = s.left
-	}
-	made := []*httputil.ReverseProxy{}
-	for _, each := range route.Targets[0].pool.endpoints {
-		one := &httputil.ReverseProxy{
-			Director:      director(route.scheme(), each.address),
-			Transport:     each.transports[route.times],
-			FlushInterval: flushInterval,
-			ErrorHandler:  failed,
+		if s.left {
+			r.Context().Value(connKey).(*conn).status = clientLeft
 		}
-		one.BufferPool = buffers // within the literal the interpreter does not accept it
-		if e.log != nil {
-			one.ModifyResponse = noteAnswer
-		}
-		made = append(made, one)
 	}
-	return made
+	if e.log != nil {
+		one.ModifyResponse = noteAnswer
+	}
+	return one
+}
+
+// sendOnce keeps Go from sending a request a second time. It is a Director, since the proxy hides what the body is before.
+func sendOnce(r *http.Request) {
+	if again[r.Method] {
+		r.Body = noBody
+		r.TransferEncoding = identity
+	}
+}
+
+// transport is that of a plain route: no endpoint has a name, so all share it.
+func (r *Route) transport() *http.Transport {
+	return r.Targets[0].pool.endpoints[0].transports[r.times]
+}
+
+// turns are the addresses of the endpoints of a plain route, in the order of their turns.
+func (r *Route) turns() []string {
+	p := r.Targets[0].pool
+	found := []string{}
+	for _, at := range p.order {
+		found = append(found, p.endpoints[at].address)
+	}
+	return found
 }
 
 // scheme is that of the endpoints.
@@ -82,22 +104,11 @@ func (r *Route) scheme() string {
 // flushInterval is Traefik's own.
 const flushInterval = 100 * time.Millisecond
 
-// director points requests to an endpoint.
-func director(scheme, address string) func(*http.Request) {
-	return func(r *http.Request) {
-		r.URL.Scheme = scheme
-		r.URL.Host = address
-		if again[r.Method] {
-			r.Body = noBody
-			r.TransferEncoding = identity
-		}
-	}
-}
-
 func noteAnswer(reply *http.Response) error {
 	c := reply.Request.Context().Value(connKey).(*conn)
-	c.answered = time.Now()
+	c.took = since(c.began)
 	c.status = reply.StatusCode
+	c.size = reply.ContentLength
 	return nil
 }
 
@@ -105,7 +116,7 @@ func noteAnswer(reply *http.Response) error {
 func newRoute(conf *Config) http.Handler {
 	route := conf.Route
 	route.matched, route.prefix = conf.Matched, conf.Prefix
-	if route.asksLittle() && !conf.Logged && !conf.Timed {
+	if conf.Bare && route.asksLittle() {
 		return newProxyRoute(conf)
 	}
 	return newHandlerRoute(conf)
@@ -118,63 +129,59 @@ func newProxyRoute(conf *Config) http.Handler {
 	one := &httputil.ReverseProxy{FlushInterval: flushInterval}
 	one.BufferPool = buffers
 	var e *edge
-	var turns []int
-	var addresses, own, port, dropped []string
-	scheme, serial := "", -1 // of no edge: no request is plain
-	tells, names, underscores := false, false, false
-	turn := new(uint32)
+	var places, dropped []string // places in the order of their turns
+	scheme, place := "", ""
+	serial := -1 // of no edge: no request is plain
+	shared, many, turn := false, uint32(1), new(uint32)
+	care := asksCare
 	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
 		if err := route.prepare(used); err != nil {
 			return err
 		}
 		e = above
-		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
-		names = above.conf.RequestID
-		underscores = above.conf.Underscores
-		own = above.scheme
-		port = above.port
+		if above.conf.Underscores { // one by one: the interpreter confuses assignments to several of these variables
+			care = asksLessCare
+		}
 		dropped = above.dropped()
 		if route.isPlain() {
-			p := route.Targets[0].pool
-			for _, each := range p.endpoints {
-				addresses = append(addresses, each.address)
-			}
-			one.Transport = p.endpoints[0].transports[route.times] // no endpoint has a name, so all share it
-			turns = p.order
+			places = route.turns()
+			place = places[0]
+			many = uint32(len(places))
+			shared = len(places) > 1
+			one.Transport = route.transport()
 			scheme = route.scheme()
 			serial = above.serial
 		}
 		return nil
 	})
 	one.Director = func(r *http.Request) {
-		if r.URL.Scheme != "" && (serial < 0 || !admitted(r)) {
-			fail(r)
-			return
-		}
-		c := plainOn(r, serial, underscores)
-		if c == nil {
-			fail(r)
-			return
-		}
 		h := r.Header
-		h["Connection"] = dropped // Go's proxy drops what it names
-		if names {
-			h["X-Request-Id"] = []string{newID()}
+		isOdd := true // unless it is plain: see plainOn
+		c, known := r.Context().Value(connKey).(*conn)
+		if known && c.by == serial && c.host == r.Host {
+			head := c.buffer[:*c.end]
+			if startsPlain(head) {
+				lines := count(head, lineEnd)
+				if lines == len(h)+3 && lines == count(head, lineFeed) {
+					isOdd = care(head)
+				}
+			}
 		}
-		if tells { // X-Forwarded-For too: Go's proxy writes that
-			h["X-Forwarded-Proto"] = own
-			h["X-Forwarded-Port"] = port
-			h["X-Forwarded-Host"] = []string{r.Host}
-		} else {
-			h["X-Forwarded-For"] = nil
+		if isOdd {
+			if !admitted(r, serial) {
+				return
+			}
+			h = r.Header
 		}
-		c.current().Header()["Content-Type"] = nil // an answer without one stays so
-		to := 0
-		if len(turns) > 1 {
-			to = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
+		h["Connection"] = dropped                   // Go's proxy drops what it names
+		h["X-Forwarded-For"] = none                 // which it would write
+		c.current().Header()["Content-Type"] = none // an answer without one stays so
+		to := r.URL
+		to.Scheme = scheme
+		to.Host = place
+		if shared {
+			to.Host = places[next(turn, 1)%many]
 		}
-		r.URL.Scheme = scheme
-		r.URL.Host = addresses[to]
 		if again[r.Method] {
 			r.Body = noBody
 			r.TransferEncoding = identity
@@ -191,35 +198,37 @@ func newProxyRoute(conf *Config) http.Handler {
 	return one
 }
 
-// admitted makes a request for Traefik's matchers the one that it stands for, if that is plain.
-func admitted(r *http.Request) bool {
-	s, known := r.Context().Value(stateKey).(*state)
-	if !known || !s.plain {
-		return false
-	}
-	r.URL = s.request.URL
-	r.Header = s.request.Header.Clone()
-	return true
-}
+// passed is the scheme of a request that a transport refuses.
+const passed = "lbgen"
 
-// fail makes a request one that a transport refuses.
-func fail(r *http.Request) {
+// admitted makes a request for Traefik's matchers the one that it stands for, if that is plain. Any other fails on purpose.
+func admitted(r *http.Request, serial int) bool {
+	s, known := r.Context().Value(stateKey).(*state)
+	if known && s.plain && s.edge.serial == serial {
+		r.URL = s.request.URL
+		r.Host = s.request.Host
+		r.Header = s.request.Header.Clone()
+		return true
+	}
 	r.URL.Scheme = passed
 	r.Header = http.Header{} // no upgrade, which Go's proxy would look at first
+	return false
 }
 
-// newHandlerRoute serves the requests of a route that asks for more, of a listener with a log, or with an idle time of its own.
+// newHandlerRoute serves the requests of a route that asks for more, of a listener that adds to them or has a log, or with
+// an idle time of its own.
 func newHandlerRoute(conf *Config) http.Handler {
 	route := conf.Route
 	var e *edge
 	var to *log // nil for none
-	var proxies []*httputil.ReverseProxy
-	var turns []int
-	var texts, scheme, port, dropped []string
-	serial := -1 // of no edge: no request is plain
-	tells, names, underscores := false, false, false
-	turn := new(uint32)
+	var one *httputil.ReverseProxy
+	var places, texts, proto, port, dropped []string // places and texts in the order of turns
+	scheme := ""                                     // of the endpoints
+	serial := -1                                     // of no edge: no request is plain
+	tells, names := false, false
+	shared, many, turn := false, uint32(1), new(uint32)
 	step := time.Duration(0)
+	care := asksCare
 	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
 		if err := route.prepare(used); err != nil {
 			return err
@@ -227,72 +236,104 @@ func newHandlerRoute(conf *Config) http.Handler {
 		e = above
 		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
 		names = above.conf.RequestID
-		underscores = above.conf.Underscores
-		scheme = above.scheme
+		if above.conf.Underscores {
+			care = asksLessCare
+		}
+		proto = above.scheme
 		port = above.port
 		dropped = above.dropped()
 		if conf.Timed {
 			step = time.Duration(route.Idle) * time.Millisecond / steps
 		}
 		if route.isPlain() {
-			proxies = above.proxies(route)
-			turns = route.Targets[0].pool.order
-			texts = above.logTexts(route, route.Targets[0].pool)
+			one = above.newProxy(route)
+			places = route.turns()
+			many = uint32(len(places))
+			shared = len(places) > 1
+			texts = above.logTexts(route, places)
+			scheme = route.scheme()
 			to = above.log
 			serial = above.serial
 		}
 		return nil
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var c *conn
-		if r.URL.Scheme == "" {
-			c = plainOn(r, serial, underscores)
+		h := r.Header
+		isOdd := true // unless it is plain: see plainOn
+		c, known := r.Context().Value(connKey).(*conn)
+		if known && c.by == serial && c.host == r.Host {
+			head := c.buffer[:*c.end]
+			if startsPlain(head) {
+				lines := count(head, lineEnd)
+				if lines == len(h)+3 && lines == count(head, lineFeed) {
+					isOdd = care(head)
+				}
+			}
 		}
-		if c == nil {
+		if isOdd {
 			if r = route.remaining(e, w, r, serial > 0); r == nil {
 				return
 			}
-			c = r.Context().Value(connKey).(*conn)
+			h = r.Header
 		}
-		began := time.Now()
-		h := r.Header
+		c.began = now()
+		c.status = 0
+		c.size = -1
 		h["Connection"] = dropped // Go's proxy drops what it names
 		id := ""
 		if names {
-			id = newID()
+			token := make([]byte, 16)
+			_, _ = fill(token)
+			id = inHex(token)
 			h["X-Request-Id"] = []string{id}
 		}
 		if tells { // X-Forwarded-For too: Go's proxy writes that
-			h["X-Forwarded-Proto"] = scheme
+			h["X-Forwarded-Proto"] = proto
 			h["X-Forwarded-Port"] = port
-			h["X-Forwarded-Host"] = []string{r.Host}
+			h["X-Forwarded-Host"] = c.hosts
 		} else {
-			h["X-Forwarded-For"] = nil
+			h["X-Forwarded-For"] = none
 		}
-		w.Header()["Content-Type"] = nil // an answer without one stays so
-		at := 0
-		if len(turns) > 1 {
-			at = turns[int(atomic.AddUint32(turn, 1))%len(turns)]
+		w.Header()["Content-Type"] = none // an answer without one stays so
+		at := uint32(0)
+		if shared {
+			at = next(turn, 1) % many
 		}
-		c.status = 0
-		c.left = false
+		url := r.URL
+		url.Scheme = scheme
+		url.Host = places[at]
 		var silence *time.Timer
 		if step > 0 {
 			silence = watchAnswer(w, step)
 		}
 		defer func() {
 			failure := recover()
+			if failure != nil {
+				c.size = -1 // not what the endpoint said
+			}
 			if silence != nil {
 				silence.Stop()
 			}
 			if to != nil {
-				logPlain(to, w, r, began, c, texts[at], id)
+				if c.size < 0 {
+					c.measure(w)
+				}
+				if r.Method == "HEAD" {
+					c.size = 0
+				}
+				to.lock.Lock()
+				_, _ = fmt.Fprintf(to.to, plainLine, c.began.UTC().Format(logTime), texts[at], r.Method, r.Host, url.Path, c.status,
+					float64(since(c.began))/1e6, float64(c.took)/1e6, c.size, id)
+				if !to.waiting {
+					to.flushSoon()
+				}
+				to.lock.Unlock()
 			}
 			if failure != nil {
 				e.broken(w, failure)
 			}
 		}()
-		proxies[at].ServeHTTP(w, r)
+		one.ServeHTTP(w, r)
 	})
 }
 

@@ -3,7 +3,6 @@ package lbgen
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -78,7 +77,7 @@ func useLog(files string) (*log, error) {
 func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entry) {
 	now := time.Now()
 	found := &line{
-		Time:     known.began.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Time:     known.began.UTC().Format(logTime),
 		Listener: e.conf.Listener,
 		Method:   r.Method,
 		Host:     r.Host,
@@ -142,41 +141,38 @@ func (l *log) flushSoon() {
 	})
 }
 
+// logTime is how a line gives a time.
+const logTime = "2006-01-02T15:04:05.000Z"
+
 // plainLine is the line of a plain request; nothing in its texts has to be escaped.
 const plainLine = `{"time":"%s",%s,"method":"%s","host":"%s","path":"%s","status":%d,"duration_ms":%.3f,"upstream_ms":%.3f,"tries":1,"bytes":%d,"request_id":"%s"}` + "\n"
 
-// logTexts are the parts of a line that are the same for all requests to an endpoint of a route.
-func (e *edge) logTexts(route *Route, p *pool) []string {
+// logTexts are the parts of a line that are the same for all requests of a route to an endpoint, by address.
+func (e *edge) logTexts(route *Route, places []string) []string {
 	found := []string{}
-	for _, each := range p.endpoints {
-		known := map[string]string{"listener": e.conf.Listener, "route": route.Name, "pool": p.conf.Name, "endpoint": each.address}
+	for _, place := range places {
+		known := map[string]string{"listener": e.conf.Listener, "route": route.Name, "pool": route.Targets[0].Pool, "endpoint": place}
 		text, _ := json.Marshal(known)
 		found = append(found, string(text[1:len(text)-1]))
 	}
 	return found
 }
 
-// logPlain adds the line of a plain request; a method would cost a microsecond more.
-func logPlain(l *log, w http.ResponseWriter, r *http.Request, began time.Time, c *conn, text, id string) {
-	now := time.Now()
-	size := reflect.ValueOf(w).Elem().Field(atWritten).Int()
-	if r.Method == "HEAD" {
-		size = 0
+// clientLeft is the status of a plain request whose client went before there was an answer.
+const clientLeft = -1
+
+// measure finds what a plain request's answer was when the endpoint did not say.
+func (c *conn) measure(w http.ResponseWriter) {
+	c.size = reflect.ValueOf(w).Elem().Field(atWritten).Int()
+	if c.status > 0 {
+		return
 	}
-	if c.status == 0 { // no endpoint answered
-		c.answered = now
-		if !c.left {
-			c.status, _ = sent(w)
-		}
+	c.took = since(c.began)
+	if c.status != clientLeft {
+		c.status, _ = sent(w)
+	} else {
+		c.status = 0
 	}
-	at := began.UTC().Format("2006-01-02T15:04:05.000Z")
-	whole, answer := float64(now.Sub(began))/1e6, float64(c.answered.Sub(began))/1e6
-	l.lock.Lock()
-	_, _ = fmt.Fprintf(l.to, plainLine, at, text, r.Method, r.Host, r.URL.Path, c.status, whole, answer, size, id)
-	if !l.waiting {
-		l.flushSoon()
-	}
-	l.lock.Unlock()
 }
 
 func milliseconds(d time.Duration) float64 {

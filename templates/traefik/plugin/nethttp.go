@@ -111,13 +111,16 @@ type conn struct {
 	by      int                        // the serial number of the edge that knows it
 	state   reflect.Value              // net/http's
 	host    string                     // the last one that is a Host
+	hosts   []string                   // the same as a field's lines
 	buffer  []byte                     // net/http's, of which heads are read
 	end     *int                       // how much of it was
 	current func() http.ResponseWriter // of the request under way, a nil pointer for none
 
-	status   int       // that an endpoint answered to the plain request under way, 0 for none, for the access log
-	answered time.Time // when
-	left     bool      // the client went before that
+	// Of the plain request under way, for the access log.
+	began  time.Time
+	status int           // that an endpoint answered, 0 for none
+	took   time.Duration // until then
+	size   int64         // of the answer's body, -1 when the endpoint does not say
 }
 
 var writerType = reflect.TypeOf((*http.ResponseWriter)(nil)).Elem()

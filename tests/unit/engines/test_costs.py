@@ -52,8 +52,9 @@ def test_figures_say_how_they_were_measured(name: str) -> None:
         assert build["version"].startswith(engine(name).versions)
         assert {"date", "method"} <= build.keys()
         assert build["forward_us"] > 0
-        assert build["features"].keys() <= CHEAPER.keys()
-        assert all(each["low"] <= each["us"] <= each["high"] for each in build["features"].values())
+        for figures in (build["features"], build.get("exact", {})):
+            assert figures.keys() <= CHEAPER.keys()
+            assert all(each["low"] <= each["us"] <= each["high"] for each in figures.values())
 
 
 @pytest.mark.parametrize("name", L7)
@@ -69,6 +70,17 @@ def test_a_plan_gets_the_figures_of_what_it_uses(name: str) -> None:
     assert all(each.cheaper for each in found.features)
     certain = [each.micros for each in found.features if not each.is_noise]
     assert certain == sorted(certain, reverse=True)
+
+
+def test_traefik_takes_more_for_a_feature_that_its_plugin_serves() -> None:
+    target, text = engine("traefik"), DATA["routes"][0] | {"retries": {"max": 1, "on": ["connect_failure"]}}
+    asked = {**DATA, "routes": [text, DATA["routes"][1]]}
+    figures = []
+    for guarantees in ("contract", "engine"):
+        found = costs(lbgen.plan(lbgen.load({**asked, "guarantees": guarantees})), target, target.versions[0])
+        assert found is not None
+        figures.append(next(each.micros for each in found.features if each.name == "route.retries"))
+    assert figures[0] > 2 * figures[1]
 
 
 def test_nginx_has_the_figures_of_each_version() -> None:

@@ -153,11 +153,13 @@ def test_one_idle_time_of_all_routes_is_watched_by_the_listener():
     assert rendered(apart)["dynamic/edge-web.yaml"].count("timed: true") == 2
 
 
-def test_routes_of_a_listener_with_a_log_are_told_so():
+@pytest.mark.parametrize("adds", ["access_log", "forwarded_headers", "request_id"])
+def test_a_route_is_bare_where_its_listener_adds_nothing_to_requests(adds):
     made = plan({"a": forward(("p", 1))}, (pool("p"),))
-    listener = replace(made.listeners[0], access_log=True)
-    assert "logged: true" in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
-    assert "logged" not in rendered(made)["dynamic/edge-web.yaml"]
+    listener = replace(made.listeners[0], access_log=False, forwarded_headers=False, request_id=False)
+    assert "bare: true" in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
+    listener = replace(listener, **{adds: True})
+    assert "bare" not in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
 
 
 def test_names_are_looked_up_and_dns_servers_get_their_port():
