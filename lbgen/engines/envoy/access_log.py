@@ -7,7 +7,7 @@ whole time.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.envoy.forwarded_headers import NO_HOST
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
@@ -15,16 +15,18 @@ from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import l4_format
+from lbgen.plan.model import Respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Route
 
 FILE = "access.log"
 _SNAPSHOT = "asked"  # filter state: the request's host and path before a route rewrites them
+_REFUSALS = (400, 405, 414)  # statuses of requests that are refused before routing
 _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
 
@@ -43,10 +45,11 @@ def _save(what: str) -> dict[str, Data]:
     }
 
 
-def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
+def build_access_log(listener: Listener, routes: Iterable[Route], rewritten: Iterable[str]) -> list[dict[str, Data]]:
     """Writes one JSON line per request; `parse_record` converts what Envoy names differently. What is
     `rewritten` comes from the filter that saved it."""
-    refuses = listener.guarantees.framing or listener.guarantees.paths or listener.limits.target is not None
+    # A refusal is known by its status, unless one of the listener's `routes` answers with the same.
+    alike = any(isinstance(route.action, Respond) and route.action.status in _REFUSALS for route in routes)
     shown = _AS_THEY_ARE | {what: f"%FILTER_STATE({_SNAPSHOT}.{what}:PLAIN)%" for what in rewritten}
     files = (("file", FILE, listener.access_log), ("metrics", METRICS_LOG, listener.metrics))
     return [
@@ -73,7 +76,7 @@ def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[
                         "bytes": "%BYTES_SENT%",
                         "request_id": "%REQ(X-REQUEST-ID)%",
                         "total_ms": "%DURATION%",
-                        **({"because": "%RESPONSE_CODE_DETAILS%"} if refuses else {}),
+                        **({"because": "%RESPONSE_CODE_DETAILS%"} if alike else {}),
                     }
                 },
             },
@@ -111,8 +114,7 @@ def parse_record(line: str) -> AccessRecord | None:
     host = found["host"] or ""
     duration = _milliseconds(found["duration_ms"], found["total_ms"] or 0)
     tried = _milliseconds(found["upstream_ms"], _milliseconds(found["tried_ms"], duration))
-    # Envoy logs the matching route even for a request that was refused before routing.
-    refused = any(f"[{policy}]" in (found.get("because") or "") for policy in (NOT_SERVED, MALFORMED, TOO_LONG))
+    refused = _is_refused(found)  # Envoy logs the matching route nevertheless
     return {
         "time": found["time"],
         "listener": found["listener"],
@@ -129,6 +131,13 @@ def parse_record(line: str) -> AccessRecord | None:
         "bytes": int(found["bytes"] or 0),
         "request_id": found["request_id"] or "",
     }
+
+
+def _is_refused(found: dict[str, Any]) -> bool:
+    """Whether the request was refused before routing."""
+    if "because" in found:
+        return any(f"[{policy}]" in (found["because"] or "") for policy in (NOT_SERVED, MALFORMED, TOO_LONG))
+    return not found["endpoint"] and found["status"] in _REFUSALS
 
 
 def _milliseconds(micros: object, otherwise: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.predicates import cidr, not_
+from lbgen.engines.envoy.predicates import cidr, header_input, not_
 from lbgen.engines.envoy.protobuf import extension, typed
 
 if TYPE_CHECKING:
@@ -24,6 +24,18 @@ _SKIP: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.ac
 def skip_where(condition: Predicate, http_filter: dict[str, Data]) -> dict[str, Data]:
     """`http_filter`, skipped where `condition` holds."""
     return _with_matchers(str(http_filter["name"]), http_filter, [{"predicate": condition, "on_match": _SKIP}])
+
+
+def skip_where_header_is(
+    name: str, usual: Iterable[str], condition: Predicate, http_filter: dict[str, Data], side: str
+) -> dict[str, Data]:
+    """`http_filter`, skipped where a header has one of these `usual` values, which needs no regex, or where `condition`
+    holds; `side` is Request or Response."""
+    tree: Data = {"input": header_input(name, side), "exact_match_map": {"map": dict.fromkeys(usual, _SKIP)}}
+    others: Data = {"matcher_list": {"matchers": [{"predicate": condition, "on_match": _SKIP}]}}
+    return _with_matcher(
+        str(http_filter["name"]), http_filter, {"matcher_tree": tree, "on_no_match": {"matcher": others}}
+    )
 
 
 def skip_where_address_in(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.conditional_filters import run_first
+from lbgen.engines.envoy.conditional_filters import run_first, skip_where_header_is
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.predicates import all_of, header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 _LIST = ".*,.*"
-_SIMPLE = "(?i:close|keep-alive)"
+_USUAL = ("close", "keep-alive")
+_SIMPLE = f"(?i:{'|'.join(_USUAL)})"
 _NOMINATES = all_of(
     header_matches("connection", r"\C+", "Response"), not_(header_matches("connection", _SIMPLE, "Response"))
 )
@@ -24,7 +25,9 @@ def build_upstream_filters(*others: Data, options: bool = True) -> list[Data]:
     """The filters between a route's edits and the endpoint: `others`, then with `options` one that removes the headers
     nominated by a response's Connection, skipped where it nominates none. Empty where Envoy's own will do."""
     nominated = build_lua_filter("response-connection", load_lua("response_connection"))
-    found = [*others, *([run_first("response-connection", (_NOMINATES, nominated))] if options else ())]
+    found = list(others)
+    if options:
+        found.append(skip_where_header_is("connection", _USUAL, not_(_NOMINATES), nominated, "Response"))
     return [*found, _CODEC] if found else []
 
 

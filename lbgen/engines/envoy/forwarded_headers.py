@@ -57,7 +57,7 @@ def build_early_mutations(listener: Listener, *, coding: bool, remote_address: b
         kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT")}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
     if _is_early(listener):
-        ours = {name: value for name, value in _own_headers(listener).items() if name != PROTO}
+        ours = {name: value for name, value in _own_headers(listener).items() if name not in (PROTO, _ID)}
         mutations += _mutations(
             [name for name in _NAMES if name not in ours and name != PROTO],
             [header_option(name, value, SET) for name, value in ours.items()],
@@ -73,6 +73,12 @@ def list_late_removals(listener: Listener, *, remote_address: bool) -> list[str]
     less than a mutation."""
     removed = [*_HOP, *([SAVED_PROTO] if _saves_proto(listener) else ()), *((_EXTERNAL,) if remote_address else ())]
     return [PROTO, *removed] if _is_early(listener) and PROTO not in _own_headers(listener) else removed
+
+
+def generates_request_id(listener: Listener) -> bool:
+    """Whether Envoy itself gives an X-Request-Id to requests without one, after the early mutations: that costs less
+    than a mutation."""
+    return listener.request_id and _is_early(listener)
 
 
 def _is_early(listener: Listener) -> bool:

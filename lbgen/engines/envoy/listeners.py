@@ -17,6 +17,7 @@ from lbgen.engines.envoy.forwarded_headers import (
     TRANSFER_CODING,
     build_early_mutations,
     build_forwarded_filters,
+    generates_request_id,
     list_late_removals,
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
@@ -38,7 +39,7 @@ from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.rewrites import has_request_host_redirect
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
-from lbgen.engines.envoy.timeouts import build_head_only_filter, needs_head_only_filter, stream_idle_timeout
+from lbgen.engines.envoy.timeouts import build_client_timeouts, build_head_only_filter, needs_head_only_filter
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
@@ -188,7 +189,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
         else:
             notes["upgrade_configs"] = HANDSHAKE_NOTE
             handshakes["filters"] = [explain_filter(each) for each in whole]
-    logs = build_access_log(listener, saved) if listener.logs else []
+    logs = build_access_log(listener, used, saved) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
     first = [build_non_normal_route(filters)] if normal else []
     removed: list[Data] = [
@@ -227,8 +228,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                     "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive)),
                     **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
                 },
-                "request_headers_timeout": duration(listener.timeouts.header),
-                "stream_idle_timeout": duration(stream_idle_timeout(listener.timeouts)),
+                **build_client_timeouts(listener.timeouts),
                 "drain_timeout": duration(_DRAIN),
                 "delayed_close_timeout": duration(_CLOSE),
                 **(
@@ -238,7 +238,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                 ),
                 **build_early_mutations(listener, coding=coding, remote_address=remote_address),
                 "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
-                "generate_request_id": False,
+                "generate_request_id": generates_request_id(listener),
                 "server_header_transformation": "PASS_THROUGH",
                 **(
                     {"local_reply_config": replies}

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from lbgen.engines.envoy.forwarded_headers import PROTO, TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, build_lua_per_route, load_lua
+from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.retries import build_retry_policy, has_idle_before_response
 from lbgen.plan.model import Forward
 
@@ -62,6 +63,14 @@ def stream_idle_timeout(times: ClientTimeouts) -> int:
     return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
+def build_client_timeouts(times: ClientTimeouts) -> dict[str, Data]:
+    """The fields of a connection manager for the times of a head and within a body. Nothing but a complete head starts
+    the idle clock anew, so it bounds the head as well where it has the same time, and a timer less runs."""
+    idle = stream_idle_timeout(times)
+    head: dict[str, Data] = {} if times.header == idle else {"request_headers_timeout": duration(times.header)}
+    return {**head, "stream_idle_timeout": duration(idle)}
+
+
 def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[IdleTimeouts]:
     """The idle timeouts of a route, one for each client_body time of its listeners."""
     if not isinstance(route.action, Forward):
@@ -73,13 +82,15 @@ def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) 
 
 def needs_head_only_filter(routes: Iterable[Route], body: int, clusters: Clusters) -> bool:
     """Whether some route distinguishes requests without a body."""
-    for route in routes:
-        if isinstance(route.action, Forward):
-            pools = [clusters.pools[target.pool] for target in route.action.targets if target.weight]
-            if not all(
-                compute_idle_timeouts(route.action, pools, body, everything=each).is_single for each in (True, False)
-            ):
-                return True
+    distinct = {
+        (action.timeouts, action.retries, tuple(target.pool for target in action.targets if target.weight)): action
+        for action in (route.action for route in routes)
+        if isinstance(action, Forward)
+    }
+    for (_, _, names), action in distinct.items():
+        pools = [clusters.pools[name] for name in names]
+        if not all(compute_idle_timeouts(action, pools, body, everything=each).is_single for each in (True, False)):
+            return True
     return False
 
 

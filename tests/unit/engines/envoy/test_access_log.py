@@ -41,6 +41,22 @@ def test_an_answer_of_its_own_had_no_endpoint() -> None:
     assert (found["endpoint"], found["pool"], found["upstream_ms"], found["tries"]) == ("", "", None, 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "route"),
+    [
+        ({"status": 400}, ""),
+        ({"status": 400, "endpoint": "10.0.0.1:80"}, "r"),
+        ({"status": 403}, "r"),
+        ({"status": 400, "because": "direct_response"}, "r"),  # a fixed response of the route
+        ({"status": 400, "because": "rbac_access_denied_matched_policy[b-malformed]"}, ""),
+    ],
+)
+def test_a_refused_request_has_no_route(changes: dict[str, object], route: str) -> None:
+    found = parse_record(json.dumps({**LINE, "endpoint": None, **changes}))
+    assert found is not None
+    assert found["route"] == route
+
+
 @pytest.mark.parametrize("line", ["", "[2026] warning", "{", "[]", '{"a": 1}'])
 def test_other_lines(line: str) -> None:
     assert parse_record(line) is None

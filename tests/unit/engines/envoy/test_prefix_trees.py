@@ -22,7 +22,7 @@ def rule(rank: int, kind: PathKind, path: str) -> Rule:
     return Rule(f"r{rank}", rank, f"r{rank}", None, Match(PathMatch(kind, path)), f"routes[{rank}]")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_the_first_match_is_the_same(data: st.DataObject) -> None:
     plan = data.draw(plans(PlanShape(rules=20, plain=True)))

@@ -9,7 +9,7 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import list_idle_timeouts
+from lbgen.engines.envoy.timeouts import build_client_timeouts, list_idle_timeouts
 from lbgen.engines.verdicts import judge
 
 
@@ -38,6 +38,23 @@ def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: 
     plan = plan_of(topology(times))
     (found,) = list_idle_timeouts(plan, plan.routes[0], plan.listeners)
     assert (found.head_only, found.others) == (head_only, others)
+
+
+@pytest.mark.parametrize(
+    ("client", "written"),
+    [
+        ({}, {"stream_idle_timeout": "60s"}),
+        ({"client_body": "5s"}, {"stream_idle_timeout": "60s"}),
+        ({"client_header": "5s"}, {"request_headers_timeout": "5s", "stream_idle_timeout": "60s"}),
+        ({"client_body": "0s"}, {"request_headers_timeout": "60s", "stream_idle_timeout": "0s"}),
+        ({"client_header": "0s"}, {"stream_idle_timeout": "0s"}),
+    ],
+)
+def test_a_head_has_a_timer_of_its_own_only_where_its_time_is_shorter(
+    client: dict[str, Any], written: dict[str, str]
+) -> None:
+    (listener,) = plan_of(topology({}, client)).listeners
+    assert build_client_timeouts(listener.timeouts) == written
 
 
 @pytest.mark.parametrize("client", [None, {"client_header": "60s", "client_body": "60s", "keepalive": "75s"}])
