@@ -5,7 +5,8 @@
 # make farm   other versions of the engines, kept apart from the host (python -m tests.support.farm says where)
 # make test-versions   conformance, differential, fingerprints, and the examples verified on all versions of all engines,
 #                      the farm's too; a table at the end
-# make drills   all of what `make test` takes a sample of: faults at every step, every command as every user (hours)
+# make drills   all of what `make test` takes a sample of: faults at every step, every command as every user (hours);
+#               and the goals of forwarding in the kernel (needs root and wrk)
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
@@ -30,7 +31,11 @@ test-versions: $(VENV)/.test
 	$(BIN)/python -m tests.support.versions
 
 drills: $(VENV)/.test
-	$(BIN)/python tests/phases.py --interrupts all --first-contact all --preview-changes all --left-cases all --container-cases all
+	$(BIN)/python tests/phases.py --interrupts all --first-contact all --preview-changes all --left-cases all --container-cases all --reloads 100
+	$(BIN)/python -m tests.bench.kernel_reload
+	$(BIN)/python -m tests.bench.kernel_reload --direct
+	$(BIN)/python -m tests.bench.direct_cost
+	$(BIN)/python -m tests.bench.kernel_rates
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

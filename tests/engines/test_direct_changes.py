@@ -89,6 +89,9 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
     checked["routes"][0]["timeouts"] = {"idle": "77s"}
     checked["routes"][1]["access"] = {"allow": ["10.0.0.0/8"]}
     yield "other times and clients", checked
+    hashed = data()
+    hashed["pools"]["db"]["balance"] = "source_hash"
+    yield "other balance", hashed
 
 
 CHANGES = dict(changed())
@@ -156,6 +159,29 @@ def test_a_change_is_one_transaction_which_flows_survive(what: str, device: str 
         nft(net, tmp_path, "delete", "table", family, TABLE)
         load(net, tmp_path, new, "lbgen.nft")
         assert found == listed(net, tmp_path)
+
+
+OWN = "chain own {\n\t\ttype filter hook input priority 10; policy accept;\n\t}"
+
+
+@pytest.mark.parametrize("what", ["a service less, and no datagrams", "other ports", "other balance"])
+@pytest.mark.parametrize("text", [None, OWN], ids=["ours", "with own text"])
+def test_all_rules_leave_nothing_of_a_removed_service(what: str, text: str | None, tmp_path: Path) -> None:
+    """Where all have to be loaded: after a failure, and where the topology has rules of its own."""
+    before = data(nftables={} if text is None else {"table": text})
+    old, new = files(before), files({**CHANGES[what], "engines": before["engines"]})
+    assert bool(ENGINE.change(old, new)) is (text is None)
+    with network() as net:
+        load(net, tmp_path, new, "lbgen.nft")
+        alone = listed(net, tmp_path)
+        nft(net, tmp_path, "flush", "ruleset")
+        load(net, tmp_path, old, "lbgen.nft")
+        load(net, tmp_path, new, "lbgen.nft")
+        assert listed(net, tmp_path).keys() > alone.keys()
+        for _ in range(2):  # also where they are not there
+            load(net, tmp_path, {**new, "change.nft": ENGINE.leftovers(old, new)}, "change.nft")
+            assert listed(net, tmp_path) == alone
+    assert ENGINE.leftovers(new, new) == ""
 
 
 def ask(kind: str, host: str, port: int, sizes: list[int]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import socket
@@ -9,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,10 +21,11 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import client, helper_image, images
+from lbgen.runtime.docker import client, helper_image, images, network
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 pytestmark = [*IN_CONTAINERS, AS_ROOT, pytest.mark.usefixtures("nothing_left")]
+KERNEL = Path(__file__).parents[2] / "examples/hybrid-edge/kernel.yaml"
 NAME = name_of("direct")
 PORTS = first_port(1_700)
 RESTARTED = 5.0  # seconds within which a restarted endpoint has its rules again
@@ -39,7 +44,7 @@ table inet seen {{
   chain in {{
     type filter hook prerouting priority -400; policy accept;
     tcp dport {port} counter comment "requests"
-    tcp sport {{ {port}, 8080 }} counter comment "replies"
+    tcp sport {{ {port}, {behind} }} ip daddr != {own} counter comment "replies"
   }}
 }}
 """
@@ -107,18 +112,21 @@ def inside(there: Container, *words: str, text: str = "") -> str:
     return subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def holder(daemon: DockerClient) -> Container:
-    [found] = [each.handle for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS]
+def holder(daemon: DockerClient, stack: str) -> Container:
+    [found] = [each.handle for each in list_containers(daemon, stack) if each.record.role is Role.PORTS]
     return found
 
 
-def count_packets(daemon: DockerClient, port: int) -> None:
-    """Count the packets of clients, and all answers, that the balancer receives."""
-    inside(holder(daemon), "nft", "-f", "-", text=COUNTERS.format(port=port))
+def count_packets(daemon: DockerClient, port: int, behind: int, stack: str = NAME) -> None:
+    """Count the packets of clients and the answers to them that the balancer receives; those to its checks are none."""
+    there = holder(daemon, stack)
+    there.reload()
+    own = there.attrs["NetworkSettings"]["Networks"][network.name(stack)]["IPAddress"]
+    inside(there, "nft", "-f", "-", text=COUNTERS.format(port=port, behind=behind, own=own))
 
 
-def packets(daemon: DockerClient) -> dict[str, int]:
-    listed = json.loads(inside(holder(daemon), "nft", "-j", "list", "table", "inet", "seen"))["nftables"]
+def packets(daemon: DockerClient, stack: str = NAME) -> dict[str, int]:
+    listed = json.loads(inside(holder(daemon, stack), "nft", "-j", "list", "table", "inet", "seen"))["nftables"]
     rules = [each["rule"] for each in listed if "rule" in each]
     return {rule["comment"]: next(x["counter"]["packets"] for x in rule["expr"] if "counter" in x) for rule in rules}
 
@@ -154,7 +162,7 @@ def test_replies_of_containers_bypass_the_balancer(daemon: DockerClient, room: R
     joined = {"containers": {"networks": [str(room.network.name)]}}
     running = up(topology(port, (2, 1, 1), ends, **joined))
     assert up(topology(port, (2, 1, 1), ends, **joined)).unchanged
-    count_packets(daemon, port)
+    count_packets(daemon, port, 8080)
     assert answers(port, 20) == {"end0": 10, "end1": 5, "end2": 5}
 
     with ExitStack() as stack:
@@ -203,6 +211,73 @@ def test_stand_ins_have_them_and_are_checked(daemon: DockerClient, form: dict[st
     with connect(port) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def ask_edge(connection: http.client.HTTPConnection) -> str:
+    """Where a node redirects to; "" where nobody answers."""
+    try:
+        connection.request("GET", "/old", headers={"Host": f"shop.example:{connection.port}"})
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException):
+        return ""
+    return str(answer.headers["Location"]) if answer.status == 302 else ""
+
+
+def answers_of_edge(port: int, count: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for _ in range(count):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=3)) as connection:
+            found[ask_edge(connection)] += 1
+    return found
+
+
+def test_three_nodes_behind_an_edge_in_the_kernel_answer_by_themselves(daemon: DockerClient) -> None:
+    """examples/hybrid-edge/kernel.yaml, by `up` alone: other numbers of nodes, and a node that stops."""
+    port = free_port("127.0.0.1", PORTS + 150)
+    model = lbgen.load(KERNEL).model.model_dump(exclude_unset=True, mode="json")
+    model["name"] = NAME
+    model["routes"][2]["hosts"].append("127.0.0.1")  # of the clients that count losses
+    model["listeners"]["public"]["port"], model["listeners"]["http"]["port"] = port, port + 1
+    shop = lbgen.load(model)
+    stack = lbgen.up(shop, runtime="docker")
+    assert lbgen.up(shop, runtime="docker").unchanged
+    edge = f"{NAME}-edge-1"
+    count_packets(daemon, port, 63_001, edge)
+    target = f"http://shop.example:{port}/new"
+    with ExitStack() as closing:
+        kept = [
+            closing.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=3)))
+            for _ in range(OPEN)
+        ]
+        for each in kept:
+            each.connect()
+            each.auto_open = 0
+        assert [ask_edge(each) for each in kept] == [target] * OPEN
+        with traffic(port, pool="shop") as seen:
+            lbgen.up(shop, runtime="docker", replicas={"web": 4})
+            assert [ask_edge(each) for each in kept] == [target] * OPEN
+            lbgen.up(shop, runtime="docker", replicas={"web": 3})
+        assert seen.lost == []
+        assert seen.good > 50
+        assert [ask_edge(each) for each in kept] == [target] * OPEN
+        [node] = [x.handle for x in list_containers(daemon, f"{NAME}-web-1") if x.record.role is Role.ENGINE]
+        node.kill()
+        time.sleep(1.5)  # interval x fall, and a look of the agent
+        assert answers_of_edge(port, 12) == {target: 12}
+        assert Counter(ask_edge(each) for each in kept)[target] in (26, 27)  # of two nodes of three
+    lbgen.up(shop, runtime="docker")
+    assert answers_of_edge(port, 12) == {target: 12}
+    for each in stack.engines:  # its published port, which is not the edge's
+        if each.name.startswith("web"):
+            [place] = each.addresses
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", place.port, timeout=3)) as own:
+                own.request("GET", "/old", headers={"Host": "shop.example"})
+                assert own.getresponse().status == 302
+    seen_packets = packets(daemon, edge)
+    assert seen_packets["replies"] == 0, seen_packets
+    assert seen_packets["requests"] > 500, seen_packets
+    stack.down()
 
 
 def test_an_endpoint_that_is_no_container_is_refused() -> None:

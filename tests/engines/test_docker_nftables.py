@@ -17,8 +17,9 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.agent import state_file
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import container
+from lbgen.runtime.docker import apply, container
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
@@ -165,3 +166,47 @@ def test_a_reload_begins_ends_and_keeps_what_the_agent_has_found(daemon: DockerC
     assert not [x for x in list_containers(daemon, NAME) if x.record.role is Role.AGENT]
     assert {name for _, name in answers(port, 1)} == names
     assert container.read(part(daemon, Role.ENGINE).handle, "lbgen.nft")
+
+
+@pytest.mark.parametrize("forwarding", ["nat", "direct"])
+def test_another_container_takes_the_rules_over_and_gives_them_back(
+    forwarding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another memory limit needs another container, whose tables are those of the one before."""
+    port = free_port("127.0.0.1", PORTS + 100)
+    made = topology(port, health={}).model.model_dump(exclude_unset=True, mode="json")
+    made["listeners"]["db"]["address"] = "127.0.0.1"
+    made["engines"] = {"nftables": {"forwarding": forwarding}}
+    up(lbgen.load(made))
+    kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    kept.auto_open = 0
+    kept.connect()
+
+    def serving() -> int:
+        """How many endpoints answer, also on the open connection."""
+        kept.request("GET", "/")
+        names = {over(kept), *(answer(port) for _ in range(6))}
+        assert "" not in names
+        return len(names)
+
+    assert serving() == 3
+    made["pools"]["db"]["endpoints"][2]["weight"] = 0  # of which open connections may be
+    wider = lbgen.load({**made, "containers": {"memory": "300MiB"}})
+
+    def fail(*asked: object) -> None:
+        raise EngineError(Diagnostic("LB405", "no route answers"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "_wait_for_routes", fail)
+        with pytest.raises(EngineError, match="no route answers"):
+            up(wider)
+    assert serving() == 3
+    kept.close()
+    kept.connect()
+    kept.request("GET", "/")
+    assert over(kept)
+    up(wider)
+    assert {answer(port) for _ in range(12)} == {answer(port) for _ in range(2)}
+    kept.request("GET", "/")
+    assert over(kept)
+    kept.close()

@@ -25,7 +25,7 @@ PORTS = first_port(1_180)
 KINDS = {Role.ENGINE: Kind.ENGINE, Role.ENDPOINTS: Kind.STAND_INS, Role.AGENT: Kind.AGENT}
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
 SAMPLE = {
-    "haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port", "route.access"),
+    "haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port"),
     "nginx": ("pool.health.active",),
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import lbgen
-from lbgen.engines.api import Level
+from lbgen.engines.api import Binary, EndpointRules, Level
 from lbgen.engines.keepalived import ENGINE, quote
 from lbgen.runtime.common.kernel_needs import missing_in_kernel
 from lbgen.runtime.local.check import check
@@ -74,6 +74,60 @@ def test_an_endpoint_gets_the_listeners_address_and_tells_nobody() -> None:
         assert ("net.ipv4.conf.all.arp_ignore = 1" in done.stdout) == ("." in address)
 
 
+ASK = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'', ('10.77.2.100', 9))"
+TELL = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    one.bind(('10.77.2.100', 0))
+    one.sendto(b'', ('10.77.2.1', 9))
+"""
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["a machine", "a container"])
+def test_only_the_balancer_answers_for_the_listeners_address(read_only: bool) -> None:
+    """On a machine by sysctls; where /proc/sys is read-only, as in a container, by rules. Without the script both
+    would be seen: the neighbour asks for the address, and the endpoint asks from it."""
+    folder = ROOT / "tests/golden/l4-ipvs-direct/keepalived/direct"
+    script, table = "sh 10.77.2.11.sh", "arp lb_l4-ipvs-direct_ipvs"
+    only = "mount -o bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && " if read_only else ""
+    for done, seen in (("ip address add 10.77.2.100/32 dev lo", True), (script, False)):
+        with ExitStack() as ends:
+            hosts = [namespace(ends) for _ in range(2)]
+            run_in(hosts[0], f"ip link add eth0 type veth peer name eth0 netns {hosts[1]}")
+            for host, own in zip(hosts, ("10.77.2.11", "10.77.2.1"), strict=True):
+                run_in(host, f"ip address add {own}/24 dev eth0 && ip link set eth0 up && ip link set lo up")
+            asked = ("nsenter", "-n", "-t", str(hosts[0]), "unshare", "--mount", "sh", "-c", f"{only}{done}")
+            subprocess.run(asked, cwd=folder, check=True, capture_output=True)
+            for host, text in ((hosts[0], TELL), (hosts[1], ASK)):
+                asked = ("nsenter", "-n", "-t", str(host), sys.executable, "-c", text)
+                subprocess.run(asked, check=True)
+                time.sleep(0.3)
+            neighbours = run_in(hosts[1], "ip neighbour").splitlines()
+            assert any(" lladdr " in x for x in neighbours if x.startswith("10.77.2.11 ")) is not seen
+            assert any(" lladdr " in x for x in neighbours if x.startswith("10.77.2.100 ")) is seen
+            if not seen:
+                tables = run_in(hosts[0], "nft list tables")
+                assert (f"table {table}" in tables) is read_only
+                for command in next(x for x in direct_rules() if x.host == "10.77.2.11").teardown:
+                    subprocess.run(("nsenter", "-n", "-t", str(hosts[0]), *command), check=True)
+                assert table not in run_in(hosts[0], "nft list tables")
+
+
+def direct_rules() -> tuple[EndpointRules, ...]:
+    plan = lbgen.plan(lbgen.load(ROOT / "tests/golden/topologies/l4-ipvs-direct.yaml"))
+    return ENGINE.process(plan, Binary(Path("keepalived"), "2.2.7"), Path("/")).endpoint_rules
+
+
+def namespace(ends: ExitStack) -> int:
+    """A host of the test, by the id of a process in its network."""
+    host = subprocess.Popen(("unshare", "--net", "sh", "-c", "echo; exec sleep 60"), stdout=subprocess.PIPE)
+    ends.callback(host.wait)
+    ends.callback(host.kill)
+    assert host.stdout is not None
+    host.stdout.readline()
+    return host.pid
+
+
 @pytest.mark.parametrize("balance", ["round_robin", "least_connections", "source_hash"])
 @pytest.mark.parametrize("path", [None, "/healthz?a=b&c=%20"])
 def test_its_checker_accepts_every_scheduler_and_check(balance: str, path: str | None) -> None:
@@ -126,14 +180,7 @@ def test_a_second_balancer_takes_the_floating_address_over(tmp_path: Path) -> No
     """VRRP of the rendered file on two hosts, here namespaces; IPVS is left out (`--vrrp`)."""
     conf = ROOT / "tests/golden/l4-ipvs-direct/keepalived/keepalived.conf"
     with ExitStack() as ends:
-        hosts = []
-        for _ in range(2):
-            host = subprocess.Popen(("unshare", "--net", "sh", "-c", "echo; exec sleep 60"), stdout=subprocess.PIPE)
-            ends.callback(host.wait)
-            ends.callback(host.kill)
-            assert host.stdout is not None
-            host.stdout.readline()
-            hosts.append(host.pid)
+        hosts = [namespace(ends) for _ in range(2)]
         run_in(hosts[0], f"ip link add eth0 type veth peer name eth0 netns {hosts[1]}")
         daemons = []
         for number, pid in enumerate(hosts, 1):

@@ -259,7 +259,7 @@ def test_rules_change_to_what_they_say_and_serve_as_the_oracle(lab: Lab, data: s
 def shape(plan: Plan) -> tuple[set[bool], dict[tuple[str, Protocol], bool]]:
     """What no transaction changes: the families, and which maps have ranges."""
     ranges = {
-        (rule.route, x.protocol): balance_of(plan, rule.route) is not Balance.ROUND_ROBIN
+        (rule.route, x.protocol): balance_of(plan, rule.route) is Balance.SOURCE_HASH
         for x in plan.listeners
         for rule in x.l4_rules
     }

@@ -60,6 +60,7 @@ def build_endpoints(plan: Plan) -> tuple[EndpointView, ...]:
         EndpointView(
             Atom(VERSION),
             Atom.of(_NAME, plan.name),
+            Atom.of(_WORD, table_name(plan)),
             _address(host),
             ":" in host,
             tuple(_address(x) for x in every),

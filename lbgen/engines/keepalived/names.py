@@ -23,7 +23,7 @@ def mark(index: int) -> int:
 
 
 def table_name(plan: Plan) -> str:
-    """The name of the tables that mark and masquerade."""
+    """The name of the tables that mark and masquerade, and of those of endpoints."""
     return f"lb_{plan.name}_ipvs"
 
 

@@ -52,7 +52,12 @@ def _endpoint_rules(plan: Plan) -> Iterator[EndpointRules]:
     for host, found in addresses(plan).items():
         file = f"{FOLDER}/{host}.sh"
         lengths = ((x, 128 if ":" in x else 32) for x in found)
-        undo = tuple(("ip", "address", "delete", f"{x}/{length}", "dev", "lo") for x, length in lengths)
+        undo: tuple[tuple[str, ...], ...] = tuple(
+            ("ip", "address", "delete", f"{x}/{length}", "dev", "lo") for x, length in lengths
+        )
+        if ":" not in host:
+            name = f"arp {table_name(plan)}"
+            undo = (*undo, ("nft", f"add table {name}; delete table {name}"))
         yield EndpointRules(host, file, (("/bin/sh", file),), undo)
 
 

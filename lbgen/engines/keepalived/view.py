@@ -95,6 +95,7 @@ class EndpointView(Struct, frozen=True, eq=False):
 
     lbgen: Atom
     topology: Atom
+    name: Atom
     host: Atom
     six: bool
     addresses: tuple[Atom, ...]

@@ -81,6 +81,9 @@ class Nftables(Struct, frozen=True):
 
         return transaction.change(before, after, run.FILE, FILE)
 
+    def leftovers(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+        return transaction.leftovers(before, after, run.FILE)
+
     def counts(self, said: str) -> Counts:
         return counters.read(said)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nftables import direct, health_checks
 from lbgen.engines.nftables.counters import endpoint_counter, route_counter
-from lbgen.engines.nftables.names import family, select_name, table_name
-from lbgen.engines.nftables.upstreams import balance, forward_of, shares, spans
+from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
+from lbgen.engines.nftables.upstreams import balance, forward_of, has_ranges, shares, spans
 from lbgen.engines.nftables.view import (
     Access,
     Counter,
@@ -81,9 +81,16 @@ def _flow(plan: Plan, route: Route, protocol: Protocol, word: str) -> Flow:
         FlowEndpoint(Atom(x.field), numbers[x.authority], _address(x.host), x.port)
         for x in direct.endpoints(plan, route)
     )
-    idle = _idle(route, protocol)
+    ranges = has_ranges(_method(plan, route))
+    name = select_name(route.name, protocol, word)
     return Flow(
-        _word(select_name(route.name, protocol, word)), Atom(route.field), Atom(protocol.value), idle.seconds, ends
+        name=_word(name),
+        slots=_word(slots_name(name, ranges=ranges)),
+        field=Atom(route.field),
+        protocol=Atom(protocol.value),
+        seconds=_idle(route, protocol).seconds,
+        ranges=ranges,
+        ends=ends,
     )
 
 
@@ -144,7 +151,7 @@ def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
                 _select(route, protocol, word),
                 Atom(route.field),
                 Atom(protocol.value),
-                balance(plan, route) is not Balance.ROUND_ROBIN,
+                has_ranges(_method(plan, route)),
                 maps.get(name),
             )
             for (name, protocol), route in used.items()
@@ -217,19 +224,23 @@ def _idle(route: Route, protocol: Protocol) -> IdleTime:
 
 def _map(plan: Plan, route: Route) -> Map | None:
     every = shares(plan, route)
-    method = balance(plan, route)
-    counter = method is Balance.ROUND_ROBIN
-    elements = tuple(
-        Element(x.first, x.last, _address(x.endpoint.host), x.endpoint.port) for x in spans(every, interleaved=counter)
-    )
+    method = _method(plan, route)
+    found = spans(every, interleaved=not has_ranges(method))
+    elements = tuple(Element(x.first, x.last, _address(x.endpoint.host), x.endpoint.port) for x in found)
     if not elements:
         return None
     return Map(
         slots=sum(share.slots for share in every),
-        counter=counter,
+        counter=method is Balance.ROUND_ROBIN,
         random=method is Balance.RANDOM,
         elements=elements,
     )
+
+
+def _method(plan: Plan, route: Route) -> Balance:
+    method = balance(plan, route)
+    assert method is not None  # noqa: S101 - an objection otherwise
+    return method
 
 
 def _targets(plan: Plan, route: Route, protocol: Protocol) -> Iterable[Target]:

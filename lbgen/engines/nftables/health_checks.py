@@ -11,8 +11,18 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.direct import is_direct, numbers, table_family
 from lbgen.engines.nftables.direct import tables as direct_tables
-from lbgen.engines.nftables.names import family, select_name, table_name
-from lbgen.engines.nftables.upstreams import Part, allocate, balance, bounded, forward_of, hash_shares, shares, spans
+from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
+from lbgen.engines.nftables.upstreams import (
+    Part,
+    allocate,
+    balance,
+    bounded,
+    forward_of,
+    has_ranges,
+    hash_shares,
+    shares,
+    spans,
+)
 from lbgen.plan.model import Balance, Endpoint
 from lbgen.records import replace
 
@@ -158,19 +168,20 @@ def _selection(name: str, order: Mapping[str, Any], parts: tuple[Part, ...]) -> 
     hashed = method is Balance.SOURCE_HASH
     every = bounded(hash_shares(parts) if hashed else allocate(parts))
     slots = sum(share.slots for share in every)
-    found = spans(every, interleaved=method is Balance.ROUND_ROBIN)
-    place = f"{order.get('table_family', word)} {order['table']} {name}"
+    found = spans(every, interleaved=not has_ranges(method))
+    table = f"{order.get('table_family', word)} {order['table']}"
+    place, slotted = f"{table} {name}", slots_name(name, ranges=has_ranges(method)) if numbers else name
     number = f"jhash {word} saddr mod {slots} seed 1" if hashed else f"numgen {_NUMBERS[method]} mod {slots}"
-    yield f"\nflush chain {place}\nflush map {place}\n"
+    yield f"\nflush chain {place}\nflush map {table} {slotted}\n"
     if found:
-        yield f"add element {place} {{\n"
+        yield f"add element {table} {slotted} {{\n"
         for x in found:
             upto = f"-{x.last}" if x.last > x.first else ""
             value = numbers[x.endpoint.authority] if numbers else f"{ip_address(x.endpoint.host)} . {x.endpoint.port}"
             yield f"\t{x.first}{upto} : {value},\n"
         yield "}\n"
         if numbers:
-            yield f"add rule {place} {protocol} dport set {number} map @{name} goto {name}/ends\n"
+            yield f"add rule {place} {protocol} dport set {number} map @{slotted} goto {name}/ends\n"
         else:
             yield f"add rule {place} meta l4proto {protocol} dnat {word} addr . port to {number} map @{name}\n"
     close = "reject with tcp reset" if protocol == "tcp" else "drop"  # where every endpoint is down

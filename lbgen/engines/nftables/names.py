@@ -21,3 +21,9 @@ def family(address: str) -> str:
 def select_name(route: str, protocol: Protocol, word: str) -> str:
     """The name of a route's chain and map that `lbgen agent` changes, in the table of the family `word`."""
     return f"lb_{route}/{protocol.value}/{word}"
+
+
+def slots_name(selection: str, *, ranges: bool) -> str:
+    """The name of the map of a selection of direct forwarding. Tables of direct forwarding stay, and a map with ranges
+    cannot become one without."""
+    return selection if ranges else f"{selection}/slots"

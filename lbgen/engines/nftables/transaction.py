@@ -16,6 +16,7 @@ _MARK_ELEMENT = "\t\ttype mark\n\t\telements = {\n\t\t\t%d,"
 _FIRST, _MARKS = 10**9, 2**32 - 10**9  # numbers of ten digits
 _TABLE = re.compile(r"table (\S+ \S+) \{")
 _OBJECT = re.compile(r"\t(chain|map|set|counter|ct timeout) (\S+) \{")
+_OBJECT_END = "\n\t}\n"
 _RANGES = "\t\tflags interval"
 _ELEMENTS = "\t\telements = {"
 _OUTSIDE = ("add table ", "delete table ", "flush table ", "add set ", "flush set ", "include ")
@@ -56,13 +57,36 @@ def change(before: Mapping[str, str], after: Mapping[str, str], rules: str, sele
     if rules not in after:
         return chosen
     try:
-        old, new = _tables(before.get(rules, "")), _tables(after[rules])
+        old, new = map(_tables, _without_common(before.get(rules, ""), after[rules]))
         if old.keys() != new.keys():
             return ""
         parts = [_difference(table, old[table], new[table]) for table in new]
     except ValueError:
         return ""
     return "".join((*(x for first, _ in parts for x in first), chosen, *(x for _, last in parts for x in last)))
+
+
+def leftovers(before: Mapping[str, str], after: Mapping[str, str], rules: str) -> str:
+    """The commands that remove what only the files `before` have, wherever it still is, once all of `after` is loaded:
+    tables of direct forwarding, which have the open flows, are not deleted then. "" where there is nothing."""
+    text = after.get(rules, "")
+    old, new = (_tables(x, strict=False) for x in (before.get(rules, ""), text))
+    found: list[str] = []
+    for table, objects in new.items():
+        if _MARK_SET in objects:
+            every = [each for key, each in old.get(table, {}).items() if key not in objects]
+            # Objects of the topology's own text may be in `after` in a form that is not recognised.
+            found += _removal(table, [each for each in every if each.name.startswith("lb_") or each.name not in text])
+    return "".join(found)
+
+
+def _removal(table: str, gone: Iterable[_Object]) -> Iterator[str]:
+    """Commands that succeed also where the objects are not there: only one that was added can surely be deleted."""
+    leaving = sorted(gone, key=lambda each: _LAST.index(each.kind))
+    for each in leaving:
+        lines = () if each.kind == "chain" else each.lines
+        yield from (f"table {table} {{\n", *_block(_Object(each.kind, each.name, lines, ())), "}\n")
+    yield from (f"delete {each.kind} {table} {each.name}\n" for each in leaving)
 
 
 def _changed_selections(before: str, after: str) -> str:
@@ -75,8 +99,20 @@ def _parts(text: str) -> list[str]:
     return [f"flush chain {part}" for part in text.split("flush chain ")[1:]]
 
 
-def _tables(text: str) -> _Tables:
-    """The objects by table. Raises ValueError for text that lbgen did not write, such as a user's own rules."""
+def _without_common(old: str, new: str) -> tuple[str, str]:
+    """Both texts without most of the objects that they share, which would take long to read. Of several tables one
+    cannot tell whose an object is."""
+    if old.count("\ntable ") != 1 or new.count("\ntable ") != 1:
+        return old, new
+    first, last = old.split(_OBJECT_END), new.split(_OBJECT_END)
+    both = set(first[1:-1]) & set(last[1:-1])  # the table begins in the first, and ends in the last
+    old, new = (_OBJECT_END.join(x for x in each if x not in both) for each in (first, last))
+    return old, new
+
+
+def _tables(text: str, *, strict: bool = True) -> _Tables:
+    """The objects by table. Raises ValueError for text that lbgen did not write, such as a user's own rules, which is
+    left out unless `strict`."""
     found: _Tables = {}
     table: dict[tuple[str, str], _Object] | None = None
     lines = iter(text.splitlines())
@@ -89,22 +125,29 @@ def _tables(text: str) -> _Tables:
             table = None
         elif table is not None and (opened := _OBJECT.fullmatch(line)):
             made = _object(opened[1], opened[2], lines)
-            table[made.key] = made
-        elif table is not None or not line.startswith(_OUTSIDE):
+            if made is not None:
+                table[made.key] = made
+            elif strict:
+                raise ValueError(line)
+            else:
+                table = None
+        elif strict and (table is not None or not line.startswith(_OUTSIDE)):
             raise ValueError(line)
-    if not all(_MARK_SET in table or any(map(_is_mark, table.values())) for table in found.values()):
+    if strict and not all(_MARK_SET in table or any(map(_is_mark, table.values())) for table in found.values()):
         raise ValueError("no mark")
     return found
 
 
-def _object(kind: str, name: str, lines: Iterator[str]) -> _Object:
-    """The object whose first line was read. Raises ValueError at the end of the text."""
+def _object(kind: str, name: str, lines: Iterator[str]) -> _Object | None:
+    """The object whose first line was read; None when its table ends before it."""
     own: list[str] = []
     elements: list[str] = []
     inside = False
     for line in lines:
         if line == "\t}":
             return _Object(kind, name, tuple(own), tuple(elements))
+        if line == "}":
+            break
         if line == _ELEMENTS and kind in ("map", "set"):
             inside = True
         elif inside and line == "\t\t}":
@@ -113,7 +156,7 @@ def _object(kind: str, name: str, lines: Iterator[str]) -> _Object:
             elements.append(line.strip().removesuffix(","))
         elif not line.lstrip().startswith("#"):
             own.append(line)
-    raise ValueError(name)
+    return None
 
 
 def _difference(

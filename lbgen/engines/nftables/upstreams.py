@@ -50,6 +50,14 @@ def balance(plan: Plan, route: Route) -> Balance | None:
     return balances.pop() if len(balances) == 1 else None
 
 
+def has_ranges(method: Balance) -> bool:
+    """Whether the map of slots has a range per endpoint: where there are at least 1,000 slots, or any number of them.
+
+    The kernel builds a map with ranges anew at every change, and nft reads all of its elements before.
+    """
+    return method in (Balance.SOURCE_HASH, Balance.LEAST_CONNECTIONS)
+
+
 def shares(plan: Plan, route: Route) -> tuple[Share, ...]:
     """The endpoints of all targets with their shares in the smallest whole numbers, without those of weight 0."""
     targets = forward_of(route).targets
@@ -123,7 +131,7 @@ def _divide(slots: int, others: list[tuple[Endpoint, int]]) -> Iterable[Share]:
 
 def spans(every: tuple[Share, ...], *, interleaved: bool) -> tuple[Span, ...]:
     """The slots by endpoint. `interleaved` spreads them evenly for a counter, which would otherwise send bursts to one
-    endpoint, each slot by itself; a hash or a random number needs one range per endpoint only."""
+    endpoint, each slot by itself; otherwise an endpoint has one range of them."""
     if interleaved:
         return tuple(Span(at, at, x) for at, x in enumerate(_interleave(every)) if x is not None)
     merged: list[tuple[int, int, Endpoint | None]] = []

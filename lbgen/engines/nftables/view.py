@@ -128,12 +128,15 @@ class FlowEndpoint(Struct, frozen=True, eq=False):
 
 
 class Flow(Struct, frozen=True, eq=False):
-    """A route by protocol: its chains and maps begin with `name`; `seconds` of silence end a flow."""
+    """A route by protocol: its chains and maps begin with `name`; `seconds` of silence end a flow. `slots` is the map
+    of slots, which has `ranges` of them or single ones."""
 
     name: Atom
+    slots: Atom
     field: Atom
     protocol: Atom
     seconds: int
+    ranges: bool
     ends: tuple[FlowEndpoint, ...]
 
 

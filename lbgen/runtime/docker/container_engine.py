@@ -132,9 +132,9 @@ class ContainerEngine(Struct):
         return (container.read(self.container.handle, name) or b"").decode("utf-8", "replace")
 
     def restore(self) -> None:
-        self._change = None
+        texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
+        self._change = rules_change(self.engine, self.spec, self._read, texts, whole=True)
         if self._goes_on:
-            texts = {name: file.content.decode() for name, file in self._before.items() if file.content}
             try:
                 put_in_stages(self, watched(self.spec, texts))
             except EngineError:

@@ -295,7 +295,7 @@ def engine_unit(
         chosen.side,
         addresses,
         spec.access_log,
-        json.dumps({"drain": _drain(spec), "leave": spec.drain_file, "teardown": spec.teardown}),
+        json.dumps({"drain": _drain(spec), "leave": spec.drain_file, "setup": spec.setup, "teardown": spec.teardown}),
         files=container_spec.file_digests(),
         metrics=metrics_url(with_metrics(plan, offset=chosen.offset).metrics),
     )

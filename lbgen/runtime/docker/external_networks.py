@@ -1,4 +1,5 @@
-"""Resolve endpoints that are containers on docker networks which a stack joins: they need no stand-ins."""
+"""Resolve endpoints that are containers on docker networks which a stack joins: they need no stand-ins. Connect those
+of direct forwarding, among them the replicas of a tier, to the stack's own network."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_real_endpoints
 from lbgen.records import replace
-from lbgen.runtime.docker import network
+from lbgen.runtime.docker import network, tier_links
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
@@ -55,17 +56,21 @@ def missed_containers(client: DockerClient, plan: Plan) -> tuple[Diagnostic, ...
 
 def attach_endpoints(client: DockerClient, plan: Plan, *, connect: bool = True) -> Plan:
     """`plan` with those of its real endpoints that are containers, by name or address, at addresses of the stack's own
-    network, to which they are connected (with `connect`). They stay connected until `down`.
+    network, to which they are connected (with `connect`). They stay connected until `down`. Replicas of a tier have
+    ports of their own there.
 
     Raises EngineError LB421, LB423.
     """
     own = network.name(plan.name)
     subnet = network.ensure(client, plan.name) if connect else network.find(client, plan.name)
-    there = _containers(client, plan)
+    replicas = tier_links.find_replicas(client, plan)
+    there = _containers(client, plan) | {host: each.holder for host, each in replicas.items()}
+    joined: list[str] = []
     addresses: dict[str, tuple[str, int]] = {}
     with docker_errors(f"connecting endpoints to the network {own}"):
         every = client.containers.list(all=True, filters={"network": own}, ignore_removed=True)
-        hosts = {str(each.id): host for each in every if (host := _fixed_address(each, own))}
+        guests = {str(each.id): each.attrs["NetworkSettings"]["Networks"].get(own) for each in every}
+        hosts = {key: host for key, guest in guests.items() if (host := network.fixed_address(guest))}
         for endpoint in (x for pool in plan.pools if pool.real for x in pool.endpoints):
             if endpoint.host not in there or subnet is None:
                 continue
@@ -77,16 +82,15 @@ def attach_endpoints(client: DockerClient, plan: Plan, *, connect: bool = True) 
                     raise EngineError(Diagnostic("LB421", f"more than {len(_ATTACHED)} endpoints on {own}"))
                 if connect:
                     client.networks.get(own).connect(each, ipv4_address=host)
-            addresses[endpoint.field] = hosts[str(each.id)], endpoint.port
+                    joined += [replicas[endpoint.host].stack] if endpoint.host in replicas else []
+            replica = replicas.get(endpoint.host)
+            port = endpoint.port if replica is None else replica.port(endpoint.port)
+            addresses[endpoint.field] = hosts[str(each.id)], port
+    for stack in joined:
+        tier_links.route_networks(client, stack)
     named = {f"{field}.address" for field in addresses}
     uses = (x for x in plan.uses if x.feature is not Feature.ENDPOINT_NAMES or x.field not in named)
     return replace(with_endpoints(plan, addresses), uses=tuple(uses))
-
-
-def _fixed_address(each: Container, name: str) -> str:
-    """The address that a container keeps in a network."""
-    joined = each.attrs["NetworkSettings"]["Networks"].get(name) or {}
-    return str((joined.get("IPAMConfig") or {}).get("IPv4Address") or "")
 
 
 def _containers(client: DockerClient, plan: Plan) -> dict[str, Container]:

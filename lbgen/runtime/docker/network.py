@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv4Network, ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.docker.client import docker_errors
@@ -58,6 +59,11 @@ def find(client: DockerClient, stack: str) -> IPv4Network | None:
                 found = ip_network(pools[0]["Subnet"])
                 return found if isinstance(found, IPv4Network) else None
     return None
+
+
+def fixed_address(joined: Mapping[str, Any] | None) -> str:
+    """The address that a container keeps in a network, by what docker says of its connection; "" for none."""
+    return str(((joined or {}).get("IPAMConfig") or {}).get("IPv4Address") or "")
 
 
 def gateway(subnet: IPv4Network) -> str:

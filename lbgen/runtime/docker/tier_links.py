@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.docker import images, network, traffic_switch
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.inspect import ContainerState
+from lbgen.runtime.docker.labels import STACK, Record, Role
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -29,6 +33,50 @@ def plan_behind_front(plan: Plan, before: StackState | None) -> Plan:
     return replace(moved, listeners=tuple(replace(x, address_written=False) for x in moved.listeners))
 
 
+class Replica(Struct, frozen=True):
+    """A stack behind another one: the container that has its network namespace, and the ports of its listeners."""
+
+    stack: str
+    holder: Container
+    ports: tuple[int, ...]
+
+    def port(self, port: int) -> int:
+        """Where a front with direct forwarding reaches the listener at `port`."""
+        return traffic_switch.direct_port(self.ports, port)
+
+
+def find_replicas(client: DockerClient, plan: Plan) -> dict[str, Replica]:
+    """The running replicas of tiers to which pools of `plan` lead, by address. EngineError LB403 for one whose rules in
+    the kernel would have to rewrite what the front has rewritten; LB421."""
+    hosts = {end.host for pool in plan.pools if pool.leads_to for end in pool.endpoints}
+    if not hosts:
+        return {}
+    found = {}
+    with docker_errors("listing containers"):
+        every = client.containers.list(filters={"label": STACK}, ignore_removed=True)
+    for each in every:
+        stack = str(each.labels[STACK])
+        record = Record.from_labels(each.labels)
+        joined = each.attrs["NetworkSettings"]["Networks"].get(network.name(stack)) or {}
+        if record is None or record.role is not Role.PORTS or joined.get("IPAddress") not in hosts:
+            continue
+        engines = [x.record for x in list_containers(client, stack) if x.record.role is Role.ENGINE]
+        if any(map(traffic_switch.is_kernel, engines)):
+            message = f"{stack} forwards in the kernel, which direct forwarding in front of it leaves no room for"
+            raise EngineError(Diagnostic("LB403", message, hint="take another engine for that tier"))
+        ports = tuple(x.port for engine in engines for x in engine.addresses)
+        found[str(joined["IPAddress"])] = Replica(stack, each, ports)
+    return found
+
+
+def route_networks(client: DockerClient, stack: str) -> None:
+    """Have a stack's engine serve what comes to the addresses of its container in joined networks. EngineError LB403,
+    LB421."""
+    traffic_switch.route_joined_networks(
+        client, stack, list_containers(client, stack), lambda: images.ensure_helper(client, lambda text: None)
+    )
+
+
 def listener_addresses(state: StackState) -> dict[str, tuple[str, int]]:
     """(address in the stack's own network, port) by listener."""
     client = connect()
@@ -42,8 +90,11 @@ def listener_addresses(state: StackState) -> dict[str, tuple[str, int]]:
 
 
 def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
-    """Connect the engines of `front` to the networks of the stacks behind it, unless they are connected."""
+    """Connect the engines of `front` to the networks of the stacks behind it, unless they are connected. With direct
+    forwarding the replicas are on the front's network instead."""
     client = connect()
+    if any(each.record.role is Role.ENDPOINT_RULES for each in list_containers(client, front.name)):
+        return
     joined = False
     for engine in front.engines:
         if not isinstance(engine, ContainerState):
@@ -56,12 +107,7 @@ def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
                     client.networks.get(name).connect(there)
                 joined = True
     if joined:
-        traffic_switch.route_joined_networks(
-            client,
-            front.name,
-            list_containers(client, front.name),
-            lambda: images.ensure_helper(client, lambda text: None),
-        )
+        route_networks(client, front.name)
 
 
 def _networked(client: DockerClient, name: str) -> Container:

@@ -32,6 +32,7 @@ TABLE = "lbgen_turn"
 _FILE = "turn.nft"
 _STAGED = ".leave"  # renamed when complete
 _ASK_FROM = 61_001  # first port inside at which lbgen asks the new engine before the switch
+_DIRECT_FROM = 63_001  # first port inside at which a balancer of direct forwarding reaches the engine
 _LOOK_SECONDS = 0.1
 _ACCEPTED_SECONDS = 0.3  # for an engine to accept connections that arrived before the switch
 _KILL_SECONDS = 1
@@ -57,18 +58,38 @@ def find_entrypoint(unit: EngineUnit, there: Sequence[StackContainer]) -> Entryp
     return None
 
 
+class JoinedAddresses(Struct, frozen=True):
+    """Addresses of a ports container outside of the stack's own network: `published`, where docker sends published
+    ports, and those in the networks of `fronts` with direct forwarding, which need ports of their own, as replies to
+    others must not come from their address."""
+
+    published: tuple[str, ...] = ()
+    fronts: tuple[str, ...] = ()
+
+
+def direct_port(ports: Sequence[int], port: int) -> int:
+    """The port at which a front with direct forwarding reaches the listener at `port`, one of `ports`, in order."""
+    return _DIRECT_FROM + ports.index(port)
+
+
 def nft_rules(
-    address: str, ports: Sequence[tuple[int, str]], side: str, asked: str = "", others: Sequence[str] = ()
+    address: str,
+    ports: Sequence[tuple[int, str]],
+    side: str,
+    asked: str = "",
+    joined: JoinedAddresses = JoinedAddresses(),  # noqa: B008 - frozen
 ) -> str:
-    """nft rules that send new connections for `ports` of `address`, and of `others` in joined networks, to the same
-    ports of `side`. Ports from 61001 on lead to those of `asked`, in order."""
+    """nft rules that send new connections for `ports` of `address`, and of those in joined networks, to the same ports
+    of `side`. Ports from 61001 on lead to those of `asked`, in order."""
     tcp, udp = ([port for port, protocol in ports if protocol == which] for which in ("tcp", "udp"))
     turned, raw, replies = [], [], []
     if side != address:
         turned = [f"ip daddr {address} tcp dport {port} dnat to {side}" for port in tcp]
         raw = [f"ip daddr {address} udp dport {port} notrack ip daddr set {side}" for port in udp]
         replies = [f"ip saddr {side} udp sport {port} notrack ip saddr set {address}" for port in udp]
-    turned += [f"ip daddr {x} {protocol} dport {port} dnat to {side}" for x in others for port, protocol in ports]
+    turned += [f"ip daddr {x} {kind} dport {port} dnat to {side}" for x in joined.published for port, kind in ports]
+    for number, (port, kind) in enumerate(ports, _DIRECT_FROM):
+        turned += [f"ip daddr {x} {kind} dport {number} dnat to {side}:{port}" for x in joined.fronts]
     if asked:
         numbered = enumerate(tcp, _ASK_FROM)
         turned += [f"ip daddr {address} tcp dport {number} dnat to {asked}:{port}" for number, port in numbered]
@@ -111,12 +132,12 @@ class TrafficSwitch(Struct):
 
     def _set(self, side: str, asked: str = "", *, kernel: bool) -> None:
         """`kernel`: `side` is the address of a kernel engine, whose rules apply to every address."""
-        others = () if kernel else _joined_addresses(self.entrypoint.holder)
-        _load(self.rules, nft_rules(self.address, self._ports, side, asked, others))
+        joined = JoinedAddresses() if kernel else _joined_addresses(self.entrypoint.holder)
+        _load(self.rules, nft_rules(self.address, self._ports, side, asked, joined))
 
     def prepare(self) -> None:
         """Make the new engine reachable on ports that no client uses. EngineError LB403 when rules cannot be set."""
-        self._set(self._old, self._new, kernel=_is_kernel(self.entrypoint.serving.record))
+        self._set(self._old, self._new, kernel=is_kernel(self.entrypoint.serving.record))
 
     def listener_addresses(self) -> dict[str, tuple[str, int]]:
         """(address, port) by listener at which this host reaches the new engine before the switch."""
@@ -154,9 +175,14 @@ class TrafficSwitch(Struct):
 
     def rollback(self, new: StackContainer | None) -> None:
         """Route new connections to the previous engine again."""
-        self._set(self._old, kernel=_is_kernel(self.entrypoint.serving.record))
+        old = self.entrypoint.serving
+        self._set(self._old, kernel=is_kernel(old.record))
         if self.unit.spec.kernel and new is not None and new.running:
-            _tear_down(new)
+            had = _drain_settings(old.record)
+            if had.get("teardown"):  # the new rules have replaced its own
+                for command in had.get("setup", ()):
+                    container.execute(old.handle, command)
+            _tear_down(new, had.get("teardown", ()))
         self.switched = False
         container.put(
             self.entrypoint.holder.handle, {RECORD_FILE: File(self.entrypoint.holder.record.text())}, root=False
@@ -167,7 +193,7 @@ class TrafficSwitch(Struct):
         old = self.entrypoint.serving
         leaving = _drain_settings(old.record)
         if leaving.get("teardown"):
-            _tear_down(old)  # the kernel keeps forwarding open connections
+            _tear_down(old, self.unit.spec.teardown)  # the kernel keeps forwarding open connections
             return 0
         time.sleep(_ACCEPTED_SECONDS)
         if leaving["leave"] is not None:
@@ -190,21 +216,23 @@ class TrafficSwitch(Struct):
 
 def route_to(rules: StackContainer, holder: StackContainer, serves: StackContainer) -> None:
     """Route new connections to `serves`, whatever the present rules are. EngineError LB403, LB421."""
-    joined = holder.handle.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
-    address = str(joined["IPAddress"])
+    own = holder.handle.attrs["NetworkSettings"]["Networks"][network.name(holder.record.stack)]
+    address = str(own["IPAddress"])
     ports = [(x.port, "udp" if x.scheme == "udp" else "tcp") for x in serves.record.addresses]
-    others = () if _is_kernel(serves.record) else _joined_addresses(holder)
-    _load(rules, nft_rules(address, ports, _listen_address(address, serves.record), others=others))
+    joined = JoinedAddresses() if is_kernel(serves.record) else _joined_addresses(holder)
+    _load(rules, nft_rules(address, ports, _listen_address(address, serves.record), joined=joined))
 
 
 def route_joined_networks(
     client: DockerClient, stack: str, there: Sequence[StackContainer], helper: Callable[[], str]
 ) -> None:
-    """Docker sends published ports to a container's first network by name. Where that is a joined network, set rules
-    that forward to the engine. EngineError LB403, LB421."""
+    """Docker sends published ports to a container's first network by name. Where that is a joined network, and for a
+    front with direct forwarding, set rules that forward to the engine. EngineError LB403, LB421."""
     engines = [x for x in there if x.record.role is Role.ENGINE and x.running]
     for holder in there:
-        if holder.record.role is not Role.PORTS or not holder.running or not _joined_addresses(holder):
+        if holder.record.role is not Role.PORTS or not holder.running:
+            continue
+        if _joined_addresses(holder) == JoinedAddresses():
             continue
         serves = next((x for x in engines if x.record.side == holder.record.side and not is_orphaned(x, holder)), None)
         if serves is not None:
@@ -212,20 +240,24 @@ def route_joined_networks(
                 route_to(handle, holder, serves)
 
 
-def _joined_addresses(holder: StackContainer) -> tuple[str, ...]:
-    """Its addresses in networks whose names sort before the stack's own."""
+def _joined_addresses(holder: StackContainer) -> JoinedAddresses:
+    """Those in networks whose names sort before the stack's own, and those that are fixed."""
     own = network.name(holder.record.stack)
-    joined = holder.handle.attrs["NetworkSettings"]["Networks"]
-    return tuple(str(joined[each]["IPAddress"]) for each in sorted(joined) if each < own and joined[each]["IPAddress"])
+    every = holder.handle.attrs["NetworkSettings"]["Networks"]
+    joined = [(each, every[each]) for each in sorted(every) if each != own and every[each]["IPAddress"]]
+    return JoinedAddresses(
+        tuple(str(there["IPAddress"]) for each, there in joined if each < own),
+        tuple(str(there["IPAddress"]) for _, there in joined if network.fixed_address(there)),
+    )
 
 
-def _is_kernel(record: Record) -> bool:
+def is_kernel(record: Record) -> bool:
     return bool(_drain_settings(record).get("teardown"))
 
 
 def _listen_address(address: str, record: Record) -> str:
     """The address at which an engine serves connections to `address`."""
-    return address if _is_kernel(record) else network.address_on_side(address, record.side)
+    return address if is_kernel(record) else network.address_on_side(address, record.side)
 
 
 def _load(rules: StackContainer, text: str) -> None:
@@ -233,13 +265,17 @@ def _load(rules: StackContainer, text: str) -> None:
     container.execute(rules.handle, (helper_image.NFT, "-f", _FILE))
 
 
-def _tear_down(each: StackContainer) -> None:
+def _tear_down(each: StackContainer, others: Sequence[Sequence[str]]) -> None:
+    """Remove the rules of a kernel engine, but for tables that are those of the `others` now, which their commands
+    remove."""
+    kept = set(map(tuple, others))
     for command in _drain_settings(each.record)["teardown"]:
-        container.execute(each.handle, command)
+        if tuple(command) not in kept:
+            container.execute(each.handle, command)
 
 
 def _drain_settings(record: Record) -> dict[str, Any]:
-    """How the engine of a record drains: `drain`, `leave` and `teardown`."""
+    """How the engine of a record drains: `drain`, `leave` and `teardown`; `setup` loads what `teardown` removes."""
     found: dict[str, Any] = json.loads(record.detail or "{}")
     return found
 
