@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 CPUS = len(os.sched_getaffinity(0))
-WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(5 * CPUS)))  # at a time of those that wait most of the time
+WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))  # at a time of those that wait much of the time
 FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
 BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells all
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.ma
 PORT, METRICS = 24_540, 24_560
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 L4 = ("nginx", "haproxy", "envoy")
-ROUNDS = 40
+ROUNDS = 15
 REQUEST = b"GET / HTTP/1.0\r\nX-Long: %b\r\n\r\n" % (b"x" * 1000)
 
 

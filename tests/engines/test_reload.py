@@ -31,7 +31,7 @@ from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
 from tests.support.stacks import pool_of, routed
-from tests.support.traffic import traffic
+from tests.support.traffic import Sockets, traffic
 from tests.support.websocket import connected
 
 if TYPE_CHECKING:
@@ -369,6 +369,39 @@ def test_an_open_websocket_goes_on(name):
             lbgen.reload(lbgen.load(topology(name, engine(name).versions[0], *routes)))
             talk.send("after")
             assert "after" in talk.recv(5)
+
+
+def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(request):
+    """`--reloads 100` is the drill; in containers that of test_docker_reload, with every engine."""
+    need("envoy")
+
+    def made(*routes: str) -> lbgen.Topology:
+        found = topology("envoy", engine("envoy").versions[0], *routes)
+        found["listeners"]["tcp"] = {"port": PORT + 1, "mode": "l4"}
+        found["pools"]["streams"] = {"endpoints": [{"address": "10.9.2.1:80"}]}
+        for route in found["routes"]:
+            route["listeners"] = ["web"]
+        found["routes"].append({"name": "streams", "listeners": ["tcp"], "forward": "streams"})
+        return lbgen.load(found)
+
+    reloads = request.config.getoption("--reloads")
+    with (
+        lbgen.up(made("one"), engine="envoy", accept=("all",), runtime="local"),
+        traffic(PORT) as seen,
+        Sockets({"ws": PORT, "tcp": PORT + 1}, each=8) as sockets,
+    ):
+        for number in range(reloads):
+            routes = (("two",), ("one", "two"), ("one",))[number % 3]
+            sockets.reloading()
+            lbgen.reload(made(*routes), accept=("all",))
+            sockets.reloaded()
+            assert [pool_of(PORT, f"/{x}") for x in ("one", "two")] == [
+                x if x in routes else "app" for x in ("one", "two")
+            ]
+    print(f"{reloads} reloads, {len(seen.lost)} of {seen.good} requests lost, {sockets}")  # noqa: T201
+    assert seen.lost == []
+    assert sockets.cut == [], str(sockets)
+    assert seen.good > 20 * reloads
 
 
 def test_what_a_running_envoy_refuses_is_taken_back_with_its_reason():

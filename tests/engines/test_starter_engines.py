@@ -57,7 +57,7 @@ def test_a_starter_pleases_the_checker_of_every_engine(template: str) -> None:
 
 
 def test_up_serves_the_starter_with_tls_on_every_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its certificate. That `up` serves each of the starters is in test_first_contact."""
+    """With its certificate. The others: tests/verify, and `make drills` (test_first_contact)."""
     if not (engines := present()):
         pytest.skip("no engine")
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))

@@ -158,6 +158,7 @@ def _kill_next_child(before: set[str], later: threading.Event) -> None:
         for pid in _children() - before:
             os.kill(int(pid), signal.SIGKILL)
             return
+        time.sleep(0.0002)
 
 
 if _file := os.environ.get("LBGEN_TEST_FAULTS"):

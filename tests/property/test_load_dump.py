@@ -147,7 +147,7 @@ def test_any_bytes_end_in_findings(raw: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_mutated_topologies_end_in_findings(data: st.DataObject) -> None:
     raw = data.draw(st.sampled_from(SEEDS))
     for _ in range(data.draw(st.integers(1, 4))):

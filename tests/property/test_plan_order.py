@@ -69,7 +69,7 @@ def check(plan: Plan, request: Request) -> None:
     assert by_group == outcome.rule
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_four_ways_agree(data: st.DataObject) -> None:
     plan = data.draw(plans())
@@ -77,7 +77,7 @@ def test_four_ways_agree(data: st.DataObject) -> None:
         check(plan, request)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_covered_rules_never_serve(data: st.DataObject) -> None:
     plan = data.draw(plans())
@@ -87,7 +87,7 @@ def test_covered_rules_never_serve(data: st.DataObject) -> None:
         assert simulate(plan, request).rule not in dead
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataObject) -> None:
     rules = rules_of(data.draw(plans()))
@@ -103,7 +103,7 @@ def test_coverage_by_look_up_finds_what_comparing_all_pairs_finds(data: st.DataO
     assert found == wanted
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_overlaps_by_look_up_are_those_of_all_pairs(data: st.DataObject) -> None:
     def both(pairs: Iterator[tuple[Rule, Rule]]) -> list[tuple[str, str]]:
@@ -124,7 +124,7 @@ def fulfilled(one: Rule, other: Rule) -> bool:
     return False
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_answers_that_are_surely_equal_are_equal(data: st.DataObject) -> None:
     before = data.draw(plans())

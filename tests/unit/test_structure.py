@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -157,15 +158,19 @@ def test_no_engine_is_named_outside_of_its_folder(engine: str) -> None:
 
 def names_engine(path: Path, engine: str) -> bool:
     """Whether code has the engine's name as a text of its own or within an identifier; examples for users may."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    examples = [x.value for x in ast.walk(tree) if isinstance(x, ast.keyword) and x.arg == "examples"]
+    texts, identifiers = words_of(path)
+    return engine in texts or any(engine in each for each in identifiers)
+
+
+@cache
+def words_of(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The texts in a file's code, those of examples left out, and its identifiers in lower case."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    examples = [x.value for x in nodes if isinstance(x, ast.keyword) and x.arg == "examples"]
     shown = {id(node) for example in examples for node in ast.walk(example)}
-    return any(
-        (isinstance(node, ast.Constant) and node.value == engine and id(node) not in shown)
-        or (isinstance(node, ast.Name) and engine in node.id.lower())
-        or (isinstance(node, ast.Attribute) and engine in node.attr.lower())
-        for node in ast.walk(tree)
-    )
+    texts = {x.value for x in nodes if isinstance(x, ast.Constant) and isinstance(x.value, str) and id(x) not in shown}
+    names = {x.id for x in nodes if isinstance(x, ast.Name)} | {x.attr for x in nodes if isinstance(x, ast.Attribute)}
+    return frozenset(texts), frozenset(name.lower() for name in names)
 
 
 def commands_with_json(command: click.Command, name: str) -> Iterator[str]:

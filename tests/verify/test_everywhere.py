@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 # lab.py runs direct-routing, on hosts of its own.
 EXAMPLES = sorted({path.parent.name for path in (ROOT / "examples").glob("*/topology.yaml")} - {"direct-routing"})
 L7 = ("envoy", "haproxy", "nginx", "traefik")
-REQUESTS, FAULTS = 40, 10
+REQUESTS, FAULTS = 15, 4
 _VERIFY = (
     "import json, sys, lbgen\n"
     "path, requests, faults = json.loads(sys.argv[1])\n"

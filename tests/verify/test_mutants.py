@@ -1,7 +1,7 @@
 """`lbgen verify` finds what a hand has changed in rendered files: a time, a retry, the order of two rules.
 
 `LBGEN_MUTANTS=all` tries every mutant of every engine (half an hour; `-rP` tells what found each); else one of each
-kind and engine.
+of two kinds for each engine.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ ENGINES = ("envoy", "haproxy", "nginx", "traefik")
 KINDS = {"time": mutants.times, "retry": mutants.retries, "order": mutants.swaps}
 EVERY = os.environ.get("LBGEN_MUTANTS") == "all"
 AT_ONCE = 3 if EVERY else 1
+# Two of the three kinds for each engine, in turn, where not every mutant is tried.
+CASES = [(e, k) for row, e in enumerate(ENGINES) for column, k in enumerate(KINDS) if EVERY or (row + column) % 3]
 SEED = int(os.environ.get("LBGEN_MUTANTS_SEED", "1"))
 
 pytestmark = [
@@ -70,8 +72,7 @@ def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
     assert {served.edits for served in report.served} == {()}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("engine", "kind"), CASES)
 def test_mutants_are_found(engine: str, kind: str, tmp_path: Path) -> None:
     plan = plan_for(engine)
     if kind == "retry" and not any(getattr(route.action, "retries", None) for route in plan.routes):

@@ -66,7 +66,7 @@ def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
                     if ends:
                         stream.sock.close()
                     kept[number] = None if ends else stream
-                time.sleep(0.01)  # each is busy, and the machine is not
+                time.sleep(0.03)  # each is busy, and the machine is not
     finally:
         for left in kept:
             if left is not None:
