@@ -70,6 +70,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--topologies-log", default="", help="file that gets a line of JSON for each")
     parser.addoption("--container-cases", choices=["sample", "all"], default="sample", help="cases run in containers")
     parser.addoption(
+        "--older-versions",
+        choices=["sample", "all"],
+        default="sample",
+        help="cases for all but an engine's newest here",
+    )
+    parser.addoption(
         "--left-cases", choices=["sample", "all"], default="sample", help="cases with guarantees left to the engine"
     )
     parser.addoption(

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.engines
 LEFT = [file for file in leave_to_engine(case_files()) if "guarantees" in file.topology]
 NEWEST = [subject for name in L7 for subject in engines_on_host([name])[:1]]
 HERE = [subject for subject in engines_on_host() if subject.binary is not None]
+OLDER = [subject for subject in HERE if any(x.engine == subject.engine for x in HERE[: HERE.index(subject)])]
+SAMPLE = 3  # one in so many files
 ABSENT = [subject for subject in engines_on_host() if subject.binary is None]
 COUNTS: Counter[tuple[str, CaseState]] = Counter()
 # With the guarantees left to the engine: cases that differ without a word of a habit or verdict. To be mended.
@@ -49,8 +51,6 @@ def _told(request: pytest.FixtureRequest):
             print(f"\nconformance, {subject}: {counts}", end="")  # noqa: T201  # the count of gaps must be seen
 
 
-@pytest.mark.parametrize("subject", HERE, ids=lambda s: s.label.replace(" ", "-"))
-@pytest.mark.parametrize("file", case_files(), ids=lambda f: f.name)
 def test_cases(file, subject) -> None:
     with recorded(CONFORMANCE, subject.engine, subject.version, file.name) as counts:
         results = judged_in_time(file, subject)
@@ -61,6 +61,13 @@ def test_cases(file, subject) -> None:
         _judged(results)
 
 
+@pytest.mark.parametrize("subject", OLDER, ids=lambda s: s.label.replace(" ", "-"))
+def test_older_versions_have_all_files(subject, request: pytest.FixtureRequest) -> None:
+    """A skip where they have a sample, which is to be seen."""
+    if request.config.getoption("--older-versions") == "sample":
+        pytest.skip(f"{subject.label} has one in {SAMPLE} files of cases; --older-versions all and make test-versions")
+
+
 @pytest.mark.parametrize("subject", ABSENT, ids=lambda s: s.label.replace(" ", "-"))
 def test_versions_that_are_not_here(subject) -> None:
     """One gap each, not one for every file; `make test-versions` fetches what can be had."""
@@ -68,17 +75,31 @@ def test_versions_that_are_not_here(subject) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "left" not in metafunc.fixturenames:
-        return
-    every = metafunc.config.getoption("--left-cases") == "all"
-    left = [
+    if metafunc.function is test_cases:
+        every = metafunc.config.getoption("--older-versions") == "all"
+        pairs = [
+            (file, subject)
+            for turn, file in enumerate(case_files())
+            for number, subject in enumerate(HERE)
+            if every or subject not in OLDER or turn % SAMPLE == number % SAMPLE
+        ]
+        _parametrize(metafunc, "file", pairs)
+    elif "left" in metafunc.fixturenames:
+        _parametrize(metafunc, "left", _left(every=metafunc.config.getoption("--left-cases") == "all"))
+
+
+def _parametrize(metafunc: pytest.Metafunc, name: str, pairs) -> None:
+    names = [f"{file.name}-{subject.label.replace(' ', '-')}" for file, subject in pairs]
+    metafunc.parametrize((name, "subject"), pairs, ids=names)
+
+
+def _left(*, every: bool):
+    return [
         (file, subject)
         for turn, file in enumerate(LEFT)
         for number, subject in enumerate(NEWEST)
         if every or turn % len(NEWEST) == number
     ]
-    names = [f"{file.name}-{subject.label.replace(' ', '-')}" for file, subject in left]
-    metafunc.parametrize(("left", "subject"), left, ids=names)
 
 
 def test_cases_with_guarantees_left_to_the_engine(left, subject) -> None:

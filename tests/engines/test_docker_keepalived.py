@@ -14,7 +14,8 @@ import lbgen
 from lbgen.engines.api import Binary
 from lbgen.engines.keepalived import ENGINE
 from lbgen.runtime.docker import container, endpoint_rules, helper_image, images, network
-from lbgen.runtime.docker.container import ContainerSpec, File
+from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.container_files import File
 from lbgen.runtime.docker.endpoint_rules import EndpointSide, HostRules
 from lbgen.runtime.docker.labels import Record, Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, name_of

@@ -19,7 +19,7 @@ from lbgen import api
 from lbgen.agent import state_file
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import apply, container
+from lbgen.runtime.docker import apply, container_files
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
@@ -66,7 +66,7 @@ def pid(daemon: DockerClient, role: Role) -> int:
 
 
 def health(daemon: DockerClient) -> list[Condition]:
-    found = container.read(part(daemon, Role.ENGINE).handle, state_file.FILE)
+    found = container_files.read(part(daemon, Role.ENGINE).handle, state_file.FILE)
     return list(state_file.parse(found or b"").values())
 
 
@@ -165,7 +165,7 @@ def test_a_reload_begins_ends_and_keeps_what_the_agent_has_found(daemon: DockerC
     lbgen.reload(topology(port, health={}))
     assert not [x for x in list_containers(daemon, NAME) if x.record.role is Role.AGENT]
     assert {name for _, name in answers(port, 1)} == names
-    assert container.read(part(daemon, Role.ENGINE).handle, "lbgen.nft")
+    assert container_files.read(part(daemon, Role.ENGINE).handle, "lbgen.nft")
 
 
 @pytest.mark.parametrize("forwarding", ["nat", "direct"])

@@ -34,6 +34,7 @@ TESTS = (
     "tests/engines/test_fingerprints.py",
     "tests/verify/test_versions.py",
     "--version-examples=all",
+    "--older-versions=all",
 )
 REQUESTS = 2_000  # random ones, of each engine and of either set of guarantees
 _STATES = (CaseState.PASS, CaseState.FAIL, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.SKIPPED)

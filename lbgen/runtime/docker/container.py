@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import secrets
 import shlex
-import tarfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +18,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
-from lbgen.runtime.docker import container_exec
+from lbgen.runtime.docker import container_exec, container_files
 from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
 from lbgen.runtime.docker.image_archive import USER, WORK
 
@@ -30,12 +26,11 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-    from lbgen.engines.rendered import Rendered
+    from lbgen.runtime.docker.container_files import File
     from lbgen.runtime.docker.labels import Record
 
 OTHER_PROCESSOR = "exec format error"  # the kernel's message
 _OTHER_PORT = "stop what listens there, or change the listener's port"
-_KEY, _PLAIN = 0o400, 0o444
 _LOG = {"max-size": "20m", "max-file": "3"}
 _NOT_YET = frozenset({HTTPStatus.CONFLICT, HTTPStatus.INTERNAL_SERVER_ERROR})
 _REMOVED_SECONDS = 5.0
@@ -49,19 +44,6 @@ class PortTakenError(EngineError):
     def __init__(self, diagnostic: Diagnostic, port: int, protocol: str, key: str = "port") -> None:
         super().__init__(diagnostic)
         self.port, self.protocol, self.key = port, protocol, key
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file for the container's folder, or a link to a path in the container; only its user may read a secret."""
-
-    content: bytes = field(default=b"", repr=False)
-    secret: bool = False
-    link: str = ""
-
-    def digest(self) -> str:
-        """A digest of its content."""
-        return hashlib.sha256(self.content).hexdigest()[:24]
 
 
 class ContainerSpec(Struct, frozen=True):
@@ -112,15 +94,6 @@ class ContainerSpec(Struct, frozen=True):
     def _text(self) -> bytes:
         plain = {name: getattr(self, name) for name in self.__struct_fields__ if name != "files"}
         return json.dumps(plain, sort_keys=True, default=msgspec.to_builtins).encode()
-
-
-def rendered_files(rendered: Rendered) -> dict[str, File]:
-    """The rendered files of an engine and the topology's own. EngineError LB424 when one of these is unreadable."""
-    files = {name: File(text.encode()) for name, text in rendered.items()}
-    for copy in rendered.copies:
-        if copy.source is not None:
-            files[copy.path] = File(copy.content(), copy.secret)
-    return files
 
 
 def create(client: DockerClient, spec: ContainerSpec, record: Record, network: str) -> Container:
@@ -182,7 +155,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
             for each in () if spec.once else spec.networks:
                 client.networks.get(each).connect(handle)
             if spec.files:
-                handle.put_archive(WORK, archive(spec.files, root=bool(spec.capabilities)))
+                handle.put_archive(WORK, container_files.archive(spec.files, root=bool(spec.capabilities)))
     except BaseException:
         with suppress(EngineError), docker_errors(f"removing the container {spec.name}"):
             remove(handle)
@@ -244,75 +217,6 @@ def tail(handle: Container, lines: int = 15) -> str:
     with docker_errors(f"reading the log of {handle.name}"):
         text = handle.logs(tail=lines).decode("utf-8", "replace")
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> bytes:
-    """A tar archive of `files` and `folders`, owned by the container's user."""
-    owner = 0 if root else USER
-    buffer = io.BytesIO()
-    # "." is the container's folder itself
-    every = {str(parent) for name in files for parent in PurePosixPath(name).parents} | set(folders)
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for folder in sorted(every):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode, entry.uid, entry.gid = (
-                tarfile.DIRTYPE,
-                0o755 if folder == "." else 0o700,
-                owner,
-                owner,
-            )
-            tar.addfile(entry)
-        for name, file in sorted(files.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.uid, entry.gid = len(file.content), owner, owner
-            entry.mode = _KEY if file.secret else _PLAIN
-            if file.link:
-                entry.type, entry.linkname = tarfile.SYMTYPE, file.link
-            tar.addfile(entry, io.BytesIO(file.content))
-    return buffer.getvalue()
-
-
-def read(handle: Container, name: str) -> bytes | None:
-    """A file of its folder; None when it does not exist. Raises EngineError LB421."""
-    from docker.errors import NotFound
-
-    with docker_errors(f"reading {name} of {handle.name}"):
-        try:
-            parts, _ = handle.get_archive(f"{WORK}/{name}")
-        except NotFound:
-            return None
-        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
-            content = archive.extractfile(archive.getmembers()[0])
-            return content.read() if content is not None else None
-
-
-def read_folder(handle: Container, name: str) -> dict[str, bytes]:
-    """The files in a folder of its folder and below, by name; none when it does not exist. Raises EngineError LB421."""
-    from docker.errors import NotFound
-
-    with docker_errors(f"reading {name} of {handle.name}"):
-        try:
-            parts, _ = handle.get_archive(f"{WORK}/{name}")
-        except NotFound:
-            return {}
-        above = PurePosixPath(name).parent
-        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
-            files = {each.name: archive.extractfile(each) for each in archive.getmembers() if each.isfile()}
-            return {str(above / each): file.read() for each, file in files.items() if file is not None}
-
-
-def modified_at(handle: Container, name: str) -> float:
-    """The modification time of a file of its folder, in seconds since the epoch. Raises EngineError LB421."""
-    with docker_errors(f"reading {name} of {handle.name}"):
-        parts, _ = handle.get_archive(f"{WORK}/{name}")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
-            return float(archive.getmembers()[0].mtime)
-
-
-def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
-    """Write files and folders into its folder, whether it runs or not. Raises EngineError LB421."""
-    with docker_errors(f"putting files into {handle.name}"):
-        handle.put_archive(WORK, archive(files, root=root, folders=folders))
 
 
 def execute(handle: Container, argv: Sequence[str]) -> str:

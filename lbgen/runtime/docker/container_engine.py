@@ -19,9 +19,9 @@ from lbgen.runtime.common.decision import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
 from lbgen.runtime.common.stages import put_in_stages, watched
-from lbgen.runtime.docker import container, hot_restart, oom
+from lbgen.runtime.docker import container, container_files, hot_restart, oom
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.container import File, rendered_files
+from lbgen.runtime.docker.container_files import File, rendered_files
 from lbgen.runtime.docker.health import fetch_status
 from lbgen.runtime.docker.labels import RECORD_FILE, Record
 from lbgen.runtime.docker.worker_probe import WorkerProbe
@@ -87,7 +87,7 @@ class ContainerEngine(Struct):
         record = self.container.record
         if record.hash:
             return record.files
-        read = {name: container.read(self.container.handle, name) for name in {*record.files, *names}}
+        read = {name: container_files.read(self.container.handle, name) for name in {*record.files, *names}}
         return {name: File(content).digest() for name, content in read.items() if content is not None}
 
     def stop_agent(self) -> None:
@@ -97,11 +97,11 @@ class ContainerEngine(Struct):
 
     def agent_files(self, order: str) -> Mapping[str, str]:
         with tempfile.TemporaryDirectory() as place:
-            said = container.read(self.container.handle, health.FILE)
+            said = container_files.read(self.container.handle, health.FILE)
             if said is not None:
                 path = Path(place) / health.FILE
                 path.write_bytes(said)
-                when = container.modified_at(self.container.handle, health.FILE)
+                when = container_files.modified_at(self.container.handle, health.FILE)
                 os.utime(path, (when, when))
             return steering_files(order, Path(place))
 
@@ -124,12 +124,12 @@ class ContainerEngine(Struct):
         # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
         changed |= {name: File(secret=name in secret) for name in now if name not in files}
         self._change = rules_change(self.engine, self.spec, self._read, rendered)
-        before = {name: container.read(self.container.handle, name) for name in changed if name not in self._before}
-        self._before |= {name: File(content or b"", name in secret) for name, content in before.items()}
+        for name in changed.keys() - self._before.keys():
+            self._before[name] = File(container_files.read(self.container.handle, name) or b"", name in secret)
         self._exchange(changed)
 
     def _read(self, name: str) -> str:
-        return (container.read(self.container.handle, name) or b"").decode("utf-8", "replace")
+        return (container_files.read(self.container.handle, name) or b"").decode("utf-8", "replace")
 
     def restore(self) -> None:
         texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
@@ -143,7 +143,7 @@ class ContainerEngine(Struct):
 
     def watched_texts(self) -> Mapping[str, str]:
         folders = [each.rstrip("/") for each in self.spec.watched]
-        found = [container.read_folder(self.container.handle, each) for each in folders]
+        found = [container_files.read_folder(self.container.handle, each) for each in folders]
         return {name: content.decode() for each in found for name, content in each.items() if content}
 
     def put(self, files: Mapping[str, str]) -> None:
@@ -167,7 +167,7 @@ class ContainerEngine(Struct):
         direct = {name: file for name, file in files.items() if name not in seen}
         staged = {f"{_NEXT}/{name}": file for name, file in seen.items()}
         folders = list(dict.fromkeys(map(_folder, seen)))
-        container.put(self.container.handle, unknown | direct | staged, root=self.spec.kernel, folders=folders)
+        container_files.put(self.container.handle, unknown | direct | staged, root=self.spec.kernel, folders=folders)
         # Watched files appear by renaming, so that the engine never reads half of one.
         for folder in folders:
             names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
@@ -179,7 +179,7 @@ class ContainerEngine(Struct):
             load_rules(
                 self._change,
                 spec.setup,
-                lambda name, text: container.put(handle, {name: File(text.encode())}, root=True),
+                lambda name, text: container_files.put(handle, {name: File(text.encode())}, root=True),
                 lambda command: container.execute(handle, command),
             )
             for command in (x for x in self.spec.teardown if x not in spec.teardown):
@@ -219,7 +219,7 @@ class ContainerEngine(Struct):
 
     def write_record(self, record: Record) -> None:
         """Write its record for later commands."""
-        container.put(self.container.handle, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
+        container_files.put(self.container.handle, {RECORD_FILE: File(record.text())}, root=self.spec.kernel)
 
 
 def _folder(name: str) -> str:

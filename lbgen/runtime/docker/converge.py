@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, network, saved_plan
+from lbgen.runtime.docker import container, container_files, network, saved_plan
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 
@@ -73,7 +73,7 @@ def _current_record(handle: Container, record: Record) -> Record:
     from docker.errors import NotFound
 
     try:
-        return record.updated(container.read(handle, RECORD_FILE))
+        return record.updated(container_files.read(handle, RECORD_FILE))
     except EngineError:
         with docker_errors(f"looking at the container {handle.name}"), suppress(NotFound):
             handle.reload()

@@ -19,7 +19,8 @@ from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import endpoint_rules, helper_image, hot_restart, network
 from lbgen.runtime.docker.client import socket_path
-from lbgen.runtime.docker.container import ContainerSpec, File, rendered_files
+from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.container_files import File, rendered_files
 from lbgen.runtime.docker.endpoint_rules import EndpointSide, HostRules
 from lbgen.runtime.docker.image_archive import WORK
 from lbgen.runtime.docker.labels import Record, Role

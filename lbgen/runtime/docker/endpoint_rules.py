@@ -24,9 +24,10 @@ import msgspec
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, helper_image, network
+from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import connect, docker_errors
-from lbgen.runtime.docker.container import ContainerSpec, File
+from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.container_files import File
 from lbgen.runtime.docker.converge import StackContainer, worker_pool
 from lbgen.runtime.docker.labels import Record, Role
 
@@ -90,7 +91,7 @@ def read(there: Sequence[StackContainer]) -> EndpointSide | None:
     """What the containers of a stack have loaded at endpoints; None for nothing. Raises EngineError LB421."""
     for each in there:
         if each.record.role is Role.ENDPOINT_RULES:
-            text = container.read(each.handle, FILE)
+            text = container_files.read(each.handle, FILE)
             return parse(text) if text is not None else None
     return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
-from lbgen.runtime.docker import container, container_exec, desired, helper_image
+from lbgen.runtime.docker import container, container_exec, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
 
@@ -30,7 +30,7 @@ def endpoint_health(
     reporter = status_engine(name)
     with suppress(EngineError):  # the container may have ended
         if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
-            agent = state_file.parse(container.read(each.handle, state_file.FILE) or b"")
+            agent = state_file.parse(container_files.read(each.handle, state_file.FILE) or b"")
         if reporter is not None and each.running:
             said = fetch_status(each, parts, reporter.status_paths)
     return combine_health(each.record.title, reporter, there, said, agent, counts(each))

@@ -12,7 +12,7 @@ from lbgen.records import replace
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, endpoint_rules, network
+from lbgen.runtime.docker import container, container_files, endpoint_rules, network
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container_engine import ContainerEngine
@@ -208,7 +208,7 @@ def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> Non
     ).write()
     begun = int(time.time()) - 1
     before = _count_ready(there, begun)
-    container.put(there.handle, {**spec.files, RECORD_FILE: container.File(record.text())}, root=False)
+    container_files.put(there.handle, {**spec.files, RECORD_FILE: container_files.File(record.text())}, root=False)
     container.signal(there.handle, "SIGHUP")
     end = time.monotonic() + _READY_SECONDS
     while _count_ready(there, begun) <= before:

@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, helper_image, network, sockets
+from lbgen.runtime.docker import container, container_files, helper_image, network, sockets
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.container import ContainerSpec, File
+from lbgen.runtime.docker.container import ContainerSpec
+from lbgen.runtime.docker.container_files import File
 from lbgen.runtime.docker.converge import StackContainer, is_orphaned
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
@@ -171,7 +172,7 @@ class TrafficSwitch(Struct):
         self._set(self.address if kernel else self._new, kernel=kernel)
         self.switched = True
         record = replace(self.entrypoint.holder.record, side=self.unit.choice.side)
-        container.put(self.entrypoint.holder.handle, {RECORD_FILE: File(record.text())}, root=False)
+        container_files.put(self.entrypoint.holder.handle, {RECORD_FILE: File(record.text())}, root=False)
 
     def rollback(self, new: StackContainer | None) -> None:
         """Route new connections to the previous engine again."""
@@ -184,7 +185,7 @@ class TrafficSwitch(Struct):
                     container.execute(old.handle, command)
             _tear_down(new, had.get("teardown", ()))
         self.switched = False
-        container.put(
+        container_files.put(
             self.entrypoint.holder.handle, {RECORD_FILE: File(self.entrypoint.holder.record.text())}, root=False
         )
 
@@ -198,7 +199,7 @@ class TrafficSwitch(Struct):
         time.sleep(_ACCEPTED_SECONDS)
         if leaving["leave"] is not None:
             name, text = leaving["leave"]
-            container.put(old.handle, {_STAGED: File(text.encode())}, root=False)
+            container_files.put(old.handle, {_STAGED: File(text.encode())}, root=False)
             container.execute(old.handle, ("mv", "-f", _STAGED, name))
         else:
             container.signal(old.handle, leaving["drain"])
@@ -261,7 +262,7 @@ def _listen_address(address: str, record: Record) -> str:
 
 
 def _load(rules: StackContainer, text: str) -> None:
-    container.put(rules.handle, {_FILE: File(text.encode())}, root=True)
+    container_files.put(rules.handle, {_FILE: File(text.encode())}, root=True)
     container.execute(rules.handle, (helper_image.NFT, "-f", _FILE))
 
 

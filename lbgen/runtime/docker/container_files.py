@@ -1,0 +1,139 @@
+"""The files in the folder of a container, written and read whether it runs or not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.image_archive import USER, WORK
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+    from lbgen.engines.rendered import Rendered
+
+_SECRET, _PLAIN = 0o400, 0o444
+_STAT = "X-Docker-Container-Path-Stat"
+# container and name -> what was read last, with its stat
+_SEEN: dict[tuple[str, str], tuple[dict[str, Any], bytes | None]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file for the container's folder, or a link to a path in the container; only its user may read a secret."""
+
+    content: bytes = field(default=b"", repr=False)
+    secret: bool = False
+    link: str = ""
+
+    def digest(self) -> str:
+        """A digest of its content."""
+        return hashlib.sha256(self.content).hexdigest()[:24]
+
+
+def rendered_files(rendered: Rendered) -> dict[str, File]:
+    """The rendered files of an engine and the topology's own. EngineError LB424 when one of these is unreadable."""
+    files = {name: File(text.encode()) for name, text in rendered.items()}
+    for copy in rendered.copies:
+        if copy.source is not None:
+            files[copy.path] = File(copy.content(), copy.secret)
+    return files
+
+
+def archive(files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> bytes:
+    """A tar archive of `files` and `folders`, owned by the container's user, modified now."""
+    owner, now = 0 if root else USER, time.time()
+    buffer = io.BytesIO()
+    # "." is the container's folder itself
+    every = {str(parent) for name in files for parent in PurePosixPath(name).parents} | set(folders)
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder in sorted(every):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode, entry.uid, entry.gid = (
+                tarfile.DIRTYPE,
+                0o755 if folder == "." else 0o700,
+                owner,
+                owner,
+            )
+            tar.addfile(entry)
+        for name, file in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.uid, entry.gid, entry.mtime = len(file.content), owner, owner, now
+            entry.mode = _SECRET if file.secret else _PLAIN
+            if file.link:
+                entry.type, entry.linkname = tarfile.SYMTYPE, file.link
+            tar.addfile(entry, io.BytesIO(file.content))
+    return buffer.getvalue()
+
+
+def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: Iterable[str] = ()) -> None:
+    """Write files and folders. Raises EngineError LB421."""
+    with docker_errors(f"putting files into {handle.name}"):
+        handle.put_archive(WORK, archive(files, root=root, folders=folders))
+
+
+def read(handle: Container, name: str) -> bytes | None:
+    """A file; None when it does not exist. Raises EngineError LB421.
+
+    The daemon starts a process for each file that it sends: one that this process has read is asked for its size and
+    time first.
+    """
+    from docker.errors import NotFound
+
+    key = (str(handle.id), name)
+    with docker_errors(f"reading {name} of {handle.name}"):
+        if key in _SEEN and _SEEN[key][0] == _stat(handle, name):
+            return _SEEN[key][1]
+        try:
+            parts, stat = handle.get_archive(f"{WORK}/{name}")
+        except NotFound:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
+            content = tar.extractfile(tar.getmembers()[0])
+            _SEEN[key] = (stat, content.read() if content is not None else None)
+        return _SEEN[key][1]
+
+
+def read_folder(handle: Container, name: str) -> dict[str, bytes]:
+    """The files in a folder and below, by name; none when it does not exist. Raises EngineError LB421."""
+    from docker.errors import NotFound
+
+    with docker_errors(f"reading {name} of {handle.name}"):
+        try:
+            parts, _ = handle.get_archive(f"{WORK}/{name}")
+        except NotFound:
+            return {}
+        above = PurePosixPath(name).parent
+        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
+            files = {each.name: tar.extractfile(each) for each in tar.getmembers() if each.isfile()}
+            return {str(above / each): file.read() for each, file in files.items() if file is not None}
+
+
+def modified_at(handle: Container, name: str) -> float:
+    """The modification time of a file, in seconds since the epoch; 0.0 when it does not exist. EngineError LB421."""
+    with docker_errors(f"reading {name} of {handle.name}"):
+        stat = _stat(handle, name)
+        return datetime.fromisoformat(stat["mtime"]).timestamp() if stat else 0.0
+
+
+def _stat(handle: Container, name: str) -> dict[str, Any] | None:
+    """What `get_archive` of the SDK tells of a file beside its content; the SDK has no way to ask for that alone."""
+    from docker.utils import decode_json_header
+
+    api = handle.client.api
+    url = f"{api.base_url}/v{api.api_version}/containers/{handle.id}/archive"
+    answer = api.head(url, params={"path": f"{WORK}/{name}"}, timeout=api.timeout)
+    if answer.status_code == HTTPStatus.NOT_FOUND:
+        return None
+    answer.raise_for_status()
+    found: dict[str, Any] = decode_json_header(answer.headers[_STAT])
+    return found
