@@ -212,6 +212,7 @@ func admitted(r *http.Request, serial int) bool {
 	}
 	r.URL.Scheme = passed
 	r.Header = http.Header{} // no upgrade, which Go's proxy would look at first
+	r.Body = nil             // which a transport before Go 1.26 closes when it refuses
 	return false
 }
 
