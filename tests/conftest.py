@@ -43,7 +43,7 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
 _PHASE = os.environ.get("LBGEN_TEST_PHASE", "")  # tests/phases.py: the mark of the tests that run
 if _PHASE not in ("", "containers"):
     os.environ["DOCKER_HOST"] = "unix:///nowhere"  # tests of containers run at the same time, and their stacks
-_BY_ENGINES = {"conformance": "cases", "differential": "serves"}  # folders of tests that run engines on free ports
+_BY_ENGINES = ("conformance", "differential")  # folders of tests that run engines on free ports, and wait for them
 _EARLIER = 0.6  # of the run, within which the tests of these files begin
 _LONGEST = frozenset(
     {
@@ -168,7 +168,7 @@ def _phase(item: pytest.Item) -> str:
         return "containers"  # they need the network of the host
     if item.get_closest_marker("xdist_group") or folder in ("engines", "verify"):
         return "serves" if _NETWORKS else "alone"
-    return "serves" if item.get_closest_marker("root") else _BY_ENGINES.get(folder, "computes")
+    return "serves" if folder in _BY_ENGINES or item.get_closest_marker("root") else "computes"
 
 
 @cache
@@ -182,7 +182,7 @@ def _phases_of(file: Path) -> frozenset[str]:
     fixed = "serves" if _NETWORKS else "alone"
     by_mark |= {"serves"} if "root" in marks else set()
     by_mark |= {fixed} if "xdist_group" in marks else set()
-    by_folder = {"engines": fixed, "verify": fixed} | _BY_ENGINES
+    by_folder = {"engines": fixed, "verify": fixed} | dict.fromkeys(_BY_ENGINES, "serves")
     return frozenset({by_folder.get(_folder(file), "computes")} | by_mark)
 
 

@@ -1,15 +1,14 @@
 """Run all tests in phases, as many at a time as each bears; a test that fails is run once more, alone.
 
-`python tests/phases.py [pytest arguments]`. Chains of phases run side by side: tests that compute have the lowest
-priority and take the CPU time that the others leave while they wait; cases of conformance, which wait most, begin when
-the containers are done. Lines of a phase begin with its mark. A test that fails alone too fails the run. One that
-passes only alone is "late beside others": it is counted and named at the end. The last line is `N passed, N failed,
-N skipped` over all phases; the exit code is 1 when a test failed, a phase is broken, or no test ran at all.
+`python tests/phases.py [pytest arguments]`. The phases run side by side: tests that compute have the lowest priority
+and take the CPU time that the others leave while they wait; lines of a phase begin with its mark. A test that fails
+alone too fails the run. One that passes only alone is "late beside others": it is counted and named at the end. The
+last line is `N passed, N failed, N skipped` over all phases; the exit code is 1 when a test failed, a phase is broken,
+or no test ran at all.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -38,16 +37,13 @@ class Phase:
     nice: int = 0
 
 
-SERVING = Phase("tests that serve", "serves", "serves", WAITING)
-CONTAINERS = Phase(
-    "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"
+PHASES = (
+    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=10),
+    Phase("tests that serve", "serves", "serves", WAITING),
+    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"),
+    # Where there are no networks: all that serves on fixed ports.
+    Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )
-CASES = Phase("cases of conformance", "cases", "cases", WAITING)
-UNMARKED = "not serves and not cases and not containers and not alone"
-COMPUTING = Phase("tests that compute", UNMARKED, "computes", CPUS, nice=10)
-# Where there are no networks: all that serves on fixed ports.
-ALONE = Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True)
-CHAINS = ((COMPUTING,), (SERVING,), (CONTAINERS, CASES))  # side by side; the phases of one chain follow each other
 
 
 @dataclass(frozen=True)
@@ -140,15 +136,15 @@ def judge(first: FirstLook, arguments: list[str]) -> Result:
 
 
 def run(arguments: list[str]) -> list[Result]:
-    """The chains of phases side by side, then one test at a time; at last all that failed, alone."""
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(CHAINS)) as pool:
+    """The phases with workers side by side, then those of one test at a time; at last all that failed, alone."""
+    beside = [phase for phase in PHASES if phase.workers]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(PHASES)) as pool:
 
         def begin(phase: Phase) -> FirstLook:
             print(f"== {phase.name}", flush=True)
             return look(phase, f"{folder}/{phase.mark}", arguments)
 
-        chains = pool.map(lambda phases: [begin(phase) for phase in phases], CHAINS)
-        found = [*itertools.chain.from_iterable(chains), begin(ALONE)]
+        found = list(pool.map(begin, beside)) + [begin(phase) for phase in PHASES if not phase.workers]
         return [judge(each, arguments) for each in found]
 
 

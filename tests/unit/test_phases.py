@@ -13,8 +13,7 @@ BESIDE_OTHERS = "import os\ndef test_late(): assert 'PYTEST_XDIST_WORKER' not in
 
 def phases(folder: Path, text: str) -> tuple[int, list[str]]:
     (folder / "test_it.py").write_text(text, encoding="utf-8")
-    marks = "".join(f"    {mark}\n" for mark in ("serves", "cases", "containers", "alone"))
-    (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{marks}", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    serves\n    containers\n    alone\n", encoding="utf-8")
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     # Workers of phases without tests, and plugins that nothing uses, are most of the time.
     env |= {"LBGEN_TEST_WORKERS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
