@@ -260,13 +260,14 @@ def main() -> int:
     about.add_argument("--only", choices=ORDER, help="measure this scenario, and replace its section alone")
     asked = about.parse_args()
     console = Console(stderr=True)
+    busy = os.getloadavg()[0]  # once: later it is the load of the scenario before
     sections = []
     with tempfile.TemporaryDirectory(prefix="lbgen-documents-") as name:
         base = Path(name)
         base.chmod(0o755)  # workers of engines are another user
         write_self_signed(base / "cert.pem", base / "key.pem", ("shop.example",))
         for each in (asked.only,) if asked.only else ORDER:
-            scenario, busy = Scenario.read(each), os.getloadavg()[0]
+            scenario = Scenario.read(each)
             found = measure(
                 scenario, base, asked.rounds, asked.seconds, lambda text: console.print(text, markup=False, style="dim")
             )
