@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ from lbgen.records import replace
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from tests.support.shared import once
 from tests.support.strategies import PlanShape, plans, requests, rules_of
 from tests.support.version_results import DIFFERENTIAL, recorded
 
@@ -65,9 +67,8 @@ def trials(draw: st.DrawFn) -> tuple[Plan, list[Request]]:
     return plan, [draw(requests(plan)) for _ in range(BATCH)]
 
 
-@cache
-def batch(number: int) -> list[tuple[Plan, list[Request]]]:
-    """The same for every engine. A draw that turns out too long for Hypothesis counts for nothing."""
+def drawn_trials(number: int) -> list[tuple[Plan, list[Request]]]:
+    """The batch of this number. A draw that turns out too long for Hypothesis counts for nothing."""
     found: list[tuple[Plan, list[Request]]] = []
 
     @seed(SEED + number)
@@ -84,6 +85,20 @@ def batch(number: int) -> list[tuple[Plan, list[Request]]]:
 
     draw()
     return found
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory):
+    """Batches by number, the same for every engine; each is drawn once for all workers, which takes seconds."""
+
+    @cache
+    def read(number: int) -> list[tuple[Plan, list[Request]]]:
+        with once(f"trials-{SEED}-{number}", tmp_path_factory) as (file, missing):
+            if missing:
+                file.write_bytes(pickle.dumps(drawn_trials(number)))
+            return pickle.loads(file.read_bytes())  # noqa: S301  # a worker of this run wrote it
+
+    return read
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +219,7 @@ def smallest(plan: Plan, request: Request, subject: EngineUnderTest) -> Plan:
 
 @pytest.mark.parametrize("guarantees", [Guarantees(), LEFT_TO_ENGINE], ids=["contract", "engine"])
 @pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
-def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, guarantees: Guarantees) -> None:
+def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, batch, guarantees: Guarantees) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
     if guarantees == LEFT_TO_ENGINE and isinstance(engine(subject.engine), PlanJudge):

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 SHOP = Path(__file__).parents[2] / "examples" / "shop" / "topology.yaml"
 ENGINES = ("nginx", "haproxy")
-LATE = 0.01  # seconds after which endpoints answer: closed loops of them leave the CPUs to the tests beside this one
+LATE = 0.03  # seconds after which endpoints answer: closed loops of them leave the CPUs to the tests beside this one
 
 
 @pytest.fixture(autouse=True)

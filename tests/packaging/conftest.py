@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.shared import once
 
 ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def once(name: str, factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]]:
-    """Give a folder that all workers of this run share, and whether it is still to be made: others wait meanwhile."""
-    shared = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
-    base = factory.getbasetemp()
-    folder = (base.parent if shared else base) / f"{name}-{shared}"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = folder.with_suffix(".made")
-        yield folder, not made.exists()
-        made.touch()
 
 
 @pytest.fixture(scope="session")
