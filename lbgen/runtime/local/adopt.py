@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.local.exec_wrapper import split_arguments
 from lbgen.runtime.local.spawn import EXEC_WRAPPER, UNKNOWN_STATUS
 
 _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
@@ -93,10 +93,10 @@ def _leaders(directory: str) -> list[SessionLeader]:
                 text = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
                 argv = tuple(text.rstrip("\0").split("\0"))
                 if str(EXEC_WRAPPER) in argv:
-                    order = json.loads(argv[-1])
+                    order, command = split_arguments(list(argv[argv.index(str(EXEC_WRAPPER)) + 1 :]))
                     if order["hold"]:  # of a network
                         continue
-                    argv = tuple(order["argv"]) if order["keep"] else argv
+                    argv = tuple(command) if order["keep"] else argv
                 found.append(SessionLeader(process, argv))
     return found
 

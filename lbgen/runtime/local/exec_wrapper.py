@@ -1,16 +1,14 @@
 """The program that starts an engine: drop privileges, set the parent-death signal, then exec the engine.
 
-Run by path with `python -I -S`, so it imports nothing of lbgen. Its argument is a JSON object: `argv`, `parent` (the
-pid that must still be ours), `uid`, `gid` (null = keep), `low_ports` (keep the right to ports below 1024), `death`
-(signal sent when the parent dies; null = it outlives the parent), `netns` (pid whose network namespace to join, null =
-none), `hold` (true: make a network namespace and keep it; `argv` is unused), `keep` (true: stay as the parent of the
-engine). The agent, which is part of lbgen, calls only `drop_privileges`.
+Run by path with `python -I -S`, so it imports nothing of lbgen. Its arguments are words `NAME=NUMBER`, `--` and the
+engine's command line. Names: `parent` (the pid that must still be ours), `uid`, `gid` (absent = keep), `low_ports`
+(1 = keep the right to ports below 1024), `death` (signal sent when the parent dies; absent = it outlives the parent),
+`netns` (pid whose network namespace to join), `hold` (1 = make a network namespace and keep it; no command line),
+`keep` (1 = stay as the parent of the engine). The agent, which is part of lbgen, calls only `drop_privileges`.
 """
 
 import ctypes
-import json
 import os
-import signal
 import sys
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -18,12 +16,14 @@ _PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
 _CAP_NET_BIND_SERVICE = 10
 _CAPABILITY_VERSION_3 = 0x20080522
 _CLONE_NEWNET = 0x40000000
-
+# Numbers of Linux on x86, Arm, POWER and RISC-V: to import the module signal takes as long as all the rest.
+_SIG_SETMASK, _SIG_DFL, _SIGNAL_SET_BYTES = 2, 0, 128
+_SIGNALS_RESET = (1, 2, 3, 13, 15)  # SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call(name: str, *arguments: object) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         code = ctypes.get_errno()
         raise SystemExit(f"lbgen: {name} failed: {os.strerror(code)}")
@@ -61,12 +61,18 @@ def drop_privileges(
             raise SystemExit("lbgen: the parent is gone")
 
 
+def split_arguments(words: list[str]) -> tuple[dict[str, int], list[str]]:
+    """The numbers by name, and the engine's command line."""
+    end = words.index("--")
+    return {name: int(value) for name, _, value in (word.partition("=") for word in words[:end])}, words[end + 1 :]
+
+
 def main() -> None:
     """Prepare this process as asked, then exec `argv`."""
-    order = json.loads(sys.argv[1])
-    if order["netns"] is not None:
+    order, argv = split_arguments(sys.argv[1:])
+    if "netns" in order:
         join_network(order["netns"])
-    if order["hold"]:
+    if order.get("hold"):
         _call("unshare", _CLONE_NEWNET)
         # A namespace does not forward unless told; redirects would teach clients a way around it.
         for name, value in (
@@ -76,24 +82,34 @@ def main() -> None:
         ):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
                 setting.write(value)
-    drop_privileges(**{name: order[name] for name in ("parent", "uid", "gid", "death", "low_ports")})
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    for each in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(each, signal.SIG_DFL)
-    if order["hold"]:
+    if order.get("keep"):
+        import signal  # noqa: F401  # for _fork_engine, while Python's own folder can be read
+    drop_privileges(
+        parent=order["parent"],
+        uid=order.get("uid"),
+        gid=order.get("gid"),
+        death=order.get("death"),
+        low_ports=bool(order.get("low_ports")),
+    )
+    _call("sigprocmask", _SIG_SETMASK, ctypes.create_string_buffer(_SIGNAL_SET_BYTES), None)
+    for number in _SIGNALS_RESET:
+        _libc.signal(number, _SIG_DFL)
+    if order.get("hold"):
         os.write(1, b"ready\n")
-        signal.pause()
+        _libc.pause()
         return
-    if order["keep"]:
+    if order.get("keep"):
         _fork_engine()
     try:
-        os.execvpe(order["argv"][0], order["argv"], os.environ)  # noqa: S606 - no shell is the point
+        os.execvpe(argv[0], argv, os.environ)  # noqa: S606 - no shell is the point
     except OSError as error:
-        raise SystemExit(f"lbgen: cannot run {order['argv'][0]}: {error.strerror}") from None
+        raise SystemExit(f"lbgen: cannot run {argv[0]}: {error.strerror}") from None
 
 
 def _fork_engine() -> None:
     """Fork, and return in the child. The parent forwards signals to it and ends as it does."""
+    import signal
+
     passed = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, passed)
     child = os.fork()

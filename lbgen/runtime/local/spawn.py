@@ -56,17 +56,18 @@ def spawn(
     ends as it does. Raises OSError.
     """
     order = {
-        "argv": list(argv),
         "parent": os.getpid(),
         "uid": user.uid,
         "gid": user.gid,
-        "death": None if death is None else int(death),
+        "death": death,
         "netns": netns,
         "hold": hold,
         "low_ports": low_ports,
         "keep": keep,
     }
-    return _start([sys.executable, "-I", "-S", str(EXEC_WRAPPER), json.dumps(order)], directory, output, env or {})
+    words = [f"{name}={int(value)}" for name, value in order.items() if value is not None]
+    command = [sys.executable, "-I", "-S", str(EXEC_WRAPPER), *words, "--", *argv]
+    return _start(command, directory, output, env or {})
 
 
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
