@@ -11,7 +11,6 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan
 from lbgen.records import replace
 from lbgen.runtime import registry
-from lbgen.runtime import swap as exchange
 from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
 from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step, no_progress
@@ -150,6 +149,8 @@ def up(
     if name is not None:
         topology = replace(topology, name=name)
     if swap is not None:
+        from lbgen.runtime import swap as exchange
+
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
         return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, options, proof)
     runtime, fallen_back = select_runtime(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
@@ -60,6 +59,8 @@ def kept(name: str, key: Iterable[object], read: Callable[[bytes], _T], make: Ca
         if there.startswith(digest):
             return read(there[len(digest) :])
     made, content = make()
+    import tempfile  # rarely needed
+
     with suppress(OSError):  # a full or read-only disk
         handle, staged = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as stream:

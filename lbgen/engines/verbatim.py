@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import yaml
-
 from lbgen.engines.api import Engine, Objection, refused
 from lbgen.engines.document import Tagged
 
@@ -71,6 +69,8 @@ def unreadable(plan: Plan, engine: str, readers: Mapping[str, Callable[[], objec
 
 
 def _data(plan: Plan, engine: str, place: str) -> tuple[str, Data]:
+    import yaml  # a hundredth of a second, which a process without such text saves
+
     text = dict(plan.options(engine).verbatim).get(place, "")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 from lbgen.engines.api import engine, engine_names
-from lbgen.engines.versions import unknown_version
 from lbgen.records import as_json
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
@@ -34,6 +32,8 @@ class Stack(Result):
     @classmethod
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
+        from lbgen.engines.versions import unknown_version  # nothing that only finds stacks needs the verdicts
+
         values = {each.name: getattr(result, each.name) for each in fields(result)}
         installed = engine_names()  # an engine may have come as an object
         known = [each for each in result.state.engines if each.name in installed]
@@ -85,7 +85,11 @@ class Stack(Result):
     def health(self) -> dict[str, tuple[EndpointHealth, ...]]:
         """How each engine finds the endpoints of its pools, by its name; they are asked now, side by side."""
         engines = {engine.name: engine for engine in self.engines}
-        with ThreadPoolExecutor(max(len(engines), 1)) as side_by_side:
+        if len(engines) < 2:
+            return {name: engine.health for name, engine in engines.items()}
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(len(engines)) as side_by_side:
             found = side_by_side.map(lambda engine: engine.health, engines.values())
             return dict(zip(engines, found, strict=True))
 

@@ -14,7 +14,8 @@ from msgspec import Struct, field
 
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
-from lbgen.runtime.common.route_probes import LOOPBACK, Probe, ask, make_probes, send, wrong_answer
+from lbgen.runtime.common.ports import LOOPBACK
+from lbgen.runtime.common.route_probes import Probe, ask, make_probes, send, wrong_answer
 
 if TYPE_CHECKING:
     import socket

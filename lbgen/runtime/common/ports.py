@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Metrics, Plan
     from lbgen.runtime.common.state import StackState
 
+LOOPBACK = "127.0.0.1"  # of clients of processes on this host
 _HINTS = {
     errno.EADDRNOTAVAIL: "take an address of this host (`ip address` lists them), or 0.0.0.0",
     errno.EACCES: "let this user bind it, or choose another port",

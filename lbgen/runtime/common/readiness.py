@@ -13,8 +13,9 @@ from lbgen.plan.model import Forward, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.connect import connect_options
+from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.route_probes import LOOPBACK, UNKNOWN_HOST, Probe, ask, make_probes
+from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -15,10 +15,10 @@ from lbgen.plan.model import Listener, Mode, PathKind, Plan, Protocol, Rule, Val
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
+from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.regex_example import regex_example
 
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names
-LOOPBACK = "127.0.0.1"  # of clients of processes on this host
 _ANSWER_SECONDS = 5.0
 _DATAGRAM_SECONDS = 1.0  # then another one is sent
 _LARGEST = 1 << 20

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import socket
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from errno import EMFILE, ENFILE, ENOMEM
@@ -226,6 +224,9 @@ def _chain(error: BaseException) -> list[BaseException]:
 def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
     """Translate errors of the daemon into EngineError LB421; `what` names the operation. `whole`: defer a Ctrl-C until
     the block ends, so that no object is created unnoticed."""
+    import tarfile
+    from http.client import HTTPException
+
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError
@@ -242,7 +243,7 @@ def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
         DockerException,
         RequestException,
         HTTPError,
-        http.client.HTTPException,
+        HTTPException,
         OSError,
         tarfile.TarError,
     ) as error:

@@ -13,8 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.exec_wrapper import split_arguments
-from lbgen.runtime.local.spawn import EXEC_WRAPPER, UNKNOWN_STATUS
+from lbgen.runtime.local.child_process import EXEC_WRAPPER, UNKNOWN_STATUS
 
 _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 
@@ -93,6 +92,8 @@ def _leaders(directory: str) -> list[SessionLeader]:
                 text = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
                 argv = tuple(text.rstrip("\0").split("\0"))
                 if str(EXEC_WRAPPER) in argv:
+                    from lbgen.runtime.local.exec_wrapper import split_arguments  # with ctypes, and rarely needed
+
                     order, command = split_arguments(list(argv[argv.index(str(EXEC_WRAPPER)) + 1 :]))
                     if order["hold"]:  # of a network
                         continue

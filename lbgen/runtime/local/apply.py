@@ -19,7 +19,7 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local import journal, messages, supervisor_client
+from lbgen.runtime.local import journal, messages, supervisor_client, supervisor_process
 from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
 from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
@@ -56,7 +56,7 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
             if replaced:
                 progress(Progress(Step.REPLACING, detail=f"{plan.name} has changed; stopping what runs first"))
                 kept = journal.read(state.folder(plan.name))
-            supervisor_client.stop(before)
+            supervisor_process.stop(before)
         try:
             with lock("ports"):
                 chosen = _assign_offsets(plan, chosen)

@@ -21,8 +21,9 @@ from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.local.child_process import KILLED, how_ended
 from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
-from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
+from lbgen.runtime.local.spawn import spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -12,12 +12,14 @@ from lbgen.agent.state_file import replace_file
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.route_probes import LOOPBACK
+from lbgen.runtime.common.log_excerpt import tail
+from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.rules_change import load_rules
 from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
 from lbgen.runtime.local import agent
+from lbgen.runtime.local.child_process import KILLED, how_ended
 from lbgen.runtime.local.run_as import User, engine_user
-from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, stop
+from lbgen.runtime.local.spawn import Process, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, ProcessSpec
@@ -205,17 +207,6 @@ def spawn_engine(
             netns=netns,
             keep=spec.dies_with_parent and death is None,
         )
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """The last `lines` of a log, indented; empty when there are none."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - 65_536))
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
 
 
 def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:

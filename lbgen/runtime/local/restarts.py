@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from lbgen.records import replace
 from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.spawn import how_ended
+from lbgen.runtime.local.child_process import how_ended
 
 if TYPE_CHECKING:
     from lbgen.runtime.common.state import EngineState

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.local.child_process import EXEC_WRAPPER
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.run_as import User
 
 _ASK_AGAIN_SECONDS = 0.5
-EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 # The kernel sends the parent-death signal when the forking thread ends. One thread that lives as long as this process
 # ties the signal to the process.
 _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
@@ -108,7 +108,7 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """None while it runs, else its exit status: minus the signal's number, or `UNKNOWN_STATUS`."""
+        """None while it runs, else its exit status: minus the signal's number, or `child_process.UNKNOWN_STATUS`."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
@@ -122,17 +122,6 @@ class Process(Protocol):
     def kill(self) -> None:
         """SIGKILL."""
         ...
-
-
-UNKNOWN_STATUS = 1 << 16  # of a process that is not our child
-KILLED = "run the command again; where the kernel ended it (dmesg), free some memory first"
-
-
-def how_ended(code: int) -> str:
-    """A phrase for that exit status."""
-    if code == UNKNOWN_STATUS:
-        return "ended"
-    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
 
 
 def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lbgen.runtime.common import logs, state
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.ports import connections as connections
-from lbgen.runtime.local import supervisor_client
 from lbgen.runtime.local.tier_links import attach_networks as attach_networks
 from lbgen.runtime.local.tier_links import listener_addresses as listener_addresses
 from lbgen.runtime.local.tier_links import plan_behind_front as plan_behind_front
@@ -38,10 +37,12 @@ def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     """Stop a stack and remove what belongs to it, also without a supervisor; a newer stack of its name stays."""
+    from lbgen.runtime.local import supervisor_process
+
     with lock(f"stack-{stack.name}"):
         found = state.read(stack.name)
         if found is not None and found.first == stack.first:
-            supervisor_client.stop(found, progress)
+            supervisor_process.stop(found, progress)
 
 
 def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:

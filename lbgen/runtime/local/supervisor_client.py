@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -19,20 +17,17 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS
+from lbgen.runtime.common.log_excerpt import tail
 from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.local.adopt import kill_all_in
+from lbgen.runtime.local.child_process import how_ended
 from lbgen.runtime.local.control_socket import connect
-from lbgen.runtime.local.engine_process import tail
 from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
-from lbgen.runtime.local.spawn import how_ended
+from lbgen.runtime.local.supervisor_process import CHILDREN, STOP_SECONDS, has_ended, stop
 
 if TYPE_CHECKING:
-    from lbgen.runtime.common.process_id import ProcessId
     from lbgen.runtime.common.state import StackState
 
-_STOP_SECONDS = 30.0
-_ENDING_SECONDS = 5.0
-_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
 # While modules are imported nothing is to be freed; looking for it takes a fifth of the time.
 _BOOT = (
     "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -53,7 +48,7 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
             pipe.send(CommitRequest())
             done = _listen(pipe, progress)
         except (EOFError, OSError):
-            _wait(process, _STOP_SECONDS)
+            _wait(process, STOP_SECONDS)
             message = f"the supervisor of {order.name} {how_ended(process.returncode)}; nothing of {order.name} is left"
             said = tail(folder / state.SUPERVISOR_LOG)
             left = state.read(order.name)
@@ -66,10 +61,10 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
             raise EngineError(Diagnostic("LB426", message, hint="run the command again")) from None
         except BaseException:
             process.terminate()  # after the commit it does not end by itself
-            _wait(process, _STOP_SECONDS)
+            _wait(process, STOP_SECONDS)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    _CHILDREN[process.pid] = process
+    CHILDREN[process.pid] = process
     return done
 
 
@@ -85,7 +80,7 @@ def take_over(stack: StackState, progress: Callable[[Progress], None]) -> Succes
             message = f"the supervisor that was to take {stack.name} over ended; its engines serve on"
             hint = f"run the command again; see {state.folder(stack.name) / state.SUPERVISOR_LOG}"
             raise EngineError(Diagnostic("LB426", message, hint=hint)) from None
-    _CHILDREN[process.pid] = process
+    CHILDREN[process.pid] = process
     progress(Progress(Step.TAKEN_OVER, detail=f"{stack.name}, whose supervisor had ended"))
     return done
 
@@ -104,7 +99,7 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
             pipe.send_bytes(wire)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
-        if before is None or not _has_ended(before.supervisor):
+        if before is None or not has_ended(before.supervisor):
             raise EngineError(refusal(f"the supervisor of {name} does not answer")) from None
         if not before.committed or not any(each.running for each in before.engines):
             raise EngineError(refusal(f"{name} does not run any more")) from None
@@ -116,31 +111,6 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
     message = f"the supervisor of {name} ended in the middle of the change; another one took over"
     outcome = f"{message}, the files before are in place again and serve"
     raise EngineError(Diagnostic("LB426", outcome, hint="run the command again"))
-
-
-def stop(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
-    supervisor = stack.supervisor
-    supervisor.send(signal.SIGTERM)
-    limit = time.monotonic() + _STOP_SECONDS
-    while supervisor.alive() and time.monotonic() < limit:
-        _reap(supervisor.pid)
-        time.sleep(0.01)
-    supervisor.send(signal.SIGKILL)
-    for engine in stack.engines:
-        kill_all_in(engine.directory)
-        if progress is not None:
-            progress(Progress(Step.STOPPED, engine.name))
-    kill_all_in(str(state.folder(stack.name)))
-    state.forget(stack)
-
-
-def _has_ended(supervisor: ProcessId) -> bool:
-    """Whether the supervisor ends within 5 s: a killed process closes its sockets before it ends."""
-    limit = time.monotonic() + _ENDING_SECONDS
-    while supervisor.alive() and time.monotonic() < limit:
-        _reap(supervisor.pid)
-        time.sleep(0.01)
-    return not supervisor.alive()
 
 
 def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
@@ -178,10 +148,3 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _reap(pid: int) -> None:
-    """Collect the exit status of a supervisor that is our child (up and down in one Python process)."""
-    child = _CHILDREN.get(pid)
-    if child is not None and child.poll() is not None:
-        del _CHILDREN[pid]

@@ -22,7 +22,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A stack whose supervisor has ended; the list gets what is done."""
     acts: list[str] = []
     monkeypatch.setattr(client.state, "read", lambda name: RUNNING)
-    monkeypatch.setattr(client, "_has_ended", lambda supervisor: True)
+    monkeypatch.setattr(client, "has_ended", lambda supervisor: True)
     monkeypatch.setattr(client, "take_over", lambda *_: acts.append("take over") or SimpleNamespace(state=RUNNING))
     monkeypatch.setattr(client, "_listen", lambda pipe, progress: acts.append("listen") or "done")
     return acts
