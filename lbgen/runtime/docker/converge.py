@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -65,6 +65,12 @@ def list_containers(client: DockerClient, stack: str | None = None) -> tuple[Sta
     pairs = ((each, Record.from_labels(each.labels)) for each in every)
     now = (StackContainer(each, _current_record(each, record)) for each, record in pairs if record)
     return tuple(sorted(now, key=lambda x: x.name))
+
+
+def _summaries(client: DockerClient, stack: str) -> list[dict[str, Any]]:
+    """Docker's list of the containers of a stack, by one request. Raises docker's errors."""
+    found: list[dict[str, Any]] = client.api.containers(all=True, filters={"label": f"{STACK}={stack}"})
+    return found
 
 
 def _current_record(handle: Container, record: Record) -> Record:
@@ -257,8 +263,8 @@ def remove_leftovers(client: DockerClient, stack: str) -> None:
     with docker_errors("listing volumes"):
         used = {
             mount["Name"]
-            for each in list_containers(client, stack)
-            for mount in each.handle.attrs.get("Mounts", ())
+            for each in _summaries(client, stack)
+            for mount in each.get("Mounts") or ()
             if mount.get("Type") == "volume"
         }
         for volume in client.volumes.list(filters={"label": f"{STACK}={stack}"}):
@@ -298,6 +304,8 @@ def _remove(each: StackContainer, progress: Callable[[Progress], None]) -> None:
 
 def forget_stack(client: DockerClient, name: str) -> None:
     """Remove the network and the saved state of a stack that has no container."""
-    if not list_containers(client, name):
+    with docker_errors("listing containers"):
+        has_container = any(Record.from_labels(each["Labels"]) for each in _summaries(client, name))
+    if not has_container:
         network.remove(client, name)
         shutil.rmtree(saved_plan.folder(name), ignore_errors=True)

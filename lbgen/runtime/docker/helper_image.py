@@ -10,6 +10,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
@@ -37,6 +38,7 @@ _UNNEEDED = (
 )
 
 
+@cache  # this process runs the code that it has read
 def tag() -> str:
     """A tag that changes with lbgen's code, so that an image is never older than the lbgen that uses it."""
     digest = hashlib.sha256(f"{sys.version}{_nft_path()}".encode())

@@ -86,16 +86,8 @@ def environment_variable(engine: str) -> str:
 
 def list_images(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[ImageRow, ...]:
     """What `up` would run for every supported version of every engine."""
-    rows = []
-    for engine in installed().values() if engines is None else engines:
-        for version in engine.versions:
-            named = os.environ.get(environment_variable(engine.name))
-            built = _newest_built(client, engine, version)
-            official = engine.images.official.get(version, "")
-            reference, origin = (named, "named") if named else (built, "built") if built else (official, "official")
-            present = bool(reference) and _is_present(client, reference)
-            rows.append(ImageRow(engine.name, version, reference, origin if reference else "", present))
-    return tuple(rows)
+    every = installed().values() if engines is None else engines
+    return tuple(_row(client, engine, version) for engine in every for version in engine.versions)
 
 
 def choose(client: DockerClient, engine: Engine, version: str, progress: Callable[[Progress], None]) -> Image:
@@ -130,8 +122,14 @@ def look_up(client: DockerClient, engine: Engine, version: str) -> Image:
 
 
 def _row(client: DockerClient, engine: Engine, version: str) -> ImageRow:
-    [row] = [row for row in list_images(client, (engine,)) if row.version == version]
-    return row
+    reference, origin = os.environ.get(environment_variable(engine.name)), "named"
+    if not reference:
+        reference, origin = _newest_built(client, engine, version), "built"
+    if not reference:
+        reference, origin = engine.images.official.get(version, ""), "official"
+    if not reference:
+        return ImageRow(engine.name, version, "", "", present=False)
+    return ImageRow(engine.name, version, reference, origin, origin == "built" or _is_present(client, reference))
 
 
 def _image(client: DockerClient, engine: Engine, row: ImageRow) -> Image:
@@ -243,8 +241,8 @@ def _those_there(client: DockerClient, name: str | None, **filters: str | bool) 
 def _newest_built(client: DockerClient, engine: Engine, version: str) -> str:
     """The newest image built here of that version, with the tools that this lbgen needs; "" when there is none."""
     with docker_errors("listing images"):
-        every = client.images.list(f"{REPOSITORY}/{engine.name}")
-        tags = [tag for image in every if image.labels.get(LABEL) == _recipe(engine) for tag in image.tags]
+        every = client.api.images(f"{REPOSITORY}/{engine.name}", filters={"label": f"{LABEL}={_recipe(engine)}"})
+        tags = [tag for image in every for tag in image["RepoTags"] or ()]
     found = [tag for tag in tags if tag.rpartition(":")[2].startswith(f"{version}.")]
     return max(found, key=lambda tag: [int(n) for n in re.findall(r"\d+", tag.rpartition(":")[2])], default="")
 

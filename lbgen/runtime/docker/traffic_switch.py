@@ -34,6 +34,7 @@ _FILE = "turn.nft"
 _STAGED = ".leave"  # renamed when complete
 _ASK_FROM = 61_001  # first port inside at which lbgen asks the new engine before the switch
 _DIRECT_FROM = 63_001  # first port inside at which a balancer of direct forwarding reaches the engine
+_ARGUMENT_BYTES = 100_000  # that a process takes as one argument: 131,071 with Linux
 _LOOK_SECONDS = 0.1
 _ACCEPTED_SECONDS = 0.3  # for an engine to accept connections that arrived before the switch
 _KILL_SECONDS = 1
@@ -262,6 +263,9 @@ def _listen_address(address: str, record: Record) -> str:
 
 
 def _load(rules: StackContainer, text: str) -> None:
+    if len(text) <= _ARGUMENT_BYTES:  # docker starts a process of its own for each file
+        container.execute(rules.handle, (helper_image.NFT, text))
+        return
     container_files.put(rules.handle, {_FILE: File(text.encode())}, root=True)
     container.execute(rules.handle, (helper_image.NFT, "-f", _FILE))
 
