@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import tarfile
@@ -66,10 +67,11 @@ class ImageArchive(Struct):
     def add_tree(self, root: Path, place: str, *, skip: Iterable[str] = ()) -> None:
         """Add a folder and all below it, without the folders named in `skip`."""
         unwanted = set(skip)
-        for path in sorted(root.rglob("*")):
-            parts = path.relative_to(root).parts
-            if path.is_file() and not unwanted & set(parts[:-1]):
-                self.files[f"{place}/{'/'.join(parts)}"] = path
+        for folder, below, names in os.walk(root):
+            below[:] = [name for name in below if name not in unwanted]  # these are not read at all
+            there = Path(folder)
+            inside = "/".join((place, *there.relative_to(root).parts))
+            self.files |= {f"{inside}/{name}": there / name for name in names if (there / name).is_file()}
 
     def tar(self) -> bytes:
         """The image as a tar archive; the same files give the same bytes."""
