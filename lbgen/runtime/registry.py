@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -42,28 +42,30 @@ def previewer(runtime: str) -> Previewer:
     return of_containers
 
 
-def list_stacks() -> tuple[StackState, ...]:
-    """The stacks of all runtimes, those of a topology of tiers as one."""
-    return _every()[0]
+def list_stacks(name: str | None = None) -> tuple[StackState, ...]:
+    """The stacks of all runtimes, those of a topology of tiers as one; with `name` those of that name."""
+    return tuple(each for each in _every(name)[0] if name in (None, each.name))
 
 
-def _every() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
-    """The stacks, and why those of containers are not among them (LB420), where they cannot be seen."""
-    containers, hidden = _containers()
-    found = (*local.running(), *containers)
+def _every(name: str | None = None) -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
+    """The stacks, and why those of containers are not among them (LB420), where they cannot be seen. With `name` others
+    than that stack may lack: docker needs several requests for each."""
     groups = group.list_groups()
+    names = None if name is None else {name}.union(*(each.names for each in groups if each.name == name))
+    containers, hidden = _containers(names)
+    found = (*local.running(), *containers)
     parts = frozenset(name for each in groups for name in each.names)
     return (*(x for x in found if x.name not in parts), *(group.as_one_stack(each, found) for each in groups)), hidden
 
 
-def _containers() -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
-    """Stacks of containers; none where no daemon answers, and why."""
+def _containers(names: Collection[str] | None) -> tuple[tuple[StackState, ...], tuple[Diagnostic, ...]]:
+    """Stacks of containers (None = all); none where no daemon answers, and why."""
     if not may_have_docker():
         return (), ()
     from lbgen.runtime.docker.client import has_containers
 
     try:
-        return driver("docker").running() if has_containers() else (), ()
+        return driver("docker").running(names) if has_containers() else (), ()
     except EngineError as error:
         if any(each.code != "LB420" for each in error.diagnostics):
             raise
@@ -113,10 +115,12 @@ def find_stack(name: str | None) -> StackState:
     here = next((each for each in local.running() if each.name == name), None)
     if here is not None:  # no daemon needs to be asked
         return here
-    known, hidden = _every()
+    known, hidden = _every(name)
     found = [each for each in known if name in (None, each.name)]
     if not found and name is not None:  # a part of one
         found = [x for each in known if isinstance(each, GroupState) for _, x in each.parts if x.name == name]
+    if not found and name is not None:
+        known, hidden = _every()  # for the message
     if len(found) == 1:
         return found[0]
     there = ", ".join(each.name for each in known)

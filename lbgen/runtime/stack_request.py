@@ -67,7 +67,7 @@ def select_runtime(
 
     UsageError LB406 when the stack runs on another runtime, or without tiers and the topology has `tiers`.
     """
-    other = next((each for each in registry.list_stacks() if each.name == name), None)
+    other = next(iter(registry.list_stacks(name)), None)
     if asked is None:
         runtime, warnings = (other.runtime, ()) if other is not None else default()
     else:

@@ -27,11 +27,11 @@ def daemon() -> Iterator[DockerClient]:
 def nothing_left(daemon: DockerClient, request: pytest.FixtureRequest) -> Iterator[None]:
     """At its end a test's stack, which is called as the module's NAME, is taken down, and gone."""
     from lbgen import api
+    from lbgen.runtime import registry
 
     yield
-    for each in api.ps():
-        if each.name == request.module.NAME:
-            each.down()
+    for each in registry.list_stacks(request.module.NAME):
+        api.Stack(each).down()
     assert not left(daemon, request.module.NAME)
 
 

@@ -23,6 +23,7 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
+from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
@@ -80,7 +81,7 @@ class Act:
             if self.state() != "before":
                 up(self.now)
             assert self.state() == "before"
-        elif any(each.name == NAME for each in api.ps()):
+        elif registry.list_stacks(NAME):
             api.down(NAME)
 
     def run(self) -> None:

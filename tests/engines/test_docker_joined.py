@@ -14,6 +14,7 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
+from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import client, external_networks, helper_image, images
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
@@ -83,9 +84,8 @@ def room() -> Iterator[Room]:
         images.build(daemon, wanted, lambda text: None)
     made = Room(daemon)
     yield made
-    for stack in api.ps():
-        if stack.name == NAME:
-            stack.down()
+    for stack in registry.list_stacks(NAME):
+        api.Stack(stack).down()
     made.remove()
 
 
@@ -170,4 +170,4 @@ def test_a_network_that_is_not_there_is_said_before_anything_is_made(room: Room)
         lbgen.up(topology(free_port("127.0.0.1", PORTS), "nowhere-at-all"), ["haproxy"], runtime="docker")
     [found] = caught.value.diagnostics
     assert (found.code, found.field) == ("LB423", "containers.networks[0]")
-    assert not [each for each in api.ps() if each.name == NAME]
+    assert not registry.list_stacks(NAME)

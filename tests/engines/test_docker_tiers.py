@@ -31,9 +31,8 @@ PORTS = first_port(300)
 @pytest.fixture(autouse=True)
 def nothing_left(daemon: DockerClient) -> Iterator[None]:
     yield
-    for stack in api.ps():
-        if stack.name == NAME:
-            stack.down()
+    for stack in registry.list_stacks(NAME):
+        api.Stack(stack).down()
     assert not [x.name for x in daemon.containers.list(all=True, ignore_removed=True) if NAME in x.name]
     assert not [x.name for x in daemon.networks.list() if NAME in x.name]
     assert not [x.name for x in daemon.volumes.list() if NAME in x.name]

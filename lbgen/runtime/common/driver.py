@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -79,8 +79,8 @@ class Driver(Protocol):
         """
         ...
 
-    def running(self) -> tuple[StackState, ...]:
-        """List every stack, including those with a dead process."""
+    def running(self, names: Collection[str] | None = None) -> tuple[StackState, ...]:
+        """List every stack, including those with a dead process; with `names` only those of that name."""
         ...
 
     def end(self, stack: StackState, progress: Callable[[Progress], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -61,10 +61,11 @@ class ContainerStack(StackState):
         return any(engine.running for engine in self.engines)
 
 
-def running() -> tuple[StackState, ...]:
-    """Every stack of containers on this daemon."""
+def running(names: Collection[str] | None = None) -> tuple[StackState, ...]:
+    """The stacks of containers on this daemon; with `names` those of that name: others are not inspected."""
     client = connect()
-    every = list_containers(client)
+    asked = (None,) if names is None else sorted(names)
+    every = [each for name in asked for each in list_containers(client, name)]
     names = sorted({each.record.stack for each in every if each.record.role not in (Role.CHECK, Role.LOADER)})
     return tuple(stack_state(name, [x for x in every if x.record.stack == name]) for name in names)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.runtime.common import logs, state
@@ -50,7 +50,7 @@ def lines(stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Li
     return logs.lines(stack, engine, follow=follow)
 
 
-def running() -> tuple[StackState, ...]:
-    """Every stack that has a record, also without a supervisor."""
-    found = (state.read(name) for name in state.names())
+def running(names: Collection[str] | None = None) -> tuple[StackState, ...]:
+    """Every stack that has a record, also without a supervisor; with `names` those of that name."""
+    found = (state.read(name) for name in state.names() if names is None or name in names)
     return tuple(each for each in found if each is not None)

@@ -111,7 +111,7 @@ def list_groups() -> tuple[Group, ...]:
 
 def state(group: Group, driver: Driver) -> GroupState:
     """Return the state of what runs of the group."""
-    return as_one_stack(group, driver.running())
+    return as_one_stack(group, driver.running(group.names))
 
 
 def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
@@ -135,7 +135,7 @@ def as_one_stack(group: Group, running: tuple[StackState, ...]) -> GroupState:
 def end(state: GroupState, driver: Driver, progress: Callable[[Progress], None]) -> None:
     """Stop all stacks, those in front first, and remove the record of the group."""
     # Reading them anew raises where they cannot be seen.
-    now = state if state.group is None else as_one_stack(state.group, driver.running())
+    now = state if state.group is None else as_one_stack(state.group, driver.running(state.group.names))
     for part, stack in now.parts:
         driver.end(stack, lambda step: None)
         progress(Progress(Step.STOPPED, part))

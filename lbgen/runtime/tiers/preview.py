@@ -24,7 +24,7 @@ def preview(wanted: TiersRequest, driver: Driver, previewer: Previewer, runtime:
     Raises as `rollout.up` and the drivers do while they decide.
     """
     before = group.read(wanted.topology.name)
-    there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
+    there = {} if before is None else {x.name: x for x in driver.running(before.names)}
     ran = () if before is None else before.members
     unknown = placeholder_addresses(wanted.topology, wanted.replicas)
     places = dict(unknown)

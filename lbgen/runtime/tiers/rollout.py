@@ -44,7 +44,7 @@ def up(wanted: TiersRequest, driver: Driver, runtime: str) -> Result:
     name = wanted.topology.name
     with lock(f"tiers-{name}"):
         before = group.read(name)
-        there = {} if before is None else {x.name: x for x in driver.running() if x.name in before.names}
+        there = {} if before is None else {x.name: x for x in driver.running(before.names)}
         tiers = planned.tiers(wanted.topology, wanted.replicas, placeholder_addresses(wanted.topology, wanted.replicas))
         engines = {tier.name: choose_engine(tier, wanted, runtime) for tier in tiers}
         now = Group(
