@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from functools import cache
 from importlib import import_module
@@ -14,6 +15,7 @@ from msgspec import Struct
 from lbgen import resources
 
 GROUP = "lbgen.engines"
+_DISTRIBUTION = (".dist-info", ".egg-info", ".egg")
 
 
 class EngineEntry(Struct, frozen=True):
@@ -31,21 +33,28 @@ class EngineEntry(Struct, frozen=True):
 def engine_entries() -> dict[str, EngineEntry]:
     """Entry points by name, of all installed distributions; of two with one name the first counts.
 
-    They are read again when a folder of `sys.path` has changed, as it does with each installation: to import
-    `importlib.metadata` and to look into all distributions takes a tenth of a start.
+    They are read again when a folder of `sys.path` with distributions has changed, as it does with each installation:
+    to import `importlib.metadata` and to look into all distributions takes a tenth of a start.
     """
     return {name: EngineEntry(value) for name, value in resources.kept("engines", _key(), _read, _make)}
 
 
 def _key() -> list[object]:
-    return [part for folder in sys.path for part in (folder, _changed(folder or "."))]
+    """Folders of distributions with the time of their last change. Others do not count: the working directory, which
+    `python -m` has on its path, changes all the time."""
+    return [part for folder in sys.path for part in _distributions(folder or ".")]
 
 
-def _changed(folder: str) -> int:
+def _distributions(folder: str) -> tuple[object, ...]:
+    """The folder and when it changed; nothing where it has no distributions or cannot be read."""
     try:
-        return Path(folder).stat().st_mtime_ns
+        if any(name.endswith(_DISTRIBUTION) for name in os.listdir(folder)):  # noqa: PTH208  # faster, at each start
+            return folder, Path(folder).stat().st_mtime_ns
+    except NotADirectoryError:  # an archive
+        return folder, Path(folder).stat().st_mtime_ns
     except OSError:
-        return 0
+        pass
+    return ()
 
 
 def _read(content: bytes) -> list[tuple[str, str]]:

@@ -15,23 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from lbgen.agent import conntrack, least_connections, probe, state_file
 from lbgen.agent.engine_reload import EngineFiles
-from lbgen.agent.health import Health, apply_check, next_growth, share
+from lbgen.agent.health import Health, apply_check, next_growth
+from lbgen.agent.steering import READER, steered_engine, steering
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
-from lbgen.engines.api import engine
 from lbgen.engines.metrics_spec import FILE as METRICS
 
 if TYPE_CHECKING:
     import ssl
 
-_READER = msgspec.json.Decoder(AgentSpec)
 # Modules that the standard library imports on first use.
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
 _GATHER_SECONDS = 0.05  # changes within this time are one reload
@@ -44,7 +42,7 @@ def load(folder: Path) -> AgentSpec:
     """The specification in `folder`. Raises EngineError LB410 when it is missing, malformed or of another format."""
     path = folder / FILE
     try:
-        spec = _READER.decode(path.read_bytes())
+        spec = READER.decode(path.read_bytes())
     except OSError as error:
         hint = "render a topology with `metrics`, or with `health.active` for an engine that has no checks of its own"
         raise EngineError(Diagnostic("LB410", f"{path}: {error.strerror}", hint=hint)) from None
@@ -66,14 +64,6 @@ def import_modules(name: str, folder: Path) -> None:
         import_metrics(name)
     for module in _LATE:
         import_module(module)
-
-
-def steered_engine(name: str) -> Steered:
-    """The engine of that name. Raises EngineError LB410 when it does not use an agent."""
-    target = engine(name)
-    if not isinstance(target, Steered):
-        raise EngineError(Diagnostic("LB410", f"{target.title} does not use an agent"))
-    return target
 
 
 class _NewSpecError(Exception):
@@ -196,40 +186,12 @@ class Agent:
                 continue
 
     def _apply(self) -> None:
-        self._files.replace(_steering(self.spec, self.states, self._steered, self._loads))
+        self._files.replace(steering(self.spec, self.states, self._steered, self._loads))
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(state_file.BEAT_SECONDS)
             state_file.touch(self.folder)
-
-
-def _steering(
-    spec: AgentSpec,
-    states: state_file.States,
-    steered: Steered,
-    loads: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
-) -> Mapping[str, str]:
-    """The engine's files for those states and loads; an endpoint without a state is up."""
-    now = time.time()
-    up = Health(now)
-    shares = {
-        pool.name: {t.name: share(states.get((pool.name, t.name), up), now, pool.slow_start) for t in pool.targets}
-        for pool in spec.pools
-    }
-    for pool, percents in loads.items():
-        healthy = shares.setdefault(pool, {})
-        for name, percent in percents.items():
-            own = healthy.get(name, least_connections.FULL)
-            healthy[name] = max(1, own * percent // least_connections.FULL) if own and percent else 0
-    return steered.set_weights(spec.steering, shares)
-
-
-def steering_files(order: str, folder: Path) -> Mapping[str, str]:
-    """The engine's files for a new specification (`order`, the text of its file) with the states that the agent in
-    `folder` has found, so that the engine does not use endpoints that are down."""
-    spec = _READER.decode(order)
-    return _steering(spec, state_file.last_states(folder), steered_engine(spec.engine))
 
 
 def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -9,7 +10,7 @@ import click
 from lbgen.cli import exit_codes, options
 from lbgen.cli.finding_formats import FORMATS, github, sarif
 from lbgen.cli.left_out import way_back
-from lbgen.cli.output import console, pluralize, print_findings, print_json, tell
+from lbgen.cli.output import pluralize, print_findings, print_json, show_status, tell
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -184,13 +185,11 @@ def _engines(
 
     found: list[Diagnostic] = []
     absent = checked = 0
-    out = console(stderr=True)
-    out.quiet = out.quiet or quiet
     tier = f"{plan.tier.tier}: " if plan.tier is not None else ""
     for name in chosen or engine_names():
         title = f"{tier}{engine(name).title}"
         try:
-            with out.status(f"{title} checks its configuration"):
+            with nullcontext() if quiet else show_status(f"{title} checks its configuration"):
                 problems = check(plan, name, accept=accept)
         except EngineError as stop:
             if chosen:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import console, print_findings, print_json
+from lbgen.cli.output import print_findings, print_json, show_status
 from lbgen.cli.stacks import stack_argument, stack_name
 
 
@@ -24,11 +26,9 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
     names = [each.name for each in ps()] if every else [stack_name(stack)]
     if every:
         print_findings(docker_unreachable())
-    out = console(stderr=True)
-    out.quiet = out.quiet or as_json
     stopped = []
     for name in names:
-        with out.status(f"stopping {name or 'the stack'}"):
+        with nullcontext() if as_json else show_status(f"stopping {name or 'the stack'}"):
             stopped.append(down(name))
     if as_json:
         print_json([each.name for each in stopped])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbgen.cli import exit_codes, options
-from lbgen.cli.output import console, pluralize, print_json, say
+from lbgen.cli.output import pluralize, print_json, say, show_status
 
 if TYPE_CHECKING:
     from lbgen.conformance.fingerprint import Fingerprint
@@ -51,7 +51,7 @@ def command(engine: str, other: str | None, stored: bool, output: str | None, as
     if stored:
         found = read_stored(name, version or None)
     else:
-        with console(stderr=True).status(f"{name} answers"):
+        with show_status(f"{name} answers"):
             found = measure(name, version)
     if output is not None:
         _write(Path(output), found)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,16 @@ def _meaning(code: str) -> tuple[str, ...]:
     from lbgen.codes import CODES
 
     return f"cause: {CODES[code].cause}", f"remedy: {CODES[code].remedy}"
+
+
+@contextmanager
+def show_status(doing: str) -> Iterator[None]:
+    """Show on a terminal what goes on in the block, unless --quiet. rich is imported only there."""
+    if verbosity() is Verbosity.QUIET or not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(doing):
+        yield
 
 
 def console(*, stderr: bool = False) -> Console:

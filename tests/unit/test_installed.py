@@ -65,3 +65,27 @@ def test_it_finds_what_the_library_finds(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_folder_that_is_not_there_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere", "", *sys.path])
     assert "nginx" in entries()
+
+
+def test_a_folder_without_distributions_does_not_count(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "toy", "toy = os.path:join")
+    before = entries()
+    monkeypatch.setattr(installed, "_make", lambda: pytest.fail("they were read again"))
+    for name in ("work", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "shop.yaml").touch()
+        monkeypatch.setattr(sys, "path", [str(tmp_path / name), *sys.path])
+        assert entries() == before
+    monkeypatch.undo()
+
+
+def test_a_folder_counts_once_it_has_distributions(site: Path) -> None:
+    assert "toy" not in entries()
+    install(site, "toy", "toy = os.path:join")
+    assert "toy" in entries()
+    (site / "toy-1.dist-info" / "entry_points.txt").unlink()
+    (site / "toy-1.dist-info" / "METADATA").unlink()
+    (site / "toy-1.dist-info").rmdir()
+    assert "toy" not in entries()

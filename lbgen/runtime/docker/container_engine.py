@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.agent import state_file as health
-from lbgen.agent.run import steering_files
+from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.common.decision import reads_by_itself

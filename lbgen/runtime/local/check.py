@@ -55,8 +55,8 @@ def check(
     user = engine_user()
     place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:
-        binary = accessible_copy(binary, place, user)
         plan, _ = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
+        binary = accessible_copy(binary, place, user)
         spec = target.check(plan, binary, place)
         limit = for_routes(plan, CHECK_SECONDS)
         kernel = target.process(plan, binary, place).kernel  # and so its checker binds nothing

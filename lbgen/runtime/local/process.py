@@ -6,10 +6,10 @@ import os
 import shutil
 import signal
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,12 +156,12 @@ def _listens(listener: Listener) -> bool:
 def _is_ready(handle: EngineProcess) -> bool:
     if not handle.spec.ready:
         return True
-    url = f"http://127.0.0.1:{handle.plan.admin_port}{handle.spec.ready}"
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # http to loopback
-            return bool(answer.status == HTTPStatus.OK)
-    except OSError:  # also an HTTP error
-        return False
+    with closing(HTTPConnection(ports.LOOPBACK, handle.plan.admin_port or 0, timeout=2)) as connection:
+        try:
+            connection.request("GET", handle.spec.ready)
+            return connection.getresponse().status == HTTPStatus.OK
+        except (OSError, HTTPException):
+            return False
 
 
 def _serves_metrics(handle: EngineProcess) -> bool:

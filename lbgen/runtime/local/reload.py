@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.agent.admin_client import fetch_text
-from lbgen.agent.run import steering_files
+from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, Rendered, exchange, with_texts
 from lbgen.runtime.common.decision import reads_by_itself

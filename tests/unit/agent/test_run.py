@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.agent import probe, run, state_file
+from lbgen.agent import probe, run, state_file, steering
 from lbgen.agent.engine_reload import load_files
 from lbgen.agent.health import Health, apply_check, next_growth, share
 from lbgen.diagnostics import EngineError
@@ -194,7 +194,7 @@ def test_a_file_that_is_no_order_is_told(tmp_path):
     (tmp_path / FILE).write_text(spec(1).file().text)
     assert run.load(tmp_path) == spec(1)
     with pytest.raises(EngineError, match="HAProxy does not use an agent"):
-        run.steered_engine("haproxy")
+        steering.steered_engine("haproxy")
     tls = CheckTls("missing.pem", None, None, None, verify=True)
     with pytest.raises(EngineError, match="certificates of pool app"):
         run.Agent(spec(1, tls=tls), tmp_path)
@@ -374,8 +374,8 @@ def test_files_of_a_new_order_know_what_was_found_down(tmp_path):
     port = 25_999
     name = f"127.0.0.1:{port}"
     order = spec(port).file().text
-    assert run.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0;\n"}
+    assert steering.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0;\n"}
     state_file.replace_file(
         tmp_path / state_file.FILE, state_file.to_json(spec(port), {("app", name): Health(START, up=False)})
     )
-    assert run.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0 down;\n"}
+    assert steering.steering_files(order, tmp_path) == {"app.conf": f"server {name} max_fails=0 down;\n"}
