@@ -15,7 +15,7 @@ from lbgen.conformance.http1_client import filler
 from lbgen.conformance.transport import DEFAULT, TransportOptions
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.request import Request
-from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.stand_in import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"

@@ -22,7 +22,8 @@ from lbgen.conformance.own_answers import (
 from lbgen.plan.compression import compresses
 from lbgen.plan.request import Headers, Request, connection_options
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Behaviour, body_of
+from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
+from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect

@@ -18,9 +18,8 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
-from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.plan import datagram_pools
-from lbgen.runtime.standins.server import StandIn
+from lbgen.runtime.standins.stand_in import StandIn, StandInTls
 from lbgen.spec.load import load
 
 _AS_EXPECTED = StandInSpec()

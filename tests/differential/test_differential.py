@@ -37,7 +37,8 @@ from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.shared import once
 from tests.support.strategies import PlanShape, plans, requests, rules_of
 from tests.support.version_results import DIFFERENTIAL, recorded

@@ -18,7 +18,8 @@ from lbgen.records import replace
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import by_prefix, endpoint, forward, pool, route
 
 if TYPE_CHECKING:

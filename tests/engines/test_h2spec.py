@@ -26,7 +26,8 @@ from lbgen.plan.overlay import with_admin
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 from tests.support import minimal
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import HeaderEdits, Match, PathKind, PathMatch, Plan, Redirect, Respond, Timeouts
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.http1 import CONTROL
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from lbgen.agent import state_file
 from lbgen.plan.overlay import with_endpoints
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 from tests.engines.test_nftables import needs_kernel
 from tests.engines.test_nginx_agent import ask, many, over
 

@@ -18,8 +18,8 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 VERSIONS = ("1.31", "1.22")

@@ -20,8 +20,8 @@ from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local import check
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 from tests.support import plans
 from tests.support.plans import by_match, by_prefix, endpoint, forward, route
 

@@ -78,7 +78,6 @@ def test_a_folder_without_distributions_does_not_count(
         (tmp_path / name / "shop.yaml").touch()
         monkeypatch.setattr(sys, "path", [str(tmp_path / name), *sys.path])
         assert entries() == before
-    monkeypatch.undo()
 
 
 def test_a_folder_counts_once_it_has_distributions(site: Path) -> None:

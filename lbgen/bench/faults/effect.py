@@ -24,8 +24,7 @@ from lbgen.plan.model import Forward, Plan
 from lbgen.records import replace
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.reload import prepare_change
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import JSON
+from lbgen.runtime.standins.stand_in import JSON, Behaviour
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget

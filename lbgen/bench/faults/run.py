@@ -29,7 +29,8 @@ from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, broken_endpoint, get, wait_until
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

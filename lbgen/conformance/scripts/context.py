@@ -17,7 +17,7 @@ from lbgen.plan.guarantees import is_loose_status
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.runtime.local.network import reaches
-from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.runtime.standins.server import StandInServers

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import ScriptContext, behaving, get, own_status
-from lbgen.runtime.standins.http1 import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.stand_in import Behaviour
 
 
 def one_attempt(ctx: ScriptContext) -> Iterator[str]:

@@ -25,7 +25,8 @@ from lbgen.conformance.scripts.context import (
     unavailable_answer,
     wait_until,
 )
-from lbgen.runtime.standins.http1 import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.stand_in import Behaviour
 
 
 def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:

@@ -23,7 +23,8 @@ from lbgen.conformance.scripts.context import (
     slow_start_shares,
     wait_until,
 )
-from lbgen.runtime.standins.http1 import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.stand_in import Behaviour
 
 _FAILING = (CONTROL, '{"mode": "close"}')
 

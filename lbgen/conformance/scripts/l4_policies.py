@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, get, wait_until
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.stand_in import Behaviour
 
 
 def l4_asked(ctx: ScriptContext) -> Iterator[str]:

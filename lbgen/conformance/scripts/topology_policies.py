@@ -13,7 +13,8 @@ from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, seri
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, behaving, broken_endpoint, wait_until
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL, Behaviour
+from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

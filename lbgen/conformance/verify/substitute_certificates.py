@@ -16,7 +16,7 @@ from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.plan.tls import Certificate, File
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
-from lbgen.runtime.standins.accept import StandInTls
+from lbgen.runtime.standins.stand_in import StandInTls
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Pool

@@ -38,8 +38,8 @@ from lbgen.records import replace
 from lbgen.runtime.common import certificates
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, StandInServers, stand_in_servers
+from lbgen.runtime.standins.server import StandInServers, stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.engine_process import EngineProcess

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
-from lbgen.runtime.local.control_socket import ControlSocket, connect
+from lbgen.runtime.local.control_socket import connect
 from lbgen.runtime.local.messages import Failure
 from lbgen.runtime.local.spawn import Process, spawn_own, stop
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
-from lbgen.system_errors import set_supervisor, to_diagnostic
+
+if TYPE_CHECKING:
+    from lbgen.runtime.standins.stand_in import StandIn
 
 LOG = "stand-ins.log"
-_ENTRY = "lbgen.runtime.local.stand_ins:main"
-_SOCKET = "stand-ins"
+_ENTRY = "lbgen.runtime.local.stand_in_process:main"
+SOCKET = "stand-ins"
 _SECONDS = 20.0  # for an answer, including the start of the process
-_LOOK_SECONDS = 0.01
-_WAIT_SECONDS = 3600.0
+LOOK_SECONDS = 0.01
 
 
 class StandIns(Struct):
@@ -46,7 +44,7 @@ class StandIns(Struct):
         Raises EngineError LB404 (port in use), LB403.
         """
         if self.process is None or self.process.poll() is not None:
-            (self.folder / _SOCKET).unlink(missing_ok=True)
+            (self.folder / SOCKET).unlink(missing_ok=True)
             with (self.folder / LOG).open("ab") as output:
                 self.process = spawn_own(_ENTRY, str(self.folder), directory=self.folder, output=output)
         answer = self._ask(stand_ins)
@@ -67,45 +65,13 @@ class StandIns(Struct):
         end = time.monotonic() + _SECONDS
         while True:
             try:
-                with connect(self.folder, _SOCKET) as pipe:
+                with connect(self.folder, SOCKET) as pipe:
                     pipe.send(stand_ins)
                     if pipe.poll(_SECONDS):
                         return pipe.recv()
             except (FileNotFoundError, ConnectionError, EOFError):  # starting, or ended
                 if self.process.poll() is None and time.monotonic() < end:
-                    time.sleep(_LOOK_SECONDS)
+                    time.sleep(LOOK_SECONDS)
                     continue
             hint = f"{self.folder / LOG} may say why; repeat the command"
             raise EngineError(Diagnostic("LB403", "the process that plays the endpoints does not answer", hint=hint))
-
-
-def main(folder: str) -> None:
-    """The process: start the stand-ins that callers send, until SIGTERM. Every error is answered."""
-    set_supervisor()
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-    control = ControlSocket(Path(folder), _SOCKET)
-    served: set[StandIn] = set()
-    with ExitStack() as ends:
-        while True:
-            try:
-                caller = control.wait(_WAIT_SECONDS)
-                if caller is not None:
-                    with caller:
-                        caller.send(_answer(caller.recv(), served, ends))
-            except Exception as error:  # noqa: BLE001 - no caller may end what serves
-                sys.stderr.write(f"{type(error).__name__}: {error}\n")
-                time.sleep(_LOOK_SECONDS)
-
-
-def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
-    new = tuple(each for each in asked if each not in served)
-    if not new:
-        return None
-    try:
-        ends.enter_context(stand_in_servers(new))
-    except LbgenError as error:
-        return Failure(error.diagnostics, error.exit_code)
-    except OSError as error:
-        return Failure((to_diagnostic(error),), EngineError.exit_code)
-    served.update(new)
-    return None

@@ -17,6 +17,8 @@ from lbgen.agent.proxy_header import SIGNATURE
 if TYPE_CHECKING:
     import socket
 
+    from lbgen.runtime.standins.stand_in import StandInTls
+
 _V1_LONGEST = 107
 _HANDSHAKE_SECONDS = 10.0
 _SNI: WeakKeyDictionary[object, str] = WeakKeyDictionary()
@@ -26,27 +28,17 @@ class NoProxyHeaderError(ConnectionError):
     """A PROXY header was expected and something else came."""
 
 
-class StandInTls(Struct, frozen=True):
-    """`certificate` and `key` are PEM files. `client_ca`: clients are asked for a certificate of that authority, and
-    one that does not verify ends the handshake; `client_required`: so does none."""
-
-    certificate: str
-    key: str
-    client_ca: str = ""
-    client_required: bool = False
-    alpn: tuple[str, ...] = ("h2", "http/1.1")
-
-    def context(self) -> ssl.SSLContext:
-        """Raises OSError when a file cannot be read."""
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made.load_cert_chain(self.certificate, self.key)
-        if self.client_ca:
-            made.load_verify_locations(self.client_ca)
-            made.verify_mode = ssl.CERT_REQUIRED if self.client_required else ssl.CERT_OPTIONAL
-        if self.alpn:
-            made.set_alpn_protocols(list(self.alpn))
-        made.sni_callback = _remember
-        return made
+def tls_context(tls: StandInTls) -> ssl.SSLContext:
+    """Raises OSError when a file cannot be read."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(tls.certificate, tls.key)
+    if tls.client_ca:
+        made.load_verify_locations(tls.client_ca)
+        made.verify_mode = ssl.CERT_REQUIRED if tls.client_required else ssl.CERT_OPTIONAL
+    if tls.alpn:
+        made.set_alpn_protocols(list(tls.alpn))
+    made.sni_callback = _remember
+    return made
 
 
 def _remember(shaken: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -72,7 +64,7 @@ class Server:
         listening.setblocking(False)
         listening.listen(1024)
         self._listening = listening
-        self._context = None if tls is None else tls.context()
+        self._context = None if tls is None else tls_context(tls)
         self._serve = serve
         self._limit = limit
         self._proxied = proxied

@@ -10,12 +10,12 @@ import socket
 import struct
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Literal
 
 from msgspec import Struct
 
 from lbgen.records import replace
 from lbgen.runtime.standins.accept import ConnectionInfo
+from lbgen.runtime.standins.stand_in import Behaviour
 
 _SILENT = ConnectionInfo()
 CONTROL = "x-stand-in"  # request header: a JSON object with fields of Behaviour
@@ -25,70 +25,8 @@ HEAD_LIMIT = 1 << 20
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NO_LINGER = struct.pack("ii", 1, 0)
 
-Mode = Literal[
-    "json",  # 200 with the account as body
-    "fixed",  # `status`, `headers`, `body`
-    "echo",  # no HTTP: bytes back as they come; at the client's end a farewell, then close
-    "mute",  # no HTTP: nothing comes back, and after the client's end the connection stays for `wait_ms`
-    "deaf",  # the request's body is not read for `wait_ms`, then close (asked for by the request)
-    "close",  # close after the request, nothing sent
-    "reset",  # RST after the request, nothing sent
-    "reset_body",  # head and half a body, then RST
-    "cut_body",  # head and half a body, then close
-    "stall_body",  # head and half a body, then silence for `wait_ms`
-    "hang",  # silence for `wait_ms`, then the account with `status`
-    "drip",  # `count` chunks, `wait_ms` apart
-    "garbage",  # bytes that are no HTTP
-    "half_close",  # the account without a length, then the sending side is shut
-    "stream",  # HTTP/2: `status` and `headers` at once, then the request's bytes as they come, then `trailers`
-]
 NO_HTTP = ("echo", "mute")
 METHODS = b"CDGHOPT"  # what methods begin with; no bytes that a test sends to be sent back do
-MODES: tuple[str, ...] = Mode.__args__  # type: ignore[attr-defined]  # Literal keeps its words there
-
-
-class Behaviour(Struct, frozen=True):
-    """How an endpoint responds to a request. `wait_ms` is milliseconds; `interim` heads go out before the answer.
-
-    `tag` names the client's request, however often a proxy sends it: all stand-ins count its arrivals together, and the
-    n-th arrival is treated as the n-th of `steps` says (the last one from then on).
-    """
-
-    mode: str = "json"
-    status: int = 200
-    headers: tuple[tuple[str, str], ...] = ()
-    body: str = ""
-    chunked: bool = False
-    wait_ms: int = 60_000
-    count: int = 5
-    interim: tuple[int, ...] = ()
-    size: int = 0
-    trailers: tuple[tuple[str, str], ...] = ()
-    tag: str = ""
-    steps: tuple[Behaviour, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"unknown stand-in mode {self.mode!r}; one of: {', '.join(MODES)}")
-
-    @classmethod
-    def parse(cls, fields: dict[str, Any]) -> Behaviour:
-        """From JSON or YAML data; ValueError on an unknown field or mode."""
-        try:
-            found = cls(**fields)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        return replace(
-            found,
-            headers=tuple((str(n), str(v)) for n, v in found.headers),
-            interim=tuple(int(x) for x in found.interim),
-            trailers=tuple((str(n), str(v)) for n, v in found.trailers),
-            steps=tuple(cls.parse(step) for step in found.steps),  # type: ignore[arg-type]  # JSON data until here
-        )
-
-    def step(self, before: int) -> Behaviour:
-        """Return the behaviour for a request of this tag that has arrived `before` times already."""
-        return self.steps[min(before, len(self.steps) - 1)] if self.steps else self
 
 
 class Arrival(Struct, frozen=True):

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -24,7 +25,10 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, Behaviour, body_of, reset
+from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, body_of, reset
+
+if TYPE_CHECKING:
+    from lbgen.runtime.standins.stand_in import Behaviour
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what `read_request` has taken; `SM` follows
 

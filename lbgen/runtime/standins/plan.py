@@ -13,8 +13,7 @@ from lbgen.plan.tls import File
 from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.certificates import CA, Spec, make
-from lbgen.runtime.standins.accept import StandInTls
-from lbgen.runtime.standins.server import StandIn
+from lbgen.runtime.standins.stand_in import StandIn, StandInTls
 
 _FROM = 26_000  # above the ports that several engines get, below the ephemeral ones
 _ANY_STATUS = ((200, 299),)

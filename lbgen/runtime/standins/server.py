@@ -14,56 +14,18 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-import msgspec
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.standins import http1
-from lbgen.runtime.standins.accept import ConnectionInfo, Server, StandInTls
-from lbgen.runtime.standins.http1 import Behaviour
+from lbgen.runtime.standins.accept import ConnectionInfo, Server
+from lbgen.runtime.standins.stand_in import JSON, Behaviour, StandIn, StandInTls
 from lbgen.runtime.standins.udp import DatagramServer
 
-JSON = Behaviour()
 REMEMBERED = 20_000  # requests
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
-    `drop` (the accept queue is full, so connection attempts get no answer). HTTP/1.x and HTTP/2 are both spoken.
-    `tls` None = plain; `proxied`: every connection begins with a PROXY header; `datagrams`: UDP instead, each datagram
-    goes back with the name before it. `http`: where its behaviour is to send bytes back or to be silent, who begins
-    with an HTTP request is answered nevertheless."""
-
-    name: str
-    pool: str
-    host: str
-    port: int
-    behaviour: Behaviour = JSON
-    listen: str = "yes"
-    tls: StandInTls | None = None
-    proxied: bool = False
-    datagrams: bool = False
-    http: bool = False
-
-    def as_dict(self) -> dict[str, object]:
-        """JSON data that `from_dict` reads back."""
-        return cast("dict[str, object]", msgspec.to_builtins(self))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, object]) -> StandIn:
-        """From `as_dict` data; ValueError or TypeError when it is not."""
-        fields = dict(data)
-        behaviour = fields.pop("behaviour", None)
-        parsed = Behaviour.parse(behaviour) if isinstance(behaviour, dict) else JSON
-        tls = fields.pop("tls", None)
-        secured = StandInTls(**{**tls, "alpn": tuple(tls["alpn"])}) if isinstance(tls, dict) else None
-        return cls(behaviour=parsed, tls=secured, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
 
 
 class ReceivedRequest(Struct, frozen=True):

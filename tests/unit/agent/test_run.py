@@ -25,9 +25,8 @@ from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Tar
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.standins.accept import StandInTls
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn, StandInTls
 
 START = 1000.0
 

@@ -13,9 +13,9 @@ from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import ENDPOINT_NAME, temporary_certificates
-from lbgen.runtime.standins.accept import StandInTls
 from lbgen.runtime.standins.http1 import CONTROL
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn, StandInTls
 from lbgen.spec.load import load
 
 HOST = ("Host", "h")

@@ -18,6 +18,7 @@ from lbgen.conformance.verify.substitute_certificates import certify, stand_in_t
 from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
+from lbgen.runtime.standins.accept import tls_context
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -74,7 +75,7 @@ def test_authorities_are_replaced_and_nothing_else(absolute: bool) -> None:
         assert [str(new) for _, new in given.replacements] == [ours]
         shown = stand_in_tls(given.plan.pool("a"), given.folder)
         assert shown is not None
-        shown.context()
+        tls_context(shown)
         for name in ("nginx", "haproxy", "envoy", "traefik"):
             before, after = (lbgen.render(each, name, ("all",)) for each in (plan, given.plan))
             assert {n: text.replace(ca, ours) if absolute else text for n, text in before.items()} == dict(after)

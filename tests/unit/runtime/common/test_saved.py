@@ -23,7 +23,7 @@ from lbgen.runtime.local import journal
 from lbgen.runtime.local.journal import SavedNetwork
 from lbgen.runtime.local.messages import EngineChoice, StartRequest
 from lbgen.runtime.standins.plan import StandInSet
-from lbgen.runtime.standins.server import StandIn
+from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import examples
 
 TOPOLOGIES = Path(__file__).parents[3] / "golden/topologies"

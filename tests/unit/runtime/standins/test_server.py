@@ -10,8 +10,8 @@ import time
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.standins.http1 import Behaviour
-from lbgen.runtime.standins.server import StandIn, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 
 def free_port() -> int:

@@ -1,0 +1,37 @@
+"""What a start does not import, since each process would pay for it: heavy modules, by the names in `sys.modules`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ENGINES = ("lbgen.plan.simulate", "lbgen.runtime.common.route_probes", "lbgen.runtime.local.engine_process")
+LOOPS = ("asyncio", "h2", "lbgen.agent.run", "lbgen.runtime.standins.server")
+SPEC = ("pydantic", "pydantic_core", "yaml", "jinja2")
+CLIENTS = ("docker", "requests", "http.client", "urllib.request", "multiprocessing", "concurrent.futures")
+SCREEN = ("rich.console",)
+
+
+def imported(code: str) -> set[str]:
+    """The modules that a new process has after `code`."""
+    code += "; import sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("verb", ["down", "ps", "logs", "stats"])
+def test_commands_that_find_stacks_start_light(verb: str) -> None:
+    found = imported(f"import lbgen.api, lbgen.cli.main, lbgen.cli.{verb}")
+    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS, *SCREEN}
+
+
+def test_the_end_of_a_stack_starts_light() -> None:
+    found = imported("import lbgen.runtime.local.supervisor_process")
+    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS, *SCREEN}
+
+
+def test_a_supervisor_starts_without_what_its_children_run() -> None:
+    found = imported("import lbgen.runtime.local.supervisor")
+    assert "lbgen.runtime.local.engine_process" in found
+    assert not found & {*LOOPS, *SPEC, *SCREEN, "docker", "requests"}
