@@ -73,11 +73,11 @@ def left(daemon: DockerClient, stack: str) -> list[str]:
     """What there is of a stack."""
     label = {"label": f"io.lbgen.stack={stack}"}
     found = {
-        "containers": daemon.containers.list(all=True, filters=label, ignore_removed=True),
+        "containers": daemon.containers.list(all=True, filters=label, sparse=True),
         "volumes": daemon.volumes.list(filters=label),
         "networks": daemon.networks.list(filters=label),
     }
-    return [f"{kind}: {each.name}" for kind in KINDS for each in found[kind]]
+    return [f"{kind}: {each.name or each.id}" for kind in KINDS for each in found[kind]]
 
 
 @dataclass(slots=True)

@@ -271,7 +271,7 @@ def _wait_for_routes(client: DockerClient, replacement: Replacement, options: Up
     seconds = options.seconds
     found: list[Diagnostic] = []
     desired = replacement.stack
-    there = {x.name: x for x in list_containers(client, desired.kept.plan.name)}
+    there = {x.name: x for x in list_containers(client, desired.kept.plan.name, labels_only=True)}
     for unit in desired.units:
         each, plan = there[unit.container_spec.name], unit.plan
         where = {address.listener: (address.host, address.port) for address in unit.record.addresses}

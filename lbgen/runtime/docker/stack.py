@@ -46,7 +46,7 @@ def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
     client = connect()
     with lock(f"docker-{stack.name}"):
         try:
-            side = endpoint_rules.read(list_containers(client, stack.name))
+            side = endpoint_rules.read(list_containers(client, stack.name, labels_only=True))
             remove_stack(client, stack.name, progress)
             if side is not None:
                 endpoint_rules.unload(client, side)

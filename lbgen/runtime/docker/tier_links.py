@@ -93,7 +93,7 @@ def attach_networks(front: StackState, behind: Sequence[StackState]) -> None:
     """Connect the engines of `front` to the networks of the stacks behind it, unless they are connected. With direct
     forwarding the replicas are on the front's network instead."""
     client = connect()
-    if any(each.record.role is Role.ENDPOINT_RULES for each in list_containers(client, front.name)):
+    if any(each.record.role is Role.ENDPOINT_RULES for each in list_containers(client, front.name, labels_only=True)):
         return
     joined = False
     for engine in front.engines:
