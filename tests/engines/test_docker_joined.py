@@ -13,10 +13,9 @@ from docker.types import IPAMConfig, IPAMPool
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
 from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import client, external_networks, helper_image, images
+from lbgen.runtime.docker import external_networks, helper_image, images
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
@@ -77,11 +76,7 @@ class Room:
 
 
 @pytest.fixture
-def room() -> Iterator[Room]:
-    daemon = client.connect()
-    wanted = [engine(name) for name in L7]
-    if any(not row.present for row in images.list_images(daemon, wanted)):
-        images.build(daemon, wanted, lambda text: None)
+def room(daemon: DockerClient) -> Iterator[Room]:
     made = Room(daemon)
     yield made
     for stack in registry.list_stacks(NAME):

@@ -18,12 +18,15 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import engines
+from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from docker import DockerClient
+
+    from lbgen.engines.api import Engine
 
 REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 IN_CONTAINERS = (
@@ -35,15 +38,24 @@ KINDS = ("containers", "volumes", "networks")
 
 
 def with_images() -> DockerClient:
-    """A client of the daemon, which has all images that it needs; of several workers one makes them."""
+    """A client of the daemon, which has all images that can be made here; of several workers one makes them."""
     made = client.connect()
-    wanted = tuple(engines().values())
     with (Path(tempfile.gettempdir()) / f"lbgen-test-images-{os.geteuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(row.present for row in images.list_images(made, wanted)):
-            images.build(made, wanted, lambda text: None)
+        if missing := _without_images(made):
+            images.build(made, missing, lambda text: None)
         images.ensure_helper(made, lambda text: None)
     return made
+
+
+def _without_images(daemon: DockerClient) -> tuple[Engine, ...]:
+    """The engines with an executable here, of a supported version, that has no image yet."""
+    lacking = [(row.engine, row.version) for row in images.list_images(daemon) if not row.present]
+    return tuple(
+        engine
+        for engine in engines().values()
+        if any((engine.name, x.version.rpartition(".")[0]) in lacking for x in candidates(engine))
+    )
 
 
 def name_of(what: str) -> str:
