@@ -36,6 +36,8 @@ __all__ = [
 # What may stand raw in a query: the URI set without what delimits a value and without the escape sign.
 _QUERY_RAW = frozenset(b"-._~:/?[]@!$'()*+,;=") | ALNUM
 _HEX = "0123456789ABCDEF"
+_HARMLESS = re.compile("[A-Za-z0-9 _/:;,=@&~!<>-]*")
+_ESCAPE = re.compile("%([0-9A-F])([0-9A-F])")
 
 
 def plain(without: str = "\n") -> Callable[[Chars], str]:
@@ -94,8 +96,9 @@ def encoded_literal(text: str, lookahead: bool = True) -> str:
 
 def path_literal(path: str) -> str:
     """A regex for a plan's path as it may be sent: the same characters, hex digits of escapes in either case."""
-    escape = re.compile("%([0-9A-F])([0-9A-F])")
-    pieces = escape.split(path)
+    if _HARMLESS.fullmatch(path):
+        return path
+    pieces = _ESCAPE.split(path)
     out = [_escaped(pieces[0])]
     for high, low, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         out.append(f"%{_hex(int(high + low, 16))}{_escaped(text)}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from gc import get_referents
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from markupsafe import Markup
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from lbgen.diagnostics import Diagnostic, LbgenError
 from lbgen.records import field_names
@@ -39,7 +39,7 @@ class Atom(Struct, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        if _CONTROL.search(self.text):
+        if not self.text.isprintable() and _CONTROL.search(self.text):
             raise ValueError(f"control character in atom {self.text!r}")
 
     @classmethod
@@ -57,7 +57,7 @@ class Literal(Struct, frozen=True):
     kind: str = "word"
 
     def __post_init__(self) -> None:
-        if _CONTROL.search(self.text.replace("\n", "").replace("\t", "")):
+        if not self.text.isprintable() and _CONTROL.search(self.text.replace("\n", "").replace("\t", "")):
             raise ValueError(f"control character in literal {self.text!r}")
 
 
@@ -67,18 +67,19 @@ def environment(
     """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`), int and the types of
     `records`, which print a record by what prints a value; all else raises."""
 
-    def finalize(value: object) -> str:
-        if isinstance(value, Atom):
-            return value.text
-        if isinstance(value, Literal):
+    def finalize(value: Any) -> str:  # noqa: ANN401  # a view's, which holds all kinds
+        kind = type(value)  # exact ones: a view has no others, and looking for them takes time for every value
+        if kind is Atom:
+            return cast("str", value.text)
+        if kind is Literal:
             return quotes[value.kind](value.text)
-        if isinstance(value, Markup):
-            return value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if (print_record := records.get(type(value))) is not None:
+        if (print_record := records.get(kind)) is not None:
             return print_record(value, finalize)
-        raise TypeError(f"{type(value).__name__} {value!r} may not be printed; wrap it in Atom or Literal")
+        if kind is Markup:
+            return cast("str", value)
+        if kind is int:
+            return str(value)
+        raise TypeError(f"{kind.__name__} {value!r} may not be printed; wrap it in Atom or Literal")
 
     env = _Environment(
         loader=loader,
@@ -141,7 +142,7 @@ def _verbatim(place: str, indent: int = 0) -> Markup:
     return Markup(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")  # noqa: S704 - the template's own word
 
 
-_LEAVES = frozenset({type(None), Atom, Literal, int, bool})
+_LEAVES = frozenset({type(None), Atom, Literal, int, bool, type(Struct)})
 
 
 _NAMES: dict[type, tuple[str, ...] | None] = {}
@@ -161,20 +162,12 @@ def guard(view: object, path: str = "view") -> None:
 
 def _allowed(view: object) -> bool:
     """Whether `guard` lets it pass; views are large, so the path of what does not is worked out afterwards."""
-    rest = [view]
+    rest: list[object] = [] if type(view) in _LEAVES else [view]
     while rest:
-        each = rest.pop()
-        kind = type(each)
-        if kind in _LEAVES:
-            continue
-        if kind is tuple:
-            rest.extend([value for value in each if type(value) not in _LEAVES])  # type: ignore[attr-defined]  # as above
-            continue
-        names = _field_names(kind)
-        if names is None:
+        if any(kind is not tuple and _field_names(kind) is None for kind in {*map(type, rest)}):
             return False
-        values = astuple(each) if isinstance(each, Struct) else [getattr(each, name) for name in names]
-        rest.extend([value for value in values if type(value) not in _LEAVES])
+        # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
+        rest = [each for each in get_referents(*rest) if type(each) not in _LEAVES]
     return True
 
 

@@ -79,6 +79,9 @@ class RouteActions:
         self._own_hosts: dict[str, str] = {}
         self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
+        self._plain: dict[tuple[object, ...], Proxy] = {}
+        self._protocols: dict[str, UpstreamProtocol] = {}
+        self._has_queues = version.upstreams and any(map(queues.has_queue, plan.pools))
 
     def build_body(self, rule: Rule, route: Route, listener: Listener, standard: HeaderLines) -> Body:
         """The body of a location for requests that `rule` matches; `standard` are the headers of the listener."""
@@ -152,7 +155,7 @@ class RouteActions:
 
     def queued_pool(self, route: Route) -> Pool | None:
         """The pool that requests of the route may wait for."""
-        return queues.queued_pool(self.pools, route) if self.version.upstreams else None
+        return queues.queued_pool(self.pools, route) if self._has_queues else None
 
     def guard(self, route: Route, listener: Listener) -> Guard | None:
         """The checks and limits before the route's action."""
@@ -195,6 +198,19 @@ class RouteActions:
         return not (self.pool_selection.routes_by_target(route) or self.pool_selection.fallback_upstream(route, action))
 
     def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: HeaderLines) -> Proxy:
+        """The body of a route that forwards; those that change nothing and have one target share that of its pool."""
+        (first, *others), edits = action.targets, (route.request_headers, route.response_headers)
+        changes = any(edits) or route.cors or route.compression or action.rewrite or first.request_headers
+        if changes or others or not first.weight or self.pools[first.pool].sticky is not None:
+            return self._build_proxy(rule, route, action, listener, standard)
+        key = (first.pool, action.timeouts, action.buffering, listener.name)
+        if key not in self._plain:
+            self._plain[key] = self._build_proxy(rule, route, action, listener, standard)
+        return self._plain[key]
+
+    def _build_proxy(
+        self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: HeaderLines
+    ) -> Proxy:
         times = proxy_times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
         hide |= dict.fromkeys(HIDDEN if route.cors else ())
@@ -225,7 +241,10 @@ class RouteActions:
 
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
-        return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], self.version)
+        pool = next(t.pool for t in action.targets if t.weight)
+        if pool not in self._protocols:
+            self._protocols[pool] = upstream_protocol(self.pools[pool], self.version)
+        return self._protocols[pool]
 
     def _may_lack_endpoints(self, action: Forward) -> bool:
         return any(may_be_empty(self.pools[t.pool]) for t in self.pool_selection.reachable_targets(action))

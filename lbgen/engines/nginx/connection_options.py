@@ -72,6 +72,8 @@ class FilteredLocations:
         self._logged_routes = logged_routes
         self.texts = texts
         self._locations: dict[tuple[Proxy, Guard | None], Atom] = {}
+        self._filtered: dict[Proxy, tuple[Proxy, Text, bool]] = {}
+        self._header_names: dict[tuple[Header, ...], str] = {}
         self._keys: dict[tuple[str, Atom, Text, str], str] = {}
         self._variants: Counter[str] = Counter()
 
@@ -111,12 +113,10 @@ class FilteredLocations:
         assert proxy is not None  # noqa: S101  # only such locations forward
         headers = proxy.headers or standard
         limits = Guard((), (), location.guard.lines) if location.guard and location.guard.lines else None
-        filtered, to, log = _filtered(proxy), EMPTY, location.log_variables
-        is_shared = proxy.failure_to is None and proxy.next_try is None and not proxy.headers
-        if is_shared:
-            target = () if proxy.target is None else (inline_upstream(proxy.target),)
-            to = text(inline_upstream(proxy.upstream), *target)
-            filtered = replace(filtered, upstream=_UPSTREAM, target=None)
+        if proxy not in self._filtered:
+            self._filtered[proxy] = _upstream_apart(proxy)
+        filtered, to, is_shared = self._filtered[proxy]
+        log = location.log_variables
         count = len(self._locations) + 1
         at = self._locations.setdefault((filtered, limits), _SHARED if count == 1 else Atom(f"@filtered:{count}"))
         key = self.key(location.route.text, at, to, headers)
@@ -127,7 +127,10 @@ class FilteredLocations:
 
     def key(self, route: str, at: Atom, to: Text, headers: tuple[Header, ...]) -> str:
         """The value of `$filtered` for a location, an upstream with a target, and the headers that nginx sets."""
-        names = "".join(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers))
+        names = self._header_names.get(headers)
+        if names is None:
+            names = "".join(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers))
+            self._header_names[headers] = names
         known = (route, at, to, names)
         if known not in self._keys:
             self._variants[route] += 1
@@ -173,6 +176,16 @@ def with_response_filter(location: Location) -> Location:
 def is_http1(proxy: Proxy) -> bool:
     """Further header lines can be appended to Host's value in HTTP/1 only."""
     return proxy.module.text == PROXY and all(line.name.text != "proxy_http_version" for line in proxy.lines)
+
+
+def _upstream_apart(proxy: Proxy) -> tuple[Proxy, Text, bool]:
+    """The `proxy` of a filtered location, its upstream and target where a map has them, and whether one has."""
+    filtered = _filtered(proxy)
+    if proxy.failure_to is not None or proxy.next_try is not None or proxy.headers:
+        return filtered, EMPTY, False
+    target = () if proxy.target is None else (inline_upstream(proxy.target),)
+    to = text(inline_upstream(proxy.upstream), *target)
+    return replace(filtered, upstream=_UPSTREAM, target=None), to, True
 
 
 def _filtered(proxy: Proxy) -> Proxy:

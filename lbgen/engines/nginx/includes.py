@@ -85,7 +85,9 @@ def share_locations(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tupl
             moved.setdefault(at, set()).update(common)
 
     def rest(at: int, locations: tuple[Location, ...]) -> tuple[Location, ...]:
-        return tuple(x for x in locations if replace(x, origin=NONE) not in moved.get(at, ()))
+        if at not in moved:
+            return locations
+        return tuple(x for x in locations if replace(x, origin=NONE) not in moved[at])
 
     out = tuple(
         replace(x, locations=rest(at, x.locations), named=rest(at, x.named), includes=tuple(of_server.get(at, ())))

@@ -63,7 +63,7 @@ class RuleMaps:
         known = (target, tuple((c.rule.id, c.test_path, key) for c, key in zip(candidates, keys, strict=True)), "key")
         tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
         default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
-        while tests and text(tests[-1][1]) == default:
+        while tests and default == text(tests[-1][1]):
             tests.pop()
         if not tests and default != EMPTY:
             if _SHARED not in self._filtered:
@@ -137,6 +137,9 @@ def key_variables(candidates: Iterable[Candidate], values: RequestValues, target
 
 def key_regex(candidate: Candidate, keys: tuple[str, ...], values: RequestValues, target: str = PATH) -> str:
     """The regex over the key of `keys` that matches the requests of the candidate."""
+    match = candidate.rule.match
+    if keys == (target,) and match.path_only:
+        return f"^{path_regex(match.path.kind, match.path.value)}"
     tests_by_key = _tests(candidate, values, target)
     out = "^"
     last = max(keys.index(key) for key in tests_by_key)

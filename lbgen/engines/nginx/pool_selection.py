@@ -42,6 +42,7 @@ class PoolSelection:
         self._weighted: dict[str, Atom] = {}
         self._locations: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
         self._fallbacks: dict[str, Atom] = {}
+        self._with_backups = {name for name, pool in pools.items() if has_separate_backups(pool)}
 
     def split_variable(self, route: Route) -> str | None:
         """The variable with the selected target of a split."""
@@ -49,7 +50,7 @@ class PoolSelection:
 
     def reachable_targets(self, action: Forward) -> list[Target]:
         """The targets that get requests; a sticky cookie leads to targets of weight 0 as well."""
-        if all(t.weight for t in action.targets):
+        if 0 not in [t.weight for t in action.targets]:
             return list(action.targets)
         sticky = any(self._pools[t.pool].sticky for t in action.targets)
         return [t for t in action.targets if t.weight or sticky]
@@ -57,7 +58,7 @@ class PoolSelection:
     def routes_by_target(self, route: Route) -> tuple[Route, ...]:
         """One route per target when the targets' protocols differ, else none."""
         action = route.action
-        if not isinstance(action, Forward):
+        if not isinstance(action, Forward) or len(action.targets) < 2:
             return ()
         targets = self.reachable_targets(action)
         if len({upstream_protocol(self._pools[t.pool], self._version) for t in targets}) < 2:
@@ -120,12 +121,11 @@ class PoolSelection:
         """The upstream for requests whose own has no usable endpoint; None when there is no other."""
         self.upstream(route, action)
         targets = self.reachable_targets(action)
-        pools = [self._pools[t.pool] for t in targets]
-        if not self._version.upstreams and any(pool.sticky for pool in pools):
+        if not self._version.upstreams and any(self._pools[t.pool].sticky for t in targets):
             return self._weighted[route.name]
-        if not any(has_separate_backups(pool) for pool in pools):
+        if self._with_backups.isdisjoint([t.pool for t in targets]):
             return None
-        names = [backup_upstream(p.name) if has_separate_backups(p) else p.name for p in pools]
+        names = [backup_upstream(t.pool) if t.pool in self._with_backups else t.pool for t in targets]
         if len(targets) == 1:
             return Atom(names[0])
         if route.name not in self._fallbacks:

@@ -39,6 +39,8 @@ def queued_pool(pools: Mapping[str, Pool], route: Route) -> Pool | None:
 
 def zones(plan: Plan) -> tuple[Line, ...]:
     """The shared memory of each queue. Its timeout is above that of tickets, which set their own."""
+    if not any(map(has_queue, plan.pools)):
+        return ()
     pools = {pool.name: pool for pool in plan.pools}
     used = {pool.name for route in plan.routes if (pool := queued_pool(pools, route)) is not None}
     return tuple(
@@ -64,6 +66,8 @@ def _size(pool: Pool) -> int:
 
 def listener_has_queue(plan: Plan, listener: Listener) -> bool:
     """Whether requests to the listener may wait."""
+    if not any(map(has_queue, plan.pools)):
+        return False
     pools = {pool.name: pool for pool in plan.pools}
     routes = {rule.route for table in listener.hosts for rule in table.rules}
     return any(queued_pool(pools, plan.route(name)) for name in routes)

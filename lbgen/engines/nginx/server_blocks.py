@@ -229,7 +229,7 @@ class _ServerBlock:
         """`location` with its body, and the locations that the body needs."""
         location = self._with_tunnel(_add_body(location, body), route, guard)
         location = self._with_retries(self._with_mirrors(location, route), route, guard)
-        return replace(location, guard=guard)
+        return location if guard is None else replace(location, guard=guard)
 
     def _by_target(
         self, location: Location, rule: Rule, route: Route, routes: tuple[Route, ...], guard: Guard | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 def text(*parts: str | Atom) -> Text:
     """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
+    if len(parts) == 1 and isinstance(parts[0], Atom):
+        return _variable(parts[0])
     of: list[Atom | Literal] = []
     for part in parts:
         if isinstance(part, Atom):
@@ -28,14 +31,18 @@ def text(*parts: str | Atom) -> Text:
     return _text(of)
 
 
+@lru_cache
+def _variable(only: Atom) -> Text:
+    return _text([only])
+
+
 def _text(parts: list[Atom | Literal]) -> Text:
     bare = None
     if len(parts) == 1:
         only = parts[0]
-        if isinstance(only, Atom):
-            bare = Atom(only.text.replace("{", "").replace("}", ""))
-        elif is_bare(only.text):
-            bare = Atom(only.text)
+        if isinstance(only, Literal):
+            return Text((only,), Atom(only.text) if is_bare(only.text) else None)
+        bare = Atom(only.text.replace("{", "").replace("}", ""))
     return Text(tuple(map(_without_braces, parts, (*parts[1:], None))), bare)
 
 

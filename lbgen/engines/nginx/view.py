@@ -15,14 +15,14 @@ NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, cache_hash=True):
     """One parameter of free text (Literal of kind `part`) and variables (Atom); `bare` is its form without quotes."""
 
     parts: tuple[Atom | Literal, ...]
     bare: Atom | None = None
 
 
-class Header(Struct, frozen=True):
+class Header(Struct, frozen=True, cache_hash=True):
     name: Atom | Literal
     value: Text
     replaces: bool = False  # that of the endpoint
@@ -58,7 +58,7 @@ class Geo(Struct, frozen=True, eq=False):
     source: Atom | None = None
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, cache_hash=True):
     name: Atom
     args: tuple[Atom | Literal | Text, ...]
     origin: Atom = NONE
@@ -98,7 +98,7 @@ class Times(Struct, frozen=True):
     send: Atom
 
 
-class Proxy(Struct, frozen=True):
+class Proxy(Struct, frozen=True, cache_hash=True):
     """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
     client; `headers` empty = those of the server block. Fields `*_to` and `next_try` name locations or variables."""
 
