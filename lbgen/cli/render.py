@@ -53,8 +53,8 @@ def command(
 
     records: dict[str, RenderedRecord | TierRecord] = {}
     failed = False
-    for tier in parts(topology.load()):
-        done, refused = _render(tier, chosen, accept)
+    for tier in options.keep("tiers", parts(topology.load())):
+        done, refused = options.keep("rendered", _render(tier, chosen, accept))
         folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:
             for name, rendered in done.items():

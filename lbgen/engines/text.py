@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from gc import get_referents
+from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, nodes
+from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, Template, nodes
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.runtime import Context, missing
 from markupsafe import Markup
 from msgspec import Struct
 
@@ -98,7 +100,10 @@ def environment(
 
 
 class _Generator(CodeGenerator):
-    """Prints what `finalize` returns as it is: it decides on every value, so a second look would only take time."""
+    """Prints what `finalize` returns as it is: it decides on every value, so a second look would only take time.
+
+    Attributes and calls are Python's own, since a view has every attribute that a template names.
+    """
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         self.write(finalize.src or "escape(")
@@ -106,9 +111,44 @@ class _Generator(CodeGenerator):
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         self.write(")")
 
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        self.visit(node.node, frame)
+        self.write(f".{node.attr}")
+
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
+        self.write("environment.call_directly(")
+        self.visit(node.node, frame)
+        self.signature(node, frame, {"caller": "caller"} if forward_caller else None)
+        self.write(")")
+
+
+class _Template(Template):
+    def new_context(
+        self, vars: dict[str, Any] | None = None, shared: bool = False, locals: Mapping[str, Any] | None = None
+    ) -> Context:
+        """Like Jinja's own, but an include of many does not list the globals anew."""
+        if not shared or vars is None:
+            return super().new_context(vars, shared, locals)
+        known = {**vars, **{name: value for name, value in (locals or {}).items() if value is not missing}}
+        return self.environment.context_class(self.environment, known, self.name, self.blocks)
+
 
 class _Environment(Environment):
     code_generator_class = _Generator
+    template_class = _Template
+    call_directly = staticmethod(call)
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # as Jinja has them
+        super().__init__(**options)
+        self._loaded: dict[str, Template] = {}
+
+    def get_template(
+        self, name: str | Template, parent: str | None = None, globals: MutableMapping[str, Any] | None = None
+    ) -> Template:
+        """Like Jinja's own, which looks for a changed file and takes a lock for each include."""
+        if not isinstance(name, str) or name not in self._loaded:
+            return self._loaded.setdefault(str(name), super().get_template(name, parent, globals))
+        return self._loaded[name]
 
 
 class _Compiled(FileSystemBytecodeCache):
@@ -120,7 +160,7 @@ class _Compiled(FileSystemBytecodeCache):
 
 
 def _compiled() -> _Compiled | None:
-    place = cache(f"unescaped-templates-{VERSION}")  # others were compiled before `_Generator`
+    place = cache(f"direct-templates-{VERSION}")  # others were compiled before `_Generator`
     return _Compiled(str(place)) if place is not None else None
 
 

@@ -132,7 +132,9 @@ def _path(written: WrittenPath | None) -> PathMatch:
 
 
 def _named(written: Mapping[str, WrittenValue] | None) -> tuple[NamedMatch, ...]:
-    return tuple(NamedMatch(name, _value(value)) for name, value in sorted((written or {}).items()))
+    if not written:
+        return ()
+    return tuple(NamedMatch(name, _value(value)) for name, value in sorted(written.items()))
 
 
 def _value(written: WrittenValue) -> ValueMatch:

@@ -75,6 +75,7 @@ _TIMES = {
     "idle": Feature.TIMEOUT_IDLE,
     "request": Feature.TIMEOUT_REQUEST,
 }
+_DEFAULT_TIMES = (Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_RESPONSE, Feature.TIMEOUT_IDLE)
 
 
 def used_pools(model: TopologyModel) -> frozenset[str]:
@@ -83,7 +84,13 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    return frozenset(to.pool for route in routes for to in (*(route.forward or ()), *(route.mirror or ())))
+    found = set()
+    for route in routes:
+        for to in route.forward or ():
+            found.add(to.pool)
+        for to in route.mirror or ():
+            found.add(to.pool)
+    return frozenset(found)
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
@@ -271,10 +278,11 @@ def _route(
     if route.forward is not None:
         yield from _forward(model, field, route, l4, written)
     written_keys = route.model_fields_set
-    for key, feature in _ROUTE.items():
+    above = route.forward is not None and not l4 and any(getattr(model, key) is not None for key in _ROUTE_DEFAULTS)
+    for key, feature in _ROUTE.items() if above or not written_keys.isdisjoint(_ROUTE) else ():
         if key in written_keys and getattr(route, key) is not None:
             yield feature, f"{field}.{key}"
-        elif key in _ROUTE_DEFAULTS and getattr(model, key) is not None and route.forward is not None and not l4:
+        elif key in _ROUTE_DEFAULTS and above and getattr(model, key) is not None:
             yield feature, key
     if route.retries is not None and route.retries.budget is not None:
         yield Feature.RETRY_BUDGET, f"{field}.retries.budget"
@@ -302,6 +310,10 @@ def _forward(
         ):
             if getattr(route.rewrite, key) is not None:
                 yield feature, f"{field}.rewrite.{key}"
+    if route.timeouts is None and model.timeouts is None:
+        for feature in _DEFAULT_TIMES if not l4 else ():
+            yield feature, field  # a built-in default is in force
+        return
     for key, feature in _TIMES.items():
         own = None if route.timeouts is None else getattr(route.timeouts, key)
         above = None if model.timeouts is None else getattr(model.timeouts, key)

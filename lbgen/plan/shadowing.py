@@ -147,7 +147,8 @@ def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
     if path.kind is PathKind.EXACT:
         yield from (("starts", path.value[:end]) for end in range(len(path.value) + 1))
     reached = literal_start(path.value).rpartition("/")[0] if path.kind is PathKind.REGEX else path.value
-    yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached))
+    for prefix in covering_prefixes(reached):
+        yield PathKind.PREFIX, prefix
 
 
 def _has_named(match: Match) -> bool:

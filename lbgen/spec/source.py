@@ -166,13 +166,14 @@ class _Builder:
         self.variables = variables
         self.findings: list[tuple[Diagnostic, Node]] = []
         self._seen: set[int] = set()
+        self._plain_keys: dict[str, str] = {}  # as written, and as read: many mappings have the same
         self._aliased = 0
         self._stopped = False
 
     def build(self, node: Node, depth: int) -> Any:  # noqa: ANN401  # plain data
         if self._stopped:
             return ""
-        if isinstance(node, ScalarNode):
+        if type(node) is ScalarNode:
             return self._scalar(node)
         if depth > DEEPEST:
             self._stop("an alias inside its own anchor, or nested too deep", node)
@@ -193,11 +194,13 @@ class _Builder:
         data: dict[str, Any] = {}
         first: dict[str, Node] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
-            if self._stopped:
-                break
+            key = self._plain_keys.get(key_node.value) if key_node.tag is PLAIN else None
             if key is None:
-                continue
+                key = self._key(key_node)
+                if self._stopped:
+                    break
+                if key is None:
+                    continue
             if key in data:
                 first = first or _first_keys(node)
                 before, here = self.marks.span_of(first[key]), self.marks.span_of(key_node)
@@ -227,6 +230,7 @@ class _Builder:
             self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
             return None
         if isinstance(key, str):
+            self._plain_keys[node.value] = key
             return key
         self._find(
             "LB105",
@@ -237,7 +241,7 @@ class _Builder:
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
-        if "${" in node.value or "$$" in node.value:
+        if "$" in node.value and ("${" in node.value or "$$" in node.value):
             return self._replaced(node)
         if node.tag is TEXT:
             return node.value
