@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
@@ -12,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TIME = re.compile(r'"?[0-9.]+(?:ms|[smh])"?')
+_TIME_STARTS = frozenset('"0123456789.')
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-@lru_cache(maxsize=4096)
 def measure(scalar: str) -> int:
     """How many characters count: as many for each time, so that plans whose times alone differ have the same lines."""
-    return 8 if _TIME.fullmatch(scalar) else len(scalar)
+    return 8 if scalar[:1] in _TIME_STARTS and _TIME.fullmatch(scalar) else len(scalar)
 
 
 def find_repeats(data: object, worth: int) -> Mapping[int, str]:
@@ -52,7 +51,7 @@ class _Repeats:
         if isinstance(data, dict):
             parts = [dict, getattr(data, "field", "")]
             for name, value in data.items():
-                part, each = self.number(value)
+                part, each = (value, measure(value)) if type(value) is str else self.number(value)
                 parts += (name, part)
                 size += len(name) + each
         elif isinstance(data, list | tuple):

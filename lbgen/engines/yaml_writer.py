@@ -77,9 +77,15 @@ class _Writer:
 
     def write(self, data: Data, indent: int, lead: str, origin: str, key: str) -> None:
         """The lines of `data`, the first of which begins with `lead` and `key`."""
+        start = lead + key
+        if not isinstance(data, _NESTED):
+            if isinstance(data, str) and "\n" in data and _is_block(data):
+                self._write_text(data, indent, start, origin)
+            else:
+                self.line(start + _leaf(data), origin)
+            return
         if isinstance(data, Tagged):
             origin = data.field or origin
-        start = lead + key
         if (anchor := self._anchors.get(id(data))) is not None:
             if anchor in self._written:
                 self.line(f"{start}*{anchor}", origin)
@@ -87,9 +93,7 @@ class _Writer:
             self._written.add(anchor)
             start += f"&{anchor} "
         room = self._width - len(start.strip())
-        if isinstance(data, str) and _is_block(data):
-            self._write_text(data, indent, start, origin)
-        elif not isinstance(data, _NESTED) or not data:
+        if not data:
             self.line(start + _leaf(data), origin)
         elif not _is_section(data, indent) and (flow := self._flow(data)) is not None and flow.size <= room:
             self.line(start + flow.text, flow.fields[0] if len(flow.fields) == 1 else origin)
@@ -116,7 +120,11 @@ class _Writer:
                 if at or not item:
                     self._write_comment(value, pad, origin)
                 value = value.value
-            self.write(value, indent + 2, lead, origin, f"{_key(key)}: ")
+            if type(value) is str and "\n" not in value:
+                self.lines.append(f"{lead}{_key(key)}: {_text(value)}")
+                self.origins.append(origin)
+            else:
+                self.write(value, indent + 2, lead, origin, f"{_key(key)}: ")
             lead = pad
 
     def _write_comment(self, value: Commented, pad: str, origin: str) -> None:
@@ -183,19 +191,22 @@ class _Writer:
         parts: list[str] = []
         fields: list[str] = []
         size = 0
-        values: Iterable[Data] = data
-        lead, end, keys = "[", "]", None
+        items: Iterable[tuple[str | None, Data]]
         if isinstance(data, dict):
-            lead, end, keys, values = "{ ", " }", list(data), data.values()
-        for at, value in enumerate(values):
-            parts.append(lead if keys is None else f"{lead}{_key(keys[at])}: ")
-            size += len(parts[-1])
+            lead, end, items = "{ ", " }", data.items()
+        else:
+            lead, end, items = "[", "]", ((None, value) for value in data)
+        for key, value in items:
+            begin = lead if key is None else f"{lead}{_key(key)}: "
+            parts.append(begin)
+            size += len(begin)
             lead = ", "
             if isinstance(value, str):
                 if "\n" in value and _is_block(value):
                     return None
-                parts.append(_text(value))
-                size += measure(parts[-1])
+                text = _text(value)
+                parts.append(text)
+                size += measure(text)
             elif isinstance(value, _NESTED):
                 inner = self._inner_flow(value)
                 if inner is None:

@@ -42,6 +42,8 @@ def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
     Envoy applies a target's edits before its route's, and in each all removals first, so the effect is computed here,
     per header.
     """
+    if not any(edits):
+        return [], []
     states: dict[str, _HeaderState] = {}
     for each in edits:
         for name in each.remove:
@@ -60,11 +62,13 @@ def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
 
 def build_request_edits(*edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route or weighted cluster for these request edits."""
-    return _fields("request", *edits)
+    return _fields("request", *edits) if any(edits) else {}
 
 
 def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route for these response edits."""
+    if not any(edits):
+        return {}
     found = _fields("response", *edits)
     if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
         removed, added = merge_edits(*edits)

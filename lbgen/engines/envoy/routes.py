@@ -203,14 +203,17 @@ def _as_mapping(data: Data) -> Mapping[str, Data]:
 
 def _add_filter_configs(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
     """`fields` of a route with further filter configurations."""
-    said = {**more, **_as_mapping(fields.get(_PER_FILTER, {}))}
-    return {**fields, _PER_FILTER: said} if said else fields
+    if not more:
+        return fields
+    return {**fields, _PER_FILTER: {**more, **_as_mapping(fields.get(_PER_FILTER, {}))}}
 
 
 def _narrow(
     match: Mapping[str, Data], headers: Sequence[dict[str, Data]], cookies: Sequence[dict[str, Data]] = ()
 ) -> dict[str, Data]:
     """`match` with further conditions."""
+    if not headers and not cookies:
+        return dict(match)
     found = dict(match)
     if headers:
         found["headers"] = [*_listed(match.get("headers")), *headers]

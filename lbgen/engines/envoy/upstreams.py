@@ -65,6 +65,8 @@ class Clusters(Struct, frozen=True, eq=False):
     def target_pools(self, route: Route) -> list[Pool]:
         """The pools to which the route forwards, each once."""
         targets = route.action.targets if isinstance(route.action, Forward) else ()
+        if len(targets) == 1:
+            return [self.pools[targets[0].pool]]
         return [self.pools[name] for name in dict.fromkeys(target.pool for target in targets)]
 
 
