@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from msgspec import Struct
 
 from lbgen.cli.engine_version import EngineVersion
 from lbgen.cli.setting import Setting
@@ -134,8 +134,7 @@ def keep(name: str, data: _T) -> _T:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyFiles:
+class TopologyFiles(Struct, frozen=True):
     """The topology that a command line names; as text, its first file."""
 
     paths: tuple[str, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from difflib import get_close_matches
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
@@ -40,10 +39,17 @@ _TRUTH = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "
 _NEAR = 0.8  # of 1: a key so near to a known one is a slip, not another tool's word
 
 
+def _nearest(wrong: str, known: Iterable[str], cutoff: float = 0.65) -> list[str]:
+    """The word that is the most like `wrong`, if one is."""
+    from difflib import get_close_matches  # most runs find nothing
+
+    return get_close_matches(wrong.lower(), list(known), n=1, cutoff=cutoff)
+
+
 def suggest(wrong: str, known: Iterable[str]) -> str:
     """`did you mean "weight"?`, or the known words when none is near."""
     words = list(known)
-    near = get_close_matches(wrong.lower(), words, n=1, cutoff=0.65)
+    near = _nearest(wrong, words)
     return f'did you mean "{near[0]}"?' if near else f"known here: {', '.join(words)}" if words else ""
 
 
@@ -134,7 +140,7 @@ def _explained(line: ErrorDetails, written: str | None) -> tuple[str, str, str]:
         if not isinstance(value, str):
             hint = f'write "{shown}"' if shown in words else f"write {' or '.join(words) or context['expected']}"
             return "LB105", f"{kind_of(value)} where a word is expected", hint
-        near = get_close_matches(value.lower(), words, n=1, cutoff=0.65)
+        near = _nearest(value, words)
         return "LB104", f'"{shown}" is unknown', f'did you mean "{near[0]}"?' if near else f"write {' or '.join(words)}"
     if code in ("less_than_equal", "greater_than_equal"):
         bound = format_in_unit_of(value, context.get("le", context.get("ge")))
@@ -177,7 +183,7 @@ def _key_hint(key: str, models: list[type[BaseModel]], root: type[BaseModel]) ->
     names = [model.__name__ for model in models]
     known = [name for model in models for name in model.model_fields]
     foreign = next(filter(None, (foreign_terms.foreign_key(key, name) for name in names)), None)
-    if foreign is None and not get_close_matches(key.lower(), known, n=1, cutoff=_NEAR):
+    if foreign is None and not _nearest(key, known, _NEAR):
         foreign = foreign_terms.foreign_key_anywhere(key)
     if foreign is None:
         return suggest(key, known)
