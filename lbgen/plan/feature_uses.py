@@ -265,31 +265,36 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
 
 def _route(
     model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
-) -> Iterator[FeatureUse]:
+) -> list[FeatureUse]:
+    """A list, as what each use passes through counts for thousands of routes."""
+    found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
-        yield (Feature.L4_SNI if l4 else feature), f"{field}.hosts[{index}]"
+        found.append((Feature.L4_SNI if l4 else feature, f"{field}.hosts[{index}]"))
     if route.sources is not None:
-        yield Feature.L4_SOURCES, f"{field}.sources"
+        found.append((Feature.L4_SOURCES, f"{field}.sources"))
     if route.priority:
-        yield Feature.PRIORITY, f"{field}.priority"
+        found.append((Feature.PRIORITY, f"{field}.priority"))
     for index, match in enumerate(route.match or ()):
-        yield from _match(f"{field}.match[{index}]", match)
+        found += _match(f"{field}.match[{index}]", match)
     if route.forward is not None:
-        yield from _forward(model, field, route, l4, written)
+        found += _forward(model, field, route, l4, written)
     written_keys = route.model_fields_set
     above = route.forward is not None and not l4 and any(getattr(model, key) is not None for key in _ROUTE_DEFAULTS)
     for key, feature in _ROUTE.items() if above or not written_keys.isdisjoint(_ROUTE) else ():
         if key in written_keys and getattr(route, key) is not None:
-            yield feature, f"{field}.{key}"
+            found.append((feature, f"{field}.{key}"))
         elif key in _ROUTE_DEFAULTS and above and getattr(model, key) is not None:
-            yield feature, key
+            found.append((feature, key))
     if route.retries is not None and route.retries.budget is not None:
-        yield Feature.RETRY_BUDGET, f"{field}.retries.budget"
-    yield from _edits(f"{field}.request_headers", route.request_headers, _REQUEST_EDITS)
-    yield from _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
-    if not l4:
-        yield from _edits("response_headers", model.response_headers, _RESPONSE_EDITS)
+        found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))
+    if route.request_headers is not None:
+        found += _edits(f"{field}.request_headers", route.request_headers, _REQUEST_EDITS)
+    if route.response_headers is not None:
+        found += _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
+    if not l4 and model.response_headers is not None:
+        found += _edits("response_headers", model.response_headers, _RESPONSE_EDITS)
+    return found
 
 
 def _forward(
@@ -350,8 +355,7 @@ def _of_value(value: ValueMatch, features: tuple[Feature, Feature, Feature]) -> 
     return present if value.regex is None else regex
 
 
-def _edits(field: str, edits: HeaderEdits | None, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:
-    if edits is not None:
-        for key, feature in zip(("set", "add", "remove"), features, strict=True):
-            if getattr(edits, key):
-                yield feature, f"{field}.{key}"
+def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:
+    for key, feature in zip(("set", "add", "remove"), features, strict=True):
+        if getattr(edits, key):
+            yield feature, f"{field}.{key}"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from lbgen.spec.model import TopologyModel
 
 _T = TypeVar("_T")
+_NO_EDITS = HeaderEdits()
 
 
 @lru_cache(maxsize=1024)  # most routes have the same
@@ -209,6 +210,7 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
 
 
 @lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # most routes have the same
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
     """Each direction from the first layer that sets it; bodies are not buffered by default."""
     return Buffering(_first(layers, "request", False), _first(layers, "response", False))
@@ -217,7 +219,7 @@ def buffering(*layers: written_policy.Buffering | None) -> Buffering:
 def edits(written: written_route.HeaderEdits | None, default: written_route.HeaderEdits | None = None) -> HeaderEdits:
     """The written edits, merged over those of `default` for other headers."""
     if written is None and default is None:
-        return HeaderEdits()
+        return _NO_EDITS
     if written is None or default is None:
         only = written or default
         assert only is not None  # noqa: S101  # one of them is there
@@ -231,7 +233,9 @@ def edits(written: written_route.HeaderEdits | None, default: written_route.Head
 
 
 def mirrors(written: list[written_policy.Mirror] | None, field: str) -> tuple[Mirror, ...]:
-    return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written or ()))
+    if not written:
+        return ()
+    return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written))
 
 
 def cors(written: written_policy.Cors | None) -> Cors | None:

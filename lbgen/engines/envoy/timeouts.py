@@ -6,6 +6,7 @@ and within the response. A request without a body does not wait for its client, 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool, Route
+    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool, Route, Timeouts
 
 HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
@@ -47,12 +48,23 @@ class IdleTimeouts(Struct, frozen=True, eq=False):
 
 def compute_idle_timeouts(forward: Forward, pools: list[Pool], body: int, *, everything: bool) -> IdleTimeouts:
     """The idle timeouts of a route's requests; `body` is the client's idle timeout within a body (ms, 0 = none)."""
+    if forward.retries is None and not any(pool.queue for pool in pools):
+        return _without_retries(forward.timeouts, body, passive=any(pool.passive for pool in pools))
+    return _compute(forward, pools, body, everything=everything, plain=False)
+
+
+@lru_cache(maxsize=1024)  # most routes have the same
+def _without_retries(times: Timeouts, body: int, *, passive: bool) -> IdleTimeouts:
+    return _compute(Forward((), times), [], body, everything=True, plain=not passive)
+
+
+def _compute(forward: Forward, pools: list[Pool], body: int, *, everything: bool, plain: bool) -> IdleTimeouts:
+    """`plain`: nothing but the route's times concerns a try."""
     idle = forward.timeouts.idle
     watched = has_idle_before_response(forward) and (not body or idle < body)
     policy, longest = build_retry_policy(forward, pools, everything=everything, watched=watched)
     watched = watched or not idle  # the try has its own clock, or none is needed
     head_only = body if watched and (not body or 0 < longest <= body) else longest
-    plain = forward.retries is None and not any(pool.passive or pool.queue for pool in pools)
     if plain and all(0 < each <= forward.timeouts.response for each in (idle, head_only, body)):
         policy = {}  # the idle timeout ends the wait for a head no later, and a timer less runs
     return IdleTimeouts(policy, head_only, body)

@@ -56,7 +56,8 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     yield from route_objections(plan, version)
     rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
     for rank in sorted(rules):
-        yield from _rule(rules[rank])
+        if _needs_map(rules[rank].match):
+            yield from _rule(rules[rank])
 
 
 def _client_addresses(plan: Plan) -> Iterator[Objection]:
@@ -154,10 +155,9 @@ def _rule(rule: Rule) -> Iterator[Objection]:
         if condition.value.kind is ValueKind.REGEX and escapes.has_boundary(escapes.parse(condition.value.value)):
             yield Objection(refused(r"nginx cannot find \b in a percent-encoded value"), rule.field)
             return
-    if _needs_map(match):
-        values, candidate = RequestValues(Names()), Candidate(rule, test_path=True)
-        if len(key_regex(candidate, key_variables([candidate], values), values)) > _MAX_KEY:
-            yield Objection(refused("the conditions of this match exceed the longest line of nginx.conf"), rule.field)
+    values, candidate = RequestValues(Names()), Candidate(rule, test_path=True)
+    if len(key_regex(candidate, key_variables([candidate], values), values)) > _MAX_KEY:
+        yield Objection(refused("the conditions of this match exceed the longest line of nginx.conf"), rule.field)
 
 
 def _needs_map(match: Match) -> bool:

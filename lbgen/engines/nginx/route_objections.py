@@ -30,17 +30,24 @@ _GRPC_MODULE = "nginx's gRPC module, which implements HTTP/2 to endpoints here,"
 def route_objections(plan: Plan, version: str) -> Iterator[Objection]:
     """The objections to all routes, in the order of the topology."""
     l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
+    has_queues = VERSIONS[version].upstreams and any(map(has_queue, plan.pools))
+    has_grpc = any(upstream_module(pool, VERSIONS[version]) == GRPC for pool in plan.pools)
     for route in plan.routes:
-        yield from _limits(route)
+        if route.rate_limit is not None or route.concurrency is not None:
+            yield from _limits(route)
         action = route.action
         if isinstance(action, Forward):
-            yield from _retries(route, action)
+            if action.retries is not None:
+                yield from _retries(route, action)
             yield from _edits(route, action, l7=route.name not in l4)
-        yield from _own_headers(route)
+        if route.response_headers or not isinstance(action, Forward):
+            yield from _own_headers(route)
         if isinstance(action, Forward) and route.name not in l4:
-            yield from _protocols(plan, route, action, VERSIONS[version])
-            yield from _full_endpoints(plan, route, action)
-            if VERSIONS[version].upstreams:
+            if has_grpc:
+                yield from _protocols(plan, route, action, VERSIONS[version])
+            if action.retries is not None:
+                yield from _full_endpoints(plan, route, action)
+            if has_queues:
                 yield from _queues(plan, route, action)
 
 
