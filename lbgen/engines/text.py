@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, Template, nodes
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.runtime import Context, missing
+from jinja2.runtime import Context
+from jinja2.utils import missing
 from markupsafe import Markup
 from msgspec import Struct
 
@@ -111,11 +112,11 @@ class _Generator(CodeGenerator):
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         self.write(")")
 
-    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802  # as Jinja names it
         self.visit(node.node, frame)
         self.write(f".{node.attr}")
 
-    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802
         self.write("environment.call_directly(")
         self.visit(node.node, frame)
         self.signature(node, frame, {"caller": "caller"} if forward_caller else None)
@@ -136,7 +137,7 @@ class _Template(Template):
 class _Environment(Environment):
     code_generator_class = _Generator
     template_class = _Template
-    call_directly = staticmethod(call)
+    call_directly: Any = staticmethod(cast("Any", call))
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # as Jinja has them
         super().__init__(**options)

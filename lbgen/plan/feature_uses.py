@@ -84,12 +84,12 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    found = set()
+    found: set[str] = set()
     for route in routes:
-        for to in route.forward or ():
-            found.add(to.pool)
-        for to in route.mirror or ():
-            found.add(to.pool)
+        if route.forward is not None:
+            found.update([to.pool for to in route.forward])
+        if route.mirror is not None:
+            found.update([to.pool for to in route.mirror])
     return frozenset(found)
 
 
