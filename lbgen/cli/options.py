@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from lbgen.spec.load import Topology
 
-_T = TypeVar("_T")
 F = TypeVar("F", bound="Callable[..., object]")
 
 
@@ -125,15 +124,6 @@ class PartName(EngineName):
         return value
 
 
-_kept: dict[str, object] = {}
-
-
-def keep(name: str, data: _T) -> _T:
-    """Return `data`, and refer to it until the next of its name: a process ends without taking apart what it has."""
-    _kept[name] = data
-    return data
-
-
 class TopologyFiles(Struct, frozen=True):
     """The topology that a command line names; as text, its first file."""
 
@@ -164,7 +154,7 @@ class TopologyFiles(Struct, frozen=True):
                 else:
                     documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
         profile = (("profile", self.profile),) if self.profile is not None else ()
-        return keep("topology", load_documents(documents, (*self.settings, *profile), variables=variables))
+        return load_documents(documents, (*self.settings, *profile), variables=variables)
 
 
 class ProfileName(OneOf):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier
 
 
+_T = TypeVar("_T")
+_kept: dict[str, object] = {}
 _FEW = 3  # files of a folder that are named one by one
 
 
@@ -53,8 +55,8 @@ def command(
 
     records: dict[str, RenderedRecord | TierRecord] = {}
     failed = False
-    for tier in options.keep("tiers", parts(topology.load())):
-        done, refused = options.keep("rendered", _render(tier, chosen, accept))
+    for tier in _keep("tiers", parts(topology.load())):
+        done, refused = _keep("rendered", _render(tier, chosen, accept))
         folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:
             for name, rendered in done.items():
@@ -77,6 +79,12 @@ def command(
         print_json(records)
     if failed:
         raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _keep(name: str, data: _T) -> _T:
+    """Return `data`, and refer to it until the next of its name: a process ends without taking apart what it has."""
+    _kept[name] = data
+    return data
 
 
 def _render(

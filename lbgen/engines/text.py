@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, Template, nodes
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.runtime import Context
 from jinja2.utils import missing
 from markupsafe import Markup
 from msgspec import Struct
@@ -24,6 +23,7 @@ from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from jinja2.bccache import Bucket
+    from jinja2.runtime import Context
 
 Records = Mapping[type, Callable[[Any, Callable[[object], str]], str]]
 Own = Mapping[str, tuple[str, str]]  # place -> topology field and text

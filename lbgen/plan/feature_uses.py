@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lbgen.spec.route import HeaderEdits, Route
 
 FeatureUse = tuple[Feature, str]
+Written = Callable[[str], bool]
 
 _BALANCE = {
     "round_robin": Feature.ROUND_ROBIN,
@@ -84,16 +85,11 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    found: set[str] = set()
-    for route in routes:
-        if route.forward is not None:
-            found.update([to.pool for to in route.forward])
-        if route.mirror is not None:
-            found.update([to.pool for to in route.mirror])
-    return frozenset(found)
+    named = ([to.pool for to in (*(route.forward or ()), *(route.mirror or ()))] for route in routes)
+    return frozenset[str]().union(*named)
 
 
-def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
+def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
     """Every use, in the order of the file, without fields of pools that no route uses.
 
     `written(field)` is whether the user's own file has the field; timeouts of L4 routes count only then (see
@@ -128,7 +124,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) ->
             yield Feature.DIRECT, f"engines.{name}.forwarding"
 
 
-def default_uses(expanded: ExpandedTopology, written: Callable[[str], bool]) -> Iterator[FeatureUse]:
+def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
     """Features that hold for every topology: an engine that differs states it, and still serves.
 
     For L7 listeners: clauses that no field controls, the default client timeouts, the access log and the metrics. For
@@ -263,10 +259,7 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
             yield feature, f"{field}.{key}"
 
 
-def _route(
-    model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
-) -> list[FeatureUse]:
-    """A list, as what each use passes through counts for thousands of routes."""
+def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Written) -> list[FeatureUse]:
     found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
@@ -288,18 +281,14 @@ def _route(
             found.append((feature, key))
     if route.retries is not None and route.retries.budget is not None:
         found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))
-    if route.request_headers is not None:
-        found += _edits(f"{field}.request_headers", route.request_headers, _REQUEST_EDITS)
-    if route.response_headers is not None:
-        found += _edits(f"{field}.response_headers", route.response_headers, _RESPONSE_EDITS)
-    if not l4 and model.response_headers is not None:
-        found += _edits("response_headers", model.response_headers, _RESPONSE_EDITS)
+    asked, answered, all_answered = route.request_headers, route.response_headers, model.response_headers
+    found += _edits(f"{field}.request_headers", asked, _REQUEST_EDITS) if asked else ()
+    found += _edits(f"{field}.response_headers", answered, _RESPONSE_EDITS) if answered else ()
+    found += _edits("response_headers", all_answered, _RESPONSE_EDITS) if all_answered and not l4 else ()
     return found
 
 
-def _forward(
-    model: TopologyModel, field: str, route: Route, l4: bool, written: Callable[[str], bool]
-) -> Iterator[FeatureUse]:
+def _forward(model: TopologyModel, field: str, route: Route, l4: bool, written: Written) -> Iterator[FeatureUse]:
     targets = route.forward or []
     yield Feature.FORWARD, f"{field}.forward"
     if len(targets) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import access_log, paths, queues
-from lbgen.engines.nginx.compression import CompressionMaps, gzip_directives
+from lbgen.engines.nginx.compression import CompressionMaps, response_directives
 from lbgen.engines.nginx.connection_options import ClientHeaders
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.headers import apply_edits, header_directives, header_name, response_headers
@@ -20,7 +20,7 @@ from lbgen.engines.nginx.retries import RetryChains
 from lbgen.engines.nginx.rewrites import Rewrites
 from lbgen.engines.nginx.split_shares import share_names
 from lbgen.engines.nginx.sticky import StickyCookies
-from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.timeouts import own_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
 from lbgen.engines.nginx.upstreams import has_separate_backups, may_be_empty
@@ -80,7 +80,6 @@ class RouteActions:
         self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self._plain: dict[tuple[object, ...], Proxy] = {}
-        self._protocols: dict[str, UpstreamProtocol] = {}
         self._has_queues = version.upstreams and any(map(queues.has_queue, plan.pools))
 
     def build_body(self, rule: Rule, route: Route, listener: Listener, standard: HeaderLines) -> Body:
@@ -226,7 +225,7 @@ class RouteActions:
         return Proxy(
             module=Atom(protocol.module),
             scheme=Atom(protocol.scheme),
-            lines=(*protocol.lines, *_response_handling(route, action)),
+            lines=(*protocol.lines, *response_directives(route, action)),
             upstream=upstream,
             target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
@@ -241,10 +240,7 @@ class RouteActions:
 
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
-        pool = next(t.pool for t in action.targets if t.weight)
-        if pool not in self._protocols:
-            self._protocols[pool] = upstream_protocol(self.pools[pool], self.version)
-        return self._protocols[pool]
+        return upstream_protocol(self.pools[next(t.pool for t in action.targets if t.weight)], self.version)
 
     def _may_lack_endpoints(self, action: Forward) -> bool:
         return any(may_be_empty(self.pools[t.pool]) for t in self.pool_selection.reachable_targets(action))
@@ -346,14 +342,6 @@ def _replacing(add: tuple[Header, ...], hidden: list[Atom | Literal]) -> tuple[H
     """`add`, the first of each name with a note that the endpoint's is hidden."""
     names = [x.name for x in add]
     return tuple(replace(x, replaces=x.name in hidden and names.index(x.name) == at) for at, x in enumerate(add))
-
-
-def _response_handling(route: Route, action: Forward) -> Iterator[Line]:
-    """Response buffering and compression."""
-    if action.buffering.response:
-        yield directive("proxy_buffering", "on")
-    if route.compression is not None:
-        yield from gzip_directives(route.compression)
 
 
 def _default_type(content_type: str | None) -> Literal | None:

@@ -14,7 +14,7 @@ from lbgen.engines.text import Atom, Literal
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.view import Text
-    from lbgen.plan.model import Route
+    from lbgen.plan.model import Forward, Route
     from lbgen.plan.policy import Compression
 
 _HTML = "text/html"
@@ -52,7 +52,13 @@ class CompressionMaps:
         return self._known[policy]
 
 
-def gzip_directives(policy: Compression) -> tuple[Line, ...]:
+def response_directives(route: Route, action: Forward) -> tuple[Line, ...]:
+    """The directives for the buffering and the compression of responses."""
+    buffered = (directive("proxy_buffering", "on"),) if action.buffering.response else ()
+    return (*buffered, *(_gzip_directives(route.compression) if route.compression is not None else ()))
+
+
+def _gzip_directives(policy: Compression) -> tuple[Line, ...]:
     """The gzip directives of a location."""
     types = tuple(Literal(media) for media in policy.types if media != _HTML)
     return (
