@@ -195,19 +195,16 @@ class _Builder:
         first: dict[str, Node] = {}
         for key_node, value_node in node.value:
             key = self._plain_keys.get(key_node.value) if key_node.tag is PLAIN else None
+            key = self._key(key_node) if key is None else key
+            if self._stopped:
+                break
             if key is None:
-                key = self._key(key_node)
-                if self._stopped:
-                    break
-                if key is None:
-                    continue
+                continue
             if key in data:
                 first = first or _first_keys(node)
                 before, here = self.marks.span_of(first[key]), self.marks.span_of(key_node)
-                hint = (
-                    f"the first is in line {before.line}" if before.file == here.file else f"the first is at {before}"
-                )
-                self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, hint)
+                where = f"in line {before.line}" if before.file == here.file else f"at {before}"
+                self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, f"the first is {where}")
                 continue
             data[key] = self.build(value_node, depth + 1)
         return data
@@ -230,8 +227,7 @@ class _Builder:
             self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
             return None
         if isinstance(key, str):
-            self._plain_keys[node.value] = key
-            return key
+            return self._plain_keys.setdefault(node.value, key)
         self._find(
             "LB105",
             f"{kind_of(key)} where a key is expected",

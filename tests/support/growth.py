@@ -66,6 +66,13 @@ def growth(work: Callable[[int], Callable[[], object]], routes: int) -> Growth:
     return Growth(two.total() / one.total(), ratios.get(worst, 0), worst)
 
 
+def calls_per_route(work: Callable[[int], Callable[[], object]], routes: int) -> float:
+    """How many calls each of `routes` further routes adds to the work; `work` as `growth` has it."""
+    work(2)()
+    one, two = _calls(work(routes)), _calls(work(2 * routes))
+    return (two.total() - one.total()) / routes
+
+
 def _executed(work: Callable[[], object]) -> Counter[str]:
     """How often each function is called, those in C among them, and how many lines of each function run."""
     return _calls(work) + _lines(work)
