@@ -70,16 +70,16 @@ def environment(
     """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`), int and the types of
     `records`, which print a record by what prints a value; all else raises."""
 
-    def finalize(value: Any) -> str:  # noqa: ANN401  # a view's, which holds all kinds
+    def finalize(value: Any) -> Any:  # noqa: ANN401  # text; a view holds all kinds
         kind = type(value)  # exact ones: a view has no others, and looking for them takes time for every value
         if kind is Atom:
-            return cast("str", value.text)
+            return value.text
         if kind is Literal:
             return quotes[value.kind](value.text)
         if (print_record := records.get(kind)) is not None:
             return print_record(value, finalize)
         if kind is Markup:
-            return cast("str", value)
+            return value
         if kind is int:
             return str(value)
         raise TypeError(f"{kind.__name__} {value!r} may not be printed; wrap it in Atom or Literal")
@@ -122,6 +122,14 @@ class _Generator(CodeGenerator):
         self.signature(node, frame, {"caller": "caller"} if forward_caller else None)
         self.write(")")
 
+    def visit_Test(self, node: nodes.Test, frame: Frame) -> None:  # noqa: N802
+        if node.name != "none":
+            super().visit_Test(node, frame)
+            return
+        self.write("(")
+        self.visit(node.node, frame)
+        self.write(" is None)")
+
 
 class _Template(Template):
     def new_context(
@@ -161,7 +169,7 @@ class _Compiled(FileSystemBytecodeCache):
 
 
 def _compiled() -> _Compiled | None:
-    place = cache(f"direct-templates-{VERSION}")  # others were compiled before `_Generator`
+    place = cache(f"typed-templates-{VERSION}")  # others were compiled before `_Generator`
     return _Compiled(str(place)) if place is not None else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import repeat
 from json import JSONEncoder
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +96,11 @@ class _Writer:
         room = self._width - len(start.strip())
         if not data:
             self.line(start + _leaf(data), origin)
-        elif not _is_section(data, indent) and (flow := self._flow(data)) is not None and flow.size <= room:
+        elif (
+            (indent > 2 or not _is_section(data, indent))
+            and (flow := self._flow(data)) is not None
+            and flow.size <= room
+        ):
             self.line(start + flow.text, flow.fields[0] if len(flow.fields) == 1 else origin)
         elif not isinstance(data, dict):
             self._write_list(data, indent, start, origin)
@@ -195,7 +200,7 @@ class _Writer:
         if isinstance(data, dict):
             lead, end, items = "{ ", " }", data.items()
         else:
-            lead, end, items = "[", "]", ((None, value) for value in data)
+            lead, end, items = "[", "]", zip(repeat(None), data)
         for key, value in items:
             begin = lead if key is None else f"{lead}{_key(key)}: "
             parts.append(begin)
@@ -222,7 +227,7 @@ class _Writer:
             if size > self._width:
                 return None
         parts.append(end)
-        return _Flow("".join(parts), size + len(end), tuple(dict.fromkeys(fields)))
+        return _Flow("".join(parts), size + len(end), tuple(dict.fromkeys(fields)) if fields else ())
 
     def _inner_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         if (anchor := self._anchors.get(id(data))) is not None:

@@ -52,7 +52,7 @@ def shown(source=SOURCE):
 
 
 def kept(base: Path) -> list[Path]:
-    return list((base / "lbgen" / f"direct-templates-{__version__}").glob("*"))
+    return list((base / "lbgen" / f"typed-templates-{__version__}").glob("*"))
 
 
 def test_compiled_once_then_read(base, compiled):
@@ -104,7 +104,7 @@ def test_a_disk_that_takes_nothing_costs_time_only(base, compiled, monkeypatch):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
 def test_a_folder_that_others_may_write_to_is_left_alone(base, compiled, mode):
-    folder = base / "lbgen" / f"direct-templates-{__version__}"
+    folder = base / "lbgen" / f"typed-templates-{__version__}"
     folder.mkdir(parents=True)
     folder.chmod(mode)
     assert cache(folder.name) is None

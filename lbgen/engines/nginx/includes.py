@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ def _directives(location: Location) -> int:
     return count + (5 if location.answer is None else _of_answer(location.answer))
 
 
+@lru_cache(maxsize=1024)  # many locations have the same
 def _of_proxy(proxy: Proxy) -> int:
     lists = (proxy.headers, proxy.hide, proxy.add, proxy.lines, proxy.mirrors, proxy.checks)
     jumps = (proxy.failure_to, proxy.next_try, proxy.tunnel_to, proxy.streamed_to, proxy.queue_to, proxy.filtered)
