@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -25,16 +26,25 @@ var (
 // bufferPool lends buffers to copy answers with.
 type bufferPool struct{}
 
-var (
-	buffers = &bufferPool{}
-	unlent  = &sync.Pool{New: func() any { return make([]byte, 32*1024) }}
-)
+var unlent = &sync.Pool{New: func() any { return make([]byte, 32*1024) }}
 
 // Get lends one.
 func (*bufferPool) Get() []byte { return unlent.Get().([]byte) }
 
-// Put takes it back.
+// Put takes it back; see lendTo.
 func (*bufferPool) Put(lent []byte) { unlent.Put(lent) }
+
+// lendTo gives a proxy the buffers. What the interpreter makes of a bufferPool is a struct with a function for each method:
+// that for Put becomes a native one. Get has to stay, since what a sync.Pool gives is no []byte to reflection.
+func lendTo(proxy *httputil.ReverseProxy) {
+	proxy.BufferPool = &bufferPool{} // within a literal the interpreter does not accept it
+	field := reflect.ValueOf(proxy).Elem().FieldByName("BufferPool")
+	made := reflect.New(field.Elem().Type()).Elem()
+	made.Set(field.Elem())
+	put := made.FieldByName("WPut")
+	put.Set(reflect.MakeFunc(put.Type(), reflect.ValueOf(unlent).MethodByName("Put").Call))
+	field.Set(made)
+}
 
 // asksLittle is whether a route asks for nothing but a pool.
 func (r *Route) asksLittle() bool {
@@ -56,7 +66,7 @@ func (r *Route) isPlain() bool {
 func (e *edge) newProxy(route *Route) *httputil.ReverseProxy {
 	one := &httputil.ReverseProxy{Director: sendOnce, FlushInterval: flushInterval}
 	one.Transport = route.transport()
-	one.BufferPool = buffers // within the literal the interpreter does not accept it
+	lendTo(one)
 	one.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
 		s := &state{edge: e, route: route}
 		s.fail(w, r, err)
@@ -127,7 +137,7 @@ func newRoute(conf *Config) http.Handler {
 func newProxyRoute(conf *Config) http.Handler {
 	route := conf.Route
 	one := &httputil.ReverseProxy{FlushInterval: flushInterval}
-	one.BufferPool = buffers
+	lendTo(one)
 	var e *edge
 	var places, dropped []string // places in the order of their turns
 	scheme, place := "", ""
