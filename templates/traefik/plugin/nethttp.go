@@ -135,7 +135,16 @@ func (c *conn) find(w http.ResponseWriter) {
 	current := connection.FieldByName("curReq")
 	load := reflect.NewAt(current.Type(), current.Addr().UnsafePointer()).MethodByName("Load").Call // native, unlike a closure
 	c.current = reflect.MakeFunc(reflect.FuncOf(nil, []reflect.Type{writerType}, false), load).Interface().(func() http.ResponseWriter)
+	writer := connection.FieldByName("bufw").Elem()
+	held := writer.FieldByName("buf")
+	if held.Len() < writeSize && writer.FieldByName("n").Int() == 0 {
+		*reflect.NewAt(held.Type(), held.Addr().UnsafePointer()).Interface().(*[]byte) = make([]byte, writeSize)
+	}
 }
+
+// writeSize is how much of an answer net/http holds before it writes. Its own 4 KiB take two writes for an answer of 5 KB;
+// more than this would cost memory while a connection is idle.
+const writeSize = 8 * 1024
 
 // folded is whether a head has bare line feeds or folded lines.
 func folded(head []byte) bool {
