@@ -1,10 +1,10 @@
 """Run all tests in phases, as many at a time as each bears; a test that fails is run once more, alone.
 
-`python tests/phases.py [pytest arguments]`. The phases run side by side: tests that compute have the lowest priority
-and take the CPU time that the others leave while they wait; lines of a phase begin with its mark. A test that fails
-alone too fails the run. One that passes only alone is "late beside others": it is counted and named at the end. The
-last line is `N passed, N failed, N skipped` over all phases; the exit code is 1 when a test failed, a phase is broken,
-or no test ran at all.
+`python tests/phases.py [pytest arguments]`. The phases run side by side: tests that serve measure times and take the
+longest, so they have the CPUs first; those of containers and those that compute take what they leave while they wait.
+Lines of a phase begin with its mark. A test that fails alone too fails the run. One that passes only alone is "late
+beside others": it is counted and named at the end. The last line is `N passed, N failed, N skipped` over all phases;
+the exit code is 1 when a test failed, a phase is broken, or no test ran at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Phase:
 PHASES = (
     Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=10),
     Phase("tests that serve", "serves", "serves", WAITING),
-    Phase("tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host"),
+    Phase(
+        "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host", nice=5
+    ),
     # Where there are no networks: all that serves on fixed ports.
     Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )

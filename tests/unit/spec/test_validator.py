@@ -110,7 +110,7 @@ def test_a_disk_that_takes_nothing_costs_time_only(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lbgen.resources.tempfile.mkstemp", full)
+    monkeypatch.setattr("tempfile.mkstemp", full)
     again()
     assert (len(built), kept(base)) == (1, [])
 
