@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 CPUS = len(os.sched_getaffinity(0))
-WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(3 * CPUS)))  # at a time of those that wait much of the time
+WAITING = int(os.environ.get("LBGEN_TEST_WORKERS", str(4 * CPUS)))  # at a time of those that wait much of the time
 FAILED, NOTHING = 1, 5  # exit codes of pytest: some tests failed, there was none
 BRIEF = ("--tb=line", "-rsE")  # of what fails at first; the second look tells all
 
@@ -38,7 +38,7 @@ class Phase:
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not containers and not alone", "computes", CPUS, nice=10),
+    Phase("tests that compute", "not serves and not containers and not alone", "computes", min(CPUS, WAITING), nice=10),
     Phase("tests that serve", "serves", "serves", WAITING),
     Phase(
         "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host", nice=5

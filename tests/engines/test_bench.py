@@ -227,7 +227,21 @@ def test_an_engine_that_differs_is_not_measured(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_interrupt_ends_engines_and_exits_130(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lbgen", "bench", str(SHOP), "-e", "haproxy", "--seconds", "30", "--rounds", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "lbgen",
+        "bench",
+        str(SHOP),
+        "-e",
+        "haproxy",
+        "--seconds",
+        "30",
+        "--rounds",
+        "1",
+        "--connections",
+        "1",
+    ]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     tmp_path.chmod(0o755)
     with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment) as process:

@@ -1,9 +1,9 @@
 """What a new user does: every starter, example and topology written from the documentation (tests/docs/topologies)
 through every command, as root and as nobody, near and far.
 
-`make test` takes one combination of user, working folder and way of naming the file for each topology: one half of the
-topologies with the commands that only read, the other half with those on a running stack. tests/verify runs all engines
-on each starter and example. `--first-contact all` runs every combination with all commands.
+`make test` takes one combination of user, working folder and way of naming the file for each topology: one in four
+topologies with the commands on a running stack, the others with those that only read. tests/verify runs all engines
+on starters and examples. `--first-contact all` runs every combination with all commands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHAPES = (
 NO_WAY_BACK = re.compile(r"^(Envoy|HAProxy|nginx|Traefik): left out: (?!.*(--accept|change or drop))", re.MULTILINE)
 USERS = ("root", "nobody")
 NOBODY = 65534
-PARTS = ("reading", "running")  # commands besides init and check; both have each user and way of naming
+PARTS = ("running", "reading", "reading", "reading")  # commands besides init and check
 NAMINGS = ("relative", "absolute", "from-elsewhere")  # how the command line names the file, and from which folder
 
 pytestmark = [pytest.mark.engines, pytest.mark.root, pytest.mark.xdist_group("runtime")]

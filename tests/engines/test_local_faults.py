@@ -38,7 +38,7 @@ PORT = 24_820
 NAME = "faulty"
 PAUSE = 0.05  # of each client: dozens of reloads see enough requests
 FAULTS = Path(__file__).parents[1] / "faults"
-SOME = {"haproxy": 2, "nginx": 1, "envoy": 1}  # steps of each kind
+SOME = {"haproxy": 1, "nginx": 1, "envoy": 1}  # steps of each kind
 L7 = ("haproxy", "nginx", "envoy", "traefik")
 
 
