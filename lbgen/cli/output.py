@@ -99,7 +99,7 @@ def _meaning(code: str) -> tuple[str, ...]:
 
 @contextmanager
 def show_status(doing: str) -> Iterator[None]:
-    """Show on a terminal what goes on in the block, unless --quiet. rich is imported only there."""
+    """Show on a terminal what the block does, unless --quiet; rich is imported only then."""
     if verbosity() is Verbosity.QUIET or not sys.stderr.isatty():
         yield
         return
