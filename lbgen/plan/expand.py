@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
@@ -80,6 +80,7 @@ def expand(model: TopologyModel) -> ExpandedTopology:
     )
 
 
+@lru_cache(maxsize=4096)  # many routes have the same
 def host_pattern(text: str) -> HostPattern:
     """`*.shop.example` or `shop.example`."""
     return HostPattern(text.removeprefix("*."), wildcard=text.startswith("*."))
@@ -103,18 +104,19 @@ def _entries(index: int, route: WrittenRoute) -> list[UnrankedRule]:
         matches = [(EVERYTHING, f"routes[{index}]")]
     else:
         matches = [(resolve_match(match), f"routes[{index}].match[{n}]") for n, match in enumerate(route.match)]
-    ways = [(host, match, field) for match, field in matches for host, _ in _hosts(index, route)]
-    return [
-        UnrankedRule(f"{route.name}.{n}", route.name, route.priority, host, match, field)
-        for n, (host, match, field) in enumerate(ways)
-    ]
+    hosts = [None] if route.hosts is None else [host_pattern(host) for host in dict.fromkeys(route.hosts)]
+    name, priority, found = route.name, route.priority, list[UnrankedRule]()
+    for match, field in matches:
+        for host in hosts:
+            found.append(UnrankedRule(f"{name}.{len(found)}", name, priority, host, match, field))
+    return found
 
 
 def resolve_match(written: WrittenMatch) -> Match:
     """The plan's match: defaults written out, conditions sorted by name."""
     return Match(
         _path(written.path),
-        tuple(dict.fromkeys(written.methods or ())),
+        tuple(dict.fromkeys(written.methods)) if written.methods else (),
         _named(written.headers),
         _named(written.query),
         _named(written.cookies),

@@ -85,8 +85,13 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    named = ([to.pool for to in (*(route.forward or ()), *(route.mirror or ()))] for route in routes)
-    return frozenset[str]().union(*named)
+    named = set()
+    for route in routes:
+        for target in route.forward or ():
+            named.add(target.pool)
+        for mirror in route.mirror or ():
+            named.add(mirror.pool)
+    return frozenset(named)
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -115,8 +120,10 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     tcp = any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
     if model.metrics is not None and tcp:
         yield Feature.METRICS_L4, "metrics"
+    defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
     for index, route in routes:
-        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), written)
+        l4_route = expanded.is_l4(index)
+        yield from _route(model, f"routes[{index}]", route, l4_route, [] if l4_route else defaults, written)
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
@@ -259,7 +266,10 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
             yield feature, f"{field}.{key}"
 
 
-def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Written) -> list[FeatureUse]:
+def _route(
+    model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], written: Written
+) -> list[FeatureUse]:
+    """`defaults`: the keys that the topology sets for all L7 routes which forward."""
     found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
@@ -273,11 +283,11 @@ def _route(model: TopologyModel, field: str, route: Route, l4: bool, written: Wr
     if route.forward is not None:
         found += _forward(model, field, route, l4, written)
     written_keys = route.model_fields_set
-    above = route.forward is not None and not l4 and any(getattr(model, key) is not None for key in _ROUTE_DEFAULTS)
+    above = defaults if route.forward is not None else []
     for key, feature in _ROUTE.items() if above or not written_keys.isdisjoint(_ROUTE) else ():
         if key in written_keys and getattr(route, key) is not None:
             found.append((feature, f"{field}.{key}"))
-        elif key in _ROUTE_DEFAULTS and above and getattr(model, key) is not None:
+        elif key in above:
             found.append((feature, key))
     if route.retries is not None and route.retries.budget is not None:
         found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))

@@ -18,11 +18,18 @@ def check(context: Context) -> None:
         for name, listener in model.listeners.items()
         if (listener.headers_with_underscores or model.headers_with_underscores) == "pass"
     }
+    if len(passing) == len(model.listeners):
+        return
+    hashed = {
+        name: pool.balance.hash.header
+        for name, pool in model.pools.items()
+        if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
+    }
     for index, route in enumerate(model.routes):
         listeners = context.expanded.listeners[index]
         if context.expanded.is_l4(index) or not listeners or not passing.isdisjoint(listeners):
             continue
-        for header, field in (*_asked(f"routes[{index}]", route), *_of_pools(context, route)):
+        for header, field in (*_asked(f"routes[{index}]", route), *_of_pools(hashed, route)):
             if "_" in header:
                 message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
                 hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
@@ -38,8 +45,7 @@ def _asked(field: str, route: Route) -> Iterator[tuple[str, str]]:
             yield limit.key.header, f"{field}.{key}.key"
 
 
-def _of_pools(context: Context, route: Route) -> Iterator[tuple[str, str]]:
-    for target in route.forward or ():
-        pool = context.model.pools.get(target.pool)
-        if pool is not None and pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header:
-            yield pool.balance.hash.header, f"pools.{target.pool}.balance"
+def _of_pools(hashed: dict[str, str], route: Route) -> list[tuple[str, str]]:
+    if not hashed:
+        return []
+    return [(hashed[to.pool], f"pools.{to.pool}.balance") for to in route.forward or () if to.pool in hashed]
