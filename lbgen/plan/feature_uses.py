@@ -26,10 +26,7 @@ _BALANCE = {
     "random": Feature.RANDOM,
     "source_hash": Feature.SOURCE_HASH,
 }
-_WEIGHTED = {
-    "least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED,
-    "source_hash": Feature.SOURCE_HASH_WEIGHTED,
-}
+_WEIGHTED = {"least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED, "source_hash": Feature.SOURCE_HASH_WEIGHTED}
 _VALUES = {
     "headers": (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT),
     "query": (Feature.QUERY, Feature.QUERY_REGEX, Feature.QUERY_PRESENT),
@@ -85,13 +82,8 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    named = set()
-    for route in routes:
-        for target in route.forward or ():
-            named.add(target.pool)
-        for mirror in route.mirror or ():
-            named.add(mirror.pool)
-    return frozenset(named)
+    lists = (targets for route in routes for targets in (route.forward, route.mirror) if targets)
+    return frozenset(target.pool for targets in lists for target in targets)
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -122,8 +114,8 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
         yield Feature.METRICS_L4, "metrics"
     defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
     for index, route in routes:
-        l4_route = expanded.is_l4(index)
-        yield from _route(model, f"routes[{index}]", route, l4_route, [] if l4_route else defaults, written)
+        own_defaults = [] if route.forward is None or expanded.is_l4(index) else defaults
+        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), own_defaults, written)
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
@@ -245,11 +237,10 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
             yield Feature.ENDPOINT_NAMES, f"{place}.address"
         elif ":" in endpoint.address.host:
             yield Feature.ENDPOINT_IPV6, f"{place}.address"
-    if pool.health is not None:
-        if pool.health.active is not None:
-            yield Feature.HEALTH_ACTIVE, f"{field}.health.active"
-        if pool.health.passive is not None:
-            yield Feature.HEALTH_PASSIVE, f"{field}.health.passive"
+    if pool.health is not None and pool.health.active is not None:
+        yield Feature.HEALTH_ACTIVE, f"{field}.health.active"
+    if pool.health is not None and pool.health.passive is not None:
+        yield Feature.HEALTH_PASSIVE, f"{field}.health.passive"
     if pool.connections is not None:
         for key, feature in (
             ("keepalive", Feature.KEEPALIVE),
@@ -269,7 +260,7 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
 def _route(
     model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], written: Written
 ) -> list[FeatureUse]:
-    """`defaults`: the keys that the topology sets for all L7 routes which forward."""
+    """`defaults`: the keys that the topology sets for this route."""
     found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
@@ -283,11 +274,10 @@ def _route(
     if route.forward is not None:
         found += _forward(model, field, route, l4, written)
     written_keys = route.model_fields_set
-    above = defaults if route.forward is not None else []
-    for key, feature in _ROUTE.items() if above or not written_keys.isdisjoint(_ROUTE) else ():
+    for key, feature in _ROUTE.items() if defaults or not written_keys.isdisjoint(_ROUTE) else ():
         if key in written_keys and getattr(route, key) is not None:
             found.append((feature, f"{field}.{key}"))
-        elif key in above:
+        elif key in defaults:
             found.append((feature, key))
     if route.retries is not None and route.retries.budget is not None:
         found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))
