@@ -7,6 +7,7 @@ import sys
 import textwrap
 from typing import Any
 
+from lbgen.spec.declare import pydantic_model
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.schema import models_of_topology, schema
 
@@ -52,7 +53,7 @@ def _all_of(home: str, homes: dict[str, str]) -> str:
 
 
 def _name(model: type) -> str:
-    return ROOT if model is TopologyModel else model.__name__
+    return ROOT if model is pydantic_model(TopologyModel) else model.__name__
 
 
 def _object(node: dict[str, Any]) -> dict[str, Any]:

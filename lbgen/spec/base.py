@@ -6,13 +6,17 @@ Their modules do not postpone annotations, as pydantic would compile each of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 from pydantic_core import PydanticCustomError as CustomError
 
+from lbgen.spec.declare import BaseModel, BeforeValidator, ConfigDict, Field
 from lbgen.spec.value_errors import invalid
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
 
 Item = TypeVar("Item")
 
@@ -88,7 +92,8 @@ class ShortForm:
         return either_schema(full, self.text if self.text is not None else full["items"])
 
 
-OneOrMore = Annotated[list[Item], BeforeValidator(_one_as_list), Field(min_length=1), ShortForm()]
+# A bound stands before the validator: pydantic-core checks it on the list itself then, and not by a function.
+OneOrMore = Annotated[list[Item], Field(min_length=1), BeforeValidator(_one_as_list), ShortForm()]
 no_case_twins = BeforeValidator(_no_case_twins)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import counted

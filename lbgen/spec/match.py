@@ -2,16 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
+from lbgen.spec.declare import Field, model_serializer, model_validator
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     CookieName,
@@ -25,6 +17,7 @@ from lbgen.spec.values import (
 )
 
 if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, SerializerFunctionWrapHandler
     from pydantic_core import CoreSchema
 
 
@@ -45,7 +38,7 @@ class PathMatch(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
         if isinstance(data, str):
             raise wrong_type("a mapping", data, f"write path: {{ prefix: {shorten(data)} }}, or exact, or regex")
         return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
@@ -70,7 +63,7 @@ class ValueMatch(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
         if isinstance(data, str):
             return handler({"exact": data})
         if not isinstance(data, dict | ValueMatch):
@@ -78,11 +71,11 @@ class ValueMatch(Strict):
         return needs_one_of(data, handler, "exact", "regex", "present", what="a value")
 
     @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
+    def _write(self, handler: "SerializerFunctionWrapHandler") -> Any:  # noqa: ANN401  # text or a mapping
         return handler(self) if self.exact is None else self.exact
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return either_schema(handler(core_schema), {"type": "string"})
 
 
@@ -108,9 +101,8 @@ class Match(Strict):
         description="GET does not cover HEAD; every method when left out",
         examples=[["GET", "HEAD"]],
     )
-    headers: Annotated[dict[MatchedHeader, HeaderMatch], no_case_twins] | None = Field(
+    headers: Annotated[dict[MatchedHeader, HeaderMatch], Field(min_length=1), no_case_twins] | None = Field(
         default=None,
-        min_length=1,
         description="names in any case; any line of a header may match; not looked at when left out",
         examples=[{"x-canary": "always"}],
     )

@@ -2,9 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema
-
 from lbgen.spec.base import Strict
+from lbgen.spec.declare import AfterValidator, Field, PlainValidator, WithJsonSchema
 from lbgen.spec.listener import ClientTimeouts, Guarantees, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
@@ -14,6 +13,7 @@ from lbgen.spec.value_errors import invalid, wrong_type
 from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, Port, Resolver
 
 SUPPORTED_VERSION = 1
+_LEAST_MEMORY = 16 << 20  # bytes of a container
 
 
 def _parse_version(value: object) -> int:
@@ -32,6 +32,15 @@ def _parse_engine_version(value: object) -> str:
     raise wrong_type("text", value)
 
 
+def _enough(size: int) -> int:
+    if size < _LEAST_MEMORY:
+        from pydantic_core import PydanticKnownError
+
+        raise PydanticKnownError("greater_than_equal", {"ge": _LEAST_MEMORY})
+    return size
+
+
+Memory = Annotated[ByteSize, AfterValidator(_enough)]  # not `ge`, whose check is a function of pydantic here
 Version = Annotated[int, PlainValidator(_parse_version), WithJsonSchema({"const": SUPPORTED_VERSION})]
 EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSchema({"type": "string"})]
 
@@ -63,9 +72,8 @@ class EngineBlock(Strict, extra="allow"):
 class Containers(Strict):
     """Limits of each container in the docker runtime, and the networks that containers join."""
 
-    memory: ByteSize | None = Field(
+    memory: Memory | None = Field(
         default=None,
-        ge=16 << 20,
         description="memory of each container; the profile's when left out",
         examples=["2GiB"],
     )

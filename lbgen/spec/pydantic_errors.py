@@ -8,10 +8,9 @@ from contextlib import suppress
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
-
 from lbgen.diagnostics import Diagnostic
 from lbgen.spec import foreign_terms
+from lbgen.spec.declare import declared_class, pydantic_model
 from lbgen.spec.dump import flow
 from lbgen.spec.marks import Layers, Step, field_path
 from lbgen.spec.quantities import format_in_unit_of
@@ -20,7 +19,9 @@ from lbgen.spec.source import MOST_FINDINGS
 from lbgen.spec.value_errors import kind_of, shorten
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+    from pydantic_core import ErrorDetails, ValidationError
+
+    from lbgen.spec.declare import BaseModel
 
 _WANTED = {
     "int_type": "a whole number",
@@ -192,7 +193,7 @@ def _key_hint(key: str, models: list[type[BaseModel]], root: type[BaseModel]) ->
 
 def models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
     """The models of the mapping at `loc`."""
-    annotation: Any = model
+    annotation: Any = pydantic_model(model)
     for step in loc:
         parts = list(_flat(annotation))
         fields: dict[str, Any] = next((part.model_fields for part in parts if _is_model(part)), {})
@@ -214,7 +215,7 @@ def models_of(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _is_model(part: object) -> bool:
-    return isinstance(part, type) and issubclass(part, BaseModel)
+    return declared_class(part) is not None
 
 
 def _flat(annotation: Any) -> Iterator[Any]:  # noqa: ANN401  # annotations have no common type

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from lbgen.spec.declare import pydantic_model
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
 
@@ -24,10 +25,11 @@ def schema() -> JsonSchema:
     Each property has a description, an example and its default, or the description says what holds when it is left out.
     A load refuses more: references, files, regular expressions. What a profile of one's own adds is not seen.
     """
-    made = TopologyModel.model_json_schema(mode="validation")
+    root = pydantic_model(TopologyModel)
+    made = root.model_json_schema(mode="validation")
     definitions: dict[str, JsonSchema] = made["$defs"]
-    for model in _models(TopologyModel):
-        properties = _object(made if model is TopologyModel else definitions[model.__name__])["properties"]
+    for model in _models(root):
+        properties = _object(made if model is root else definitions[model.__name__])["properties"]
         for name, field in model.model_fields.items():
             _complete(properties[name], field, definitions)
     made["properties"]["profile"] |= {"anyOf": [{"enum": list(names())}, {"type": "string", "pattern": r"/|\.ya?ml$"}]}
@@ -53,7 +55,7 @@ def _without_titles(node: Any) -> Any:  # noqa: ANN401  # any JSON
 
 def models_of_topology() -> tuple[type[BaseModel], ...]:
     """The models of a topology, each once."""
-    return tuple(_models(TopologyModel))
+    return tuple(_models(pydantic_model(TopologyModel)))
 
 
 def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:

@@ -1,4 +1,5 @@
-"""Keeps the schema by which pydantic checks a topology on disk: building it takes ten times as long as most loads."""
+"""Keeps the schema by which pydantic checks a topology on disk: importing pydantic, and building the schema, takes ten
+times as long as most loads."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ import os
 import pickle
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pydantic
 import pydantic_core
 from pydantic_core import SchemaValidator
 
 from lbgen import resources
+from lbgen.spec.declare import core_schema
 from lbgen.spec.model import TopologyModel
 
 _NOT_OF_CHECKS = ("metadata", "serialization")  # what pydantic needs for JSON Schema and dumps, and builds then
@@ -36,8 +38,7 @@ def _make() -> tuple[SchemaValidator, bytes]:
 
 
 def _built() -> Any:  # noqa: ANN401  # a core schema
-    TopologyModel.model_rebuild()
-    return _for_checks(TopologyModel.__pydantic_core_schema__)
+    return _for_checks(core_schema(TopologyModel))
 
 
 def _for_checks(schema: Any) -> Any:  # noqa: ANN401  # a core schema, or a part of it
@@ -49,7 +50,10 @@ def _for_checks(schema: Any) -> Any:  # noqa: ANN401  # a core schema, or a part
 
 def _key() -> list[object]:
     """Differs wherever the schema may: other code of the models, Python or pydantic."""
-    said: list[object] = [__file__, sys.version, pydantic.VERSION, pydantic_core.__version__]
+    said: list[object] = [__file__, sys.version, pydantic_core.__version__]
+    if (installed := find_spec("pydantic")) is not None and installed.origin is not None:
+        version = Path(installed.origin).with_name("version.py").stat()  # an import takes longer
+        said += [installed.origin, version.st_mtime_ns, version.st_size]
     folder = Path(__file__).parent
     for name in sorted(os.listdir(folder)):  # noqa: PTH208  # `Path.glob` compiles a regex
         if name.endswith(".py"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import yaml
 from pydantic import BaseModel
 
+from lbgen.spec.declare import pydantic_model
 from lbgen.spec.listener import Listener
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pool import Endpoint, Pool
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 OBJECTS = {
-    "top": TopologyModel,
-    "listener": Listener,
-    "pool": Pool,
-    "endpoint": Endpoint,
-    "route": Route,
-    "target": ForwardTarget,
+    "top": pydantic_model(TopologyModel),
+    "listener": pydantic_model(Listener),
+    "pool": pydantic_model(Pool),
+    "endpoint": pydantic_model(Endpoint),
+    "route": pydantic_model(Route),
+    "target": pydantic_model(ForwardTarget),
 }
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
 ONE_OF = {"Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
@@ -84,7 +85,7 @@ def changes(context: str) -> Iterator[Change]:
 
 def _of(before: Data, thing: str, path: str, model: type[BaseModel]) -> Iterator[Change]:
     for key, field in model.model_fields.items():
-        if model is TopologyModel and key in STRUCTURE:
+        if model is OBJECTS["top"] and key in STRUCTURE:
             continue
         place = f"{path}.{key}" if path else key
         for value in values(model, key):

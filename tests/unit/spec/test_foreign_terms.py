@@ -15,7 +15,7 @@ from lbgen.spec.http import parse_retry_cause
 from lbgen.spec.load import load_bytes
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import models_at
-from lbgen.spec.schema import _models
+from lbgen.spec.schema import models_of_topology
 from lbgen.spec.source import read_text
 
 ROUTE = "version: 1\nname: x\nlisteners: {{ web: {{ port: 80 }} }}\nroutes:\n  - {{ name: a, forward: a, {} }}\n"
@@ -142,7 +142,7 @@ def test_the_field_of_a_hint_exists_and_its_example_loads(row: ForeignKey, tmp_p
 
 def test_the_table_is_large_and_names_mappings_and_none_of_their_keys() -> None:
     assert len(WITH_FIELD) >= 60
-    models = {model.__name__: model for model in _models(TopologyModel)}
+    models = {model.__name__: model for model in models_of_topology()}
     for row in foreign_keys():
         assert row.write or row.say
         assert bool(row.field) == bool(row.write)

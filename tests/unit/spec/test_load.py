@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from lbgen import resources
 from lbgen.diagnostics import LbgenError, Span
+from lbgen.spec.declare import pydantic_model
 from lbgen.spec.load import Topology, load, load_bytes
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
@@ -170,7 +171,7 @@ def test_no_field_is_left_untried() -> None:
     """The topologies above have every field of every model, so each of them is tried here and in the schema."""
     assert loaded(TIERED).model.tiers is not None
     text = EVERYTHING + TIERED
-    for model in models(TopologyModel):
+    for model in models(pydantic_model(TopologyModel)):
         for field in model.model_fields:
             assert f"{field}:" in text or field in {"method", "by", "include"}, f"{model.__name__}.{field}"
 
@@ -288,7 +289,7 @@ def test_true_is_a_truth_value_in_every_case_of_the_core_schema() -> None:
 def test_schema_knows_every_field_and_no_null() -> None:
     text = json.dumps(schema())
     assert '"null"' not in text
-    for model in models(TopologyModel):
+    for model in models(pydantic_model(TopologyModel)):
         for field in model.model_fields:
             assert f'"{field}"' in text
     assert schema() == schema()
