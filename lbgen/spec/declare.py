@@ -8,6 +8,7 @@ of the same declaration: for that schema, for the JSON Schema, and for messages.
 from __future__ import annotations
 
 from functools import cache
+from inspect import get_annotations
 from types import MethodType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin
 
@@ -76,14 +77,12 @@ else:
         def __new__(
             cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **config: object
         ) -> _Declared:
-            fields = namespace.get("__annotations__", {})
-            own = {
-                key: value.function if isinstance(value, _Decorated) else value
-                for key, value in namespace.items()
-                if key not in fields
-            }
-            made = super().__new__(cls, name, bases, own)
-            made.declaration = (namespace, config)
+            plain = {k: v.function if isinstance(v, _Decorated) else v for k, v in namespace.items()}
+            made = super().__new__(cls, name, bases, plain)
+            annotations = get_annotations(made)  # Python 3.14 has none in the namespace
+            for field in annotations.keys() & namespace.keys():
+                delattr(made, field)
+            made.declaration = (namespace, annotations, config)
             return made
 
         def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **_: object) -> None:
@@ -158,11 +157,11 @@ def pydantic_model(declared: type[BaseModel]) -> type[BaseModel]:
 
     if declared is BaseModel:
         return pydantic.BaseModel
-    namespace, config = declared.declaration  # type: ignore[attr-defined]  # of a declared class
+    namespace, annotations, config = declared.declaration  # type: ignore[attr-defined]  # of a declared class
+    own = {key: pydantic_type(value) for key, value in namespace.items() if not key.startswith("__annotate")}
+    own["__annotations__"] = {name: pydantic_type(annotation) for name, annotation in annotations.items()}
     kind: Any = type(pydantic.BaseModel)
-    model: type[BaseModel] = kind(
-        declared.__name__, tuple(map(pydantic_model, declared.__bases__)), _made(namespace), **config
-    )
+    model: type[BaseModel] = kind(declared.__name__, tuple(map(pydantic_model, declared.__bases__)), own, **config)
     _twins[model] = declared
     return model
 
@@ -196,13 +195,6 @@ def _for_declared(schema: Any) -> Any:  # noqa: ANN401  # a core schema, or a pa
     if isinstance(schema, MethodType) and (declared := declared_class(schema.__self__)) is not None:
         return getattr(declared, schema.__name__)
     return declared_class(schema) or schema
-
-
-def _made(namespace: dict[str, Any]) -> dict[str, Any]:
-    made = {key: pydantic_type(value) for key, value in namespace.items()}
-    if annotations := namespace.get("__annotations__"):
-        made["__annotations__"] = {name: pydantic_type(annotation) for name, annotation in annotations.items()}
-    return made
 
 
 def pydantic_type(part: Any) -> Any:  # noqa: ANN401  # annotations have no common type
