@@ -33,6 +33,7 @@ _MARK = re.compile(f"{_MARK_OPEN}([^{_MARK_CLOSE}]*){_MARK_CLOSE}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLACE = "!"  # begins no field
 _FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
+_INCLUDE = re.compile(r'^[ \t]*\{% include "([^"]+)" %\}\n', re.MULTILINE)
 ALLOWED_FILTERS = ("length",)
 
 
@@ -76,16 +77,16 @@ def environment(
             return value.text
         if kind is Literal:
             return quotes[value.kind](value.text)
-        if (print_record := records.get(kind)) is not None:
-            return print_record(value, finalize)
         if kind is Markup:
             return value
+        if (print_record := records.get(kind)) is not None:
+            return print_record(value, finalize)
         if kind is int:
             return str(value)
         raise TypeError(f"{kind.__name__} {value!r} may not be printed; wrap it in Atom or Literal")
 
     env = _Environment(
-        loader=loader,
+        loader=_Whole(loader),
         bytecode_cache=_compiled(),
         auto_reload=False,  # nothing changes them while we run, and looking costs a system call per include
         undefined=StrictUndefined,
@@ -98,6 +99,18 @@ def environment(
     env.filters = {name: env.filters[name] for name in ALLOWED_FILTERS}
     env.globals = {"at": _at, "verbatim": _verbatim}
     return env
+
+
+class _Whole(BaseLoader):
+    """Loads templates with what they include put in place: Jinja's own include makes a context each time."""
+
+    def __init__(self, loader: BaseLoader) -> None:
+        self._loader = loader
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
+        source, filename, is_current = self._loader.get_source(environment, template)
+        whole = _INCLUDE.sub(lambda found: self.get_source(environment, found[1])[0], source)
+        return whole, filename, is_current
 
 
 class _Generator(CodeGenerator):
@@ -216,7 +229,8 @@ def _allowed(view: object) -> bool:
         if any(kind is not tuple and _field_names(kind) is None for kind in {*map(type, rest)}):
             return False
         # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
-        rest = [each for each in get_referents(*rest) if type(each) not in _LEAVES]
+        # What many share is looked at once.
+        rest = [*{id(each): each for each in get_referents(*rest) if type(each) not in _LEAVES}.values()]
     return True
 
 

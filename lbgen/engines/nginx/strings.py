@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 def text(*parts: str | Atom) -> Text:
     """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
-    if len(parts) == 1 and isinstance(parts[0], Atom):
-        return _variable(parts[0])
-    of: list[Atom | Literal] = []
-    for part in parts:
-        if isinstance(part, Atom):
-            of.append(part)
-        elif "$" in part:
-            raise ValueError(f"{parts!r} holds a dollar sign")
-        else:
-            of.append(Literal(part, "part"))
-    return _text(of)
+    if len(parts) == 1:
+        return _single(parts[0])
+    return _text([_part(part) for part in parts])
 
 
-@lru_cache
-def _variable(only: Atom) -> Text:
-    return _text([only])
+@lru_cache(maxsize=1024)  # a name of a pool or of a route stands in several places
+def _single(only: str | Atom) -> Text:
+    return _text([_part(only)])
+
+
+def _part(part: str | Atom) -> Atom | Literal:
+    if isinstance(part, Atom):
+        return part
+    if "$" in part:
+        raise ValueError(f"{part!r} holds a dollar sign")
+    return Literal(part, "part")
 
 
 def _text(parts: list[Atom | Literal]) -> Text:
@@ -80,20 +80,26 @@ def _print_line(value: Line, show: Callable[[object], str]) -> str:
 PRINTED: Records = {Text: _print_text, Line: _print_line}
 
 
-def block(indent: int, head: Markup, body: Markup) -> Markup:
-    """A block of the configuration: on one line where it holds up to four short directives and nothing else."""
-    every = [line for line in str(body).splitlines() if line.strip()]
+def block(indent: int, heads: Markup, body: Markup) -> Markup:
+    """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
+    nothing else."""
+    every = [line for line in str(body).split("\n") if line.strip()]
     lines = [line.strip() for line in every if not is_mark(line)]
-    single = f"{head} {{ {' '.join(lines)} }}" if lines else f"{head} {{ }}"
-    if len(lines) <= _MOST_ON_A_LINE and indent + len(single) <= _LINE_LENGTH and not any("#" in x for x in lines):
-        return Markup(f"{' ' * indent}{single}")  # noqa: S704  # of parts that the template printed
-    inner = "".join(f"{line}\n" for line in every)
-    return Markup(f"{' ' * indent}{head} {{\n{inner}{' ' * indent}}}")  # noqa: S704
+    inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
+    is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
+    room = _LINE_LENGTH - indent - len(inside) if is_short else 0
+    pad, inner = " " * indent, "".join(f"{line}\n" for line in every)
+    return Markup(  # noqa: S704  # of parts that the template printed
+        "\n".join(
+            f"{pad}{head}{inside}" if len(head) <= room else f"{pad}{head} {{\n{inner}{pad}}}"
+            for head in str(heads).strip().split("\n")
+        )
+    )
 
 
 def short(indent: int, body: Markup) -> Markup:
     """Up to four directives of one kind: on one line where they are short."""
-    lines = [line.strip() for line in str(body).splitlines() if line.strip() and not is_mark(line)]
+    lines = [line.strip() for line in str(body).split("\n") if line.strip() and not is_mark(line)]
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
     return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
@@ -106,7 +112,7 @@ def one_line(body: Markup) -> Markup:
 
 def unindent(body: Markup) -> Markup:
     """The lines of a block's body as a file of their own."""
-    lines = [line for line in body.splitlines() if line.strip()]
+    lines = [line for line in body.split("\n") if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines if line[0] == " "), default=0)
     return Markup("\n").join(
         line[margin:] if line[0] == " " else line for line in lines

@@ -1,10 +1,11 @@
-"""nginx: parameters of any length."""
+"""nginx: parameters of any length, and blocks."""
 
 from __future__ import annotations
 
 from hypothesis import given
+from markupsafe import Markup
 
-from lbgen.engines.nginx.strings import Texts
+from lbgen.engines.nginx.strings import Texts, block
 from lbgen.engines.text import Literal
 from tests.unit.engines.nginx.test_quote import texts
 
@@ -21,3 +22,8 @@ def test_long_texts_are_folded(text):
         return "".join(map(whole, known[part.text.strip("${}")].parts))
 
     assert "".join(map(whole, found.parts)) == text
+
+
+def test_a_block_keeps_what_python_takes_for_line_breaks():
+    body = Markup('            return 200 "a\u2028b";\n')
+    assert block(8, Markup("location /"), body) == '        location / { return 200 "a\u2028b"; }'
