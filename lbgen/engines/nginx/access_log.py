@@ -11,18 +11,19 @@ from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Entry, LogFormat, Map
+from lbgen.engines.nginx.view import NONE, Entry, Line, LogFormat, Map
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.view import Line, Location, Text
+    from lbgen.engines.nginx.view import Location, Text
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"
+_SET, _ROUTE = Atom("set"), reference(ROUTE)
 _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
@@ -89,12 +90,15 @@ class LoggedRoutes:
             return ()
         if route in self._pools:
             self._pools[name] = self._pools[route]
-        return (set_route(text(inline("filtered"))),)
+        return _OF_FILTERED
 
 
 def set_route(name: Text) -> Line:
     """Note the route that the log names."""
-    return directive("set", reference(ROUTE), name)
+    return Line(_SET, (_ROUTE, name))
+
+
+_OF_FILTERED = (set_route(text(inline("filtered"))),)
 
 
 def parse_line(line: str) -> AccessRecord | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.access_log import LoggedRoutes
     from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Proxy
+    from lbgen.engines.nginx.view import Line, Proxy
     from lbgen.plan.model import Listener
 
 SCRIPTS = (
@@ -37,6 +37,7 @@ SCRIPTS = (
 _PROTECTED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")  # requests that name them are refused
 _UPSTREAM = Atom("$filtered_to")
 _SHARED = Atom("@filtered")
+_FILTERED = Atom("filtered")
 _REFUSED = Atom("/../refused")
 _RESPONSE_FILTER = Header(Atom("X-Connection-Options"), text(Atom("$response_options")))
 _REFUSES = Check(Atom("$nominates"), 400, EMPTY)
@@ -74,6 +75,7 @@ class FilteredLocations:
         self._locations: dict[tuple[Proxy, Guard | None], Atom] = {}
         self._filtered: dict[Proxy, tuple[Proxy, Text, bool]] = {}
         self._header_names: dict[tuple[Header, ...], str] = {}
+        self._shared: dict[tuple[Atom, tuple[Line, ...]], Location] = {}
         self._keys: dict[tuple[str, Atom, Text, str], str] = {}
         self._variants: Counter[str] = Counter()
 
@@ -116,14 +118,19 @@ class FilteredLocations:
         if proxy not in self._filtered:
             self._filtered[proxy] = _upstream_apart(proxy)
         filtered, to, is_shared = self._filtered[proxy]
-        log = location.log_variables
         count = len(self._locations) + 1
         at = self._locations.setdefault((filtered, limits), _SHARED if count == 1 else Atom(f"@filtered:{count}"))
         key = self.key(location.route.text, at, to, headers)
-        if is_shared:
-            log = self._logged_routes.add_alias(listener, key, location.route.text)
-        route = Atom("filtered") if is_shared else location.route
-        return key, Location(NONE, route=route, name=at, proxy=filtered, guard=limits, log_variables=log)
+        if not is_shared:
+            return key, Location(
+                NONE, route=location.route, name=at, proxy=filtered, guard=limits, log_variables=location.log_variables
+            )
+        log = self._logged_routes.add_alias(listener, key, location.route.text)
+        if (at, log) not in self._shared:
+            self._shared[at, log] = Location(
+                NONE, route=_FILTERED, name=at, proxy=filtered, guard=limits, log_variables=log
+            )
+        return key, self._shared[at, log]
 
     def key(self, route: str, at: Atom, to: Text, headers: tuple[Header, ...]) -> str:
         """The value of `$filtered` for a location, an upstream with a target, and the headers that nginx sets."""
@@ -175,7 +182,9 @@ def with_response_filter(location: Location) -> Location:
 
 def is_http1(proxy: Proxy) -> bool:
     """Further header lines can be appended to Host's value in HTTP/1 only."""
-    return proxy.module.text == PROXY and all(line.name.text != "proxy_http_version" for line in proxy.lines)
+    if proxy.module.text != PROXY:
+        return False
+    return not proxy.lines or all(line.name.text != "proxy_http_version" for line in proxy.lines)
 
 
 def _upstream_apart(proxy: Proxy) -> tuple[Proxy, Text, bool]:

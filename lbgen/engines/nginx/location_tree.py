@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import covering_prefixes, path_groups
+from lbgen.plan.precedence import Candidate, covering_prefixes, path_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
 # Reserved characters, which a strict path may contain both raw and escaped.
 _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
-
-
-class Candidate(Struct, frozen=True, eq=False):
-    """A rule, and whether its path must be tested in addition to the location."""
-
-    rule: Rule
-    test_path: bool
-
-    @property
-    def unconditional(self) -> bool:
-        return not self.test_path and self.rule.match.path_only
 
 
 class PathLocation(Struct, frozen=True, eq=False):
@@ -52,13 +41,13 @@ def path_locations(
     rule tests the raw path, with `single` in one location for all paths."""
     if single:
         return (PathLocation(PathKind.PREFIX, "/", raw_candidates(rules)),) if rules else ()
-    groups = path_groups(rules)
-    known = {group.path for group in groups if group.kind is PathKind.PREFIX and _writable(decode_path(group.path))}
+    groups = [(group, decode_path(group.path)) for group in path_groups(rules)]
+    known = {group.path for group, path in groups if group.kind is PathKind.PREFIX and _writable(path)}
     by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
     tested = set()
-    for group in groups:
-        key = (group.kind, decode_path(group.path))
-        if not _writable(key[1]):
+    for group, path in groups:
+        key = (group.kind, path)
+        if not _writable(path):
             # nginx.conf cannot hold bytes that are no UTF-8: the nearest prefix location tests the raw path.
             key = (PathKind.PREFIX, decode_path(next((p for p in covering_prefixes(group.path) if p in known), "/")))
             tested.add(key)
@@ -67,10 +56,10 @@ def path_locations(
     for key, own in by_path.items():
         if key not in tested and not test_raw_paths and _RAW_OR_ESCAPED.isdisjoint(key[1]):
             # The decoded path has one raw form, hence one group.
-            every = [Candidate(c.rule, c.test_path) for c in own[0].candidates]
+            candidates = own[0].candidates
         else:
-            every = _merged([*own, *_around(key[1], by_path)], test_raw_paths)
-        locations.append(PathLocation(*key, tuple(_cut(every))))
+            candidates = tuple(_cut(_merged([*own, *_around(key[1], by_path)], test_raw_paths)))
+        locations.append(PathLocation(*key, candidates))
     return tuple(sorted(locations, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
 
 

@@ -18,11 +18,11 @@ from lbgen.plan.regex import matches_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.location_tree import Candidate
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import ValueMatch
+    from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"
 _NOT_FOUND = Atom("@not_found")

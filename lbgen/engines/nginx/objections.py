@@ -8,7 +8,6 @@ from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.nginx.header_objections import is_readable, underscore_objections
 from lbgen.engines.nginx.l4 import port_settings
-from lbgen.engines.nginx.location_tree import Candidate
 from lbgen.engines.nginx.matching import key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
@@ -19,6 +18,7 @@ from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode
+from lbgen.plan.precedence import Candidate
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         yield from _listener(listener, version)
     yield from route_objections(plan, version)
-    rules = {rule.rank: rule for x in plan.listeners for table in x.hosts for rule in table.rules}
+    every = (rule for x in plan.listeners for table in x.hosts for rule in table.rules)
+    rules = {rule.rank: rule for rule in every if _needs_map(rule.match)}
     for rank in sorted(rules):
-        if _needs_map(rules[rank].match):
-            yield from _rule(rules[rank])
+        yield from _rule(rules[rank])
 
 
 def _client_addresses(plan: Plan) -> Iterator[Objection]:
@@ -120,6 +120,8 @@ def _proxy_headers(plan: Plan) -> Iterator[Objection]:
 
 def _nominated(plan: Plan) -> Iterator[Objection]:
     """Fields beside those that Connection names can be written to HTTP/1 endpoints only."""
+    if all(pool.protocol is PoolProtocol.HTTP1 for pool in plan.pools):
+        return
     for listener in plan.listeners:
         pools = [pool for route in _routes(plan, listener) for pool in _pools(plan, route)]
         if any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools):

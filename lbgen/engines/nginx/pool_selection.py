@@ -42,7 +42,11 @@ class PoolSelection:
         self._weighted: dict[str, Atom] = {}
         self._locations: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
         self._fallbacks: dict[str, Atom] = {}
+        # The upstreams that are the only ones of a route with this pool alone.
+        self._unconditional = {name: Atom(name) for name, pool in pools.items() if pool.sticky is None}
         self._with_backups = {name for name, pool in pools.items() if has_separate_backups(pool)}
+        sticky = any(pool.sticky is not None for pool in pools.values())
+        self._has_fallbacks = bool(self._with_backups) or (sticky and not version.upstreams)
 
     def split_variable(self, route: Route) -> str | None:
         """The variable with the selected target of a split."""
@@ -89,6 +93,9 @@ class PoolSelection:
         return self._upstreams[route.name]
 
     def _select(self, route: Route, action: Forward) -> Atom:
+        first = action.targets[0]
+        if len(action.targets) == 1 and first.weight and first.pool in self._unconditional:
+            return self._unconditional[first.pool]
         targets = self.reachable_targets(action)
         weighted = [t for t in targets if t.weight]
         by_weight = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)
@@ -99,7 +106,7 @@ class PoolSelection:
         # The first cookie that names an endpoint selects the pool, and before 1.30 the upstream.
         requested = variables(self._sticky_cookies.named_endpoint(pool, policy) for _, pool, policy in sticky if policy)
 
-        def first(kind: str, values: list[Text], default: Text) -> str:
+        def by_cookie(kind: str, values: list[Text], default: Text) -> str:
             name = self._names.variable(kind, route.name)
             entries = tuple(
                 Entry(Literal(rf"^\n{{{at}}}(?<asked>[^\n]+)", "regex"), value) for at, value in enumerate(values)
@@ -112,14 +119,16 @@ class PoolSelection:
             names = dict(zip((t.field for t in targets), share_names(targets), strict=True))
             split = self._splits.get(route.name)
             default = text(inline(split)) if split else text(names[weighted[0].field])
-            self._splits[route.name] = first("chosen", [text(names[t.field]) for t, _, _ in sticky], default)
+            self._splits[route.name] = by_cookie("chosen", [text(names[t.field]) for t, _, _ in sticky], default)
         if not self._version.upstreams:
-            return reference(first("to", [text(inline("asked"))] * len(sticky), otherwise))
-        return reference(first("pool", [text(t.pool) for t, _, _ in sticky], otherwise))
+            return reference(by_cookie("to", [text(inline("asked"))] * len(sticky), otherwise))
+        return reference(by_cookie("pool", [text(t.pool) for t, _, _ in sticky], otherwise))
 
     def fallback_upstream(self, route: Route, action: Forward) -> Atom | None:
         """The upstream for requests whose own has no usable endpoint; None when there is no other."""
         self.upstream(route, action)
+        if not self._has_fallbacks:
+            return None
         targets = self.reachable_targets(action)
         if not self._version.upstreams and any(self._pools[t.pool].sticky for t in targets):
             return self._weighted[route.name]

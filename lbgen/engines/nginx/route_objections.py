@@ -39,7 +39,9 @@ def route_objections(plan: Plan, version: str) -> Iterator[Objection]:
         if isinstance(action, Forward):
             if action.retries is not None:
                 yield from _retries(route, action)
-            yield from _edits(route, action, l7=route.name not in l4)
+            if action.timeouts.response != action.timeouts.idle and route.name not in l4:
+                yield _timeouts(action.timeouts, route.field)
+            yield from _edits(route, action)
         if route.response_headers or not isinstance(action, Forward):
             yield from _own_headers(route)
         if isinstance(action, Forward) and route.name not in l4:
@@ -127,9 +129,7 @@ def _protocols(plan: Plan, route: Route, action: Forward, version: Version) -> I
             yield Objection(refused(why), f"{route.field}.retries", Feature.RETRIES)
 
 
-def _edits(route: Route, action: Forward, *, l7: bool) -> Iterator[Objection]:
-    if l7:
-        yield from _timeouts(action.timeouts, route.field)
+def _edits(route: Route, action: Forward) -> Iterator[Objection]:
     for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
         for name, _ in edits.add:
             if not is_readable(name):
@@ -143,16 +143,14 @@ def _edits(route: Route, action: Forward, *, l7: bool) -> Iterator[Objection]:
                 yield Objection(refused(why), f"{target.field}.request_headers")
 
 
-def _timeouts(timeouts: Timeouts, field: str) -> Iterator[Objection]:
-    if timeouts.response == timeouts.idle:
-        return
+def _timeouts(timeouts: Timeouts, field: str) -> Objection:
     response, idle = _seconds(timeouts.response), _seconds(timeouts.idle)
     note = (
         f"nginx has one timer for an endpoint's response head and for silence in its body: both end after {response} "
         f"(response), while {idle} (idle) applies to tunnels and to sending; set both to the same time to honour both"
     )
     shows = {"timeouts.idle.body": ("cut", "time")}
-    yield Objection(approximate(note, shows), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
+    return Objection(approximate(note, shows), f"{field}.timeouts", Feature.TIMEOUT_IDLE)
 
 
 def _seconds(milliseconds: int) -> str:

@@ -88,6 +88,8 @@ class ServerBlocks:
             named += [each for each in more if each not in named]
         if not self.actions.kept.answers:
             locations, named = [with_own_pages(x) for x in locations], [with_own_pages(x) for x in named]
+        queued, logs = self._queued[listener.name], not self.shared_log
+        lines = server_directives(listener, server, self._with_real_ip, self.actions.version, queued=queued, logs=logs)
         return Server(
             origin=Atom(listener.field),
             listen=listen_parameters(listener, http2=listener.http2 and not self.actions.version.scripts),
@@ -101,16 +103,7 @@ class ServerBlocks:
             named=tuple(named),
             refused=self.paths.refused_status(listener),
             checks=self._checks(listener),
-            lines=tuple(
-                server_directives(
-                    listener,
-                    server,
-                    self._with_real_ip,
-                    self.actions.version,
-                    queued=self._queued[listener.name],
-                    logs=not self.shared_log,
-                )
-            ),
+            lines=tuple(lines),
             close_if=close_conditions(listener),
             has_limits=any(has_limits(route) for route in routes.values()),
             filtered=filtered,
@@ -205,13 +198,17 @@ class _ServerBlock:
     def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
         """`location` with the guard of the rule's route and its body."""
         route = self._servers.route(rule)
-        guard = self._actions.guard(route, self._listener)
+        proxy = body if isinstance(body, Proxy) and self._actions.forwards_at_once(route, self._listener) else None
+        guard = None if proxy is not None else self._actions.guard(route, self._listener)
         location = replace(
             location,
+            proxy=proxy,
             log_variables=self._actions.log_variables(route, self._listener),
             route=Atom(route.name),
-            filtered_before=self._actions.filters and self.filtered_body(rule) is not None,
+            filtered_before=self._actions.filters and proxy is not None and is_http1(proxy),
         )
+        if proxy is not None:
+            return location
         if guard is None or isinstance(body, Proxy):
             if routes := self._actions.pool_selection.routes_by_target(route):
                 return self._by_target(location, rule, route, routes, guard)

@@ -159,7 +159,7 @@ class BodyReader(Struct, frozen=True):
     failure_to: Atom | None
 
 
-class Location(Struct, frozen=True):
+class Location(Struct, frozen=True, cache_hash=True):
     """`path` is an exact location, `below` a prefix one; a match by segment has both. `name` is a named location."""
 
     origin: Atom
