@@ -75,15 +75,16 @@ class _Repeats:
         if not isinstance(data, dict | list | tuple):
             return
         number = self.numbers[id(data)]
+        if self._sizes[number] <= self._worth:
+            return  # what is in it is not worth more
         own = data.get("name") if isinstance(data, dict) else None
         name = own if isinstance(own, str) else name
-        if self._sizes[number] > self._worth:
-            if number in self._seen:
-                if number not in self.names:
-                    first = self._seen[number].rpartition(".v3.")[2]
-                    self.names[number] = self._unused(_UNSAFE.sub("-", first).strip("-") or "shared")
-                return
-            self._seen[number] = name
+        if number in self._seen:
+            if number not in self.names:
+                first = self._seen[number].rpartition(".v3.")[2]
+                self.names[number] = self._unused(_UNSAFE.sub("-", first).strip("-") or "shared")
+            return
+        self._seen[number] = name
         for key, value in data.items() if isinstance(data, dict) else ((name, each) for each in data):
             if not isinstance(value, str):
                 self.count(value, key)

@@ -10,7 +10,9 @@ import re
 from functools import lru_cache
 from itertools import repeat
 from json import JSONEncoder
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.yaml_anchors import find_repeats, measure
@@ -36,6 +38,7 @@ _BLOCK = re.compile(r"[^\s][\t\n\x20-\x7e]*\n")  # ends in one line break; check
 # What JSON leaves as it is and YAML does not allow, or reads as a line break.
 _ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
+_ON_NO_LINE = 1 << 30  # characters
 _json = JSONEncoder(ensure_ascii=False).encode
 
 
@@ -52,12 +55,29 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
 
 
-class _Flow(NamedTuple):
+class _Flow(Struct, frozen=True):
     """A collection on one line, how many characters of it count, and the fields within it."""
 
     text: str
     size: int
     fields: tuple[str, ...]
+
+
+class _Texts(dict[str, tuple[str, int]]):
+    """Texts as they are written on one line, and how many characters count: most of them occur several times."""
+
+    def __missing__(self, text: str) -> tuple[str, int]:
+        shown = _text(text)
+        self[text] = made = (shown, _ON_NO_LINE if "\n" in text and _is_block(text) else measure(shown))
+        return made
+
+
+class _Keys(dict["str | None", str]):
+    """Keys of mappings as they are written, with the colon and the blank behind them; "" for an item of a list."""
+
+    def __missing__(self, key: str | None) -> str:
+        self[key] = made = "" if key is None else f"{_key(key)}: "
+        return made
 
 
 class _Writer:
@@ -68,6 +88,8 @@ class _Writer:
         self.origins: list[str] = []
         self._anchors = anchors
         self._width = width
+        self._texts = _Texts()
+        self._keys = _Keys()
         self._written: set[str] = set()
         self._flows: dict[int, _Flow | None] = {}  # by identity
         self._anchor_uses = 0  # how often a named collection was met within another
@@ -83,23 +105,22 @@ class _Writer:
             if isinstance(data, str) and "\n" in data and _is_block(data):
                 self._write_text(data, indent, start, origin)
             else:
-                self.line(start + _leaf(data), origin)
+                self.line(f"{start}{_leaf(data)}", origin)
             return
         if isinstance(data, Tagged):
             origin = data.field or origin
-        if (anchor := self._anchors.get(id(data))) is not None:
+        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
             if anchor in self._written:
                 self.line(f"{start}*{anchor}", origin)
                 return
             self._written.add(anchor)
             start += f"&{anchor} "
-        room = self._width - len(start.strip())
         if not data:
             self.line(start + _leaf(data), origin)
         elif (
             (indent > 2 or not _is_section(data, indent))
             and (flow := self._flow(data)) is not None
-            and flow.size <= room
+            and flow.size <= self._width - len(start.strip())
         ):
             self.line(start + flow.text, flow.fields[0] if len(flow.fields) == 1 else origin)
         elif not isinstance(data, dict):
@@ -110,10 +131,10 @@ class _Writer:
             self._write_mapping(data, indent, start, origin)
 
     def _write_mapping(self, data: Mapping[str, Data], indent: int, start: str, origin: str) -> None:
+        lines, origins, keys, texts = self.lines, self.origins, self._keys, self._texts
         pad = " " * indent
         first = next(iter(data.values()))
-        item = start.lstrip().startswith("- ")
-        if item and isinstance(first, Commented):
+        if item := isinstance(first, Commented) and start.lstrip().startswith("- "):
             self._write_comment(first, start.partition("-")[0], origin)
         lead = pad
         if start.endswith("- "):
@@ -125,11 +146,15 @@ class _Writer:
                 if at or not item:
                     self._write_comment(value, pad, origin)
                 value = value.value
+            # Most values are plain ones: they are written here, without a call for each.
             if type(value) is str and "\n" not in value:
-                self.lines.append(f"{lead}{_key(key)}: {_text(value)}")
-                self.origins.append(origin)
+                lines.append(f"{lead}{keys[key]}{texts[value][0]}")
+                origins.append(origin)
+            elif type(value) is int:
+                lines.append(f"{lead}{keys[key]}{value}")
+                origins.append(origin)
             else:
-                self.write(value, indent + 2, lead, origin, f"{_key(key)}: ")
+                self.write(value, indent + 2, lead, origin, keys[key])
             lead = pad
 
     def _write_comment(self, value: Commented, pad: str, origin: str) -> None:
@@ -184,58 +209,57 @@ class _Writer:
 
     def _flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         """A collection on one line; None where it needs several. What is within others is looked at once."""
-        if id(data) in self._flows:
-            return self._flows[id(data)]
+        known = id(data)
+        if known in self._flows:
+            return self._flows[known]
         uses_before = self._anchor_uses
         made = self._make_flow(data) if data else _Flow(_leaf(data), 2, ())
         if self._anchor_uses == uses_before:  # else another one may be written by the time that it is asked for again
-            self._flows[id(data)] = made
+            self._flows[known] = made
         return made
 
     def _make_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         parts: list[str] = []
         fields: list[str] = []
-        size = 0
+        texts, keys, width = self._texts, self._keys, self._width
         items: Iterable[tuple[str | None, Data]]
         if isinstance(data, dict):
-            lead, end, items = "{ ", " }", data.items()
+            begin, end, items = "{ ", " }", data.items()
         else:
-            lead, end, items = "[", "]", zip(repeat(None), data)
-        for key, value in items:
-            begin = lead if key is None else f"{lead}{_key(key)}: "
-            parts.append(begin)
-            size += len(begin)
-            lead = ", "
+            begin, end, items = "[", "]", zip(repeat(None), data)
+        size = len(begin) - 2  # each but the first follows a comma and a blank
+        for name, value in items:
+            key = keys[name]
             if isinstance(value, str):
-                if "\n" in value and _is_block(value):
-                    return None
-                text = _text(value)
-                parts.append(text)
-                size += measure(text)
+                shown, length = texts[value]
+            elif type(value) is int:
+                shown = str(value)
+                length = len(shown)
             elif isinstance(value, _NESTED):
                 inner = self._inner_flow(value)
                 if inner is None:
                     return None
-                parts.append(inner.text)
-                size += inner.size
+                shown, length = inner.text, inner.size
                 fields += inner.fields
             elif isinstance(value, Commented):
                 return None  # lines of their own
             else:
-                parts.append(_leaf(value))
-                size += len(parts[-1])
-            if size > self._width:
+                shown = _leaf(value)
+                length = len(shown)
+            parts.append(key + shown)
+            size += 2 + len(key) + length
+            if size > width:
                 return None
-        parts.append(end)
-        return _Flow("".join(parts), size + len(end), tuple(dict.fromkeys(fields)) if fields else ())
+        return _Flow(f"{begin}{', '.join(parts)}{end}", size + len(end), tuple(dict.fromkeys(fields)) if fields else ())
 
     def _inner_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
-        if (anchor := self._anchors.get(id(data))) is not None:
+        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
             self._anchor_uses += 1
             return _Flow(f"*{anchor}", len(anchor) + 1, ()) if anchor in self._written else None
         flow = self._flow(data)
-        own = data.field if isinstance(data, Tagged) and data else ""
-        return _Flow(flow.text, flow.size, (own, *flow.fields)) if flow is not None and own else flow
+        if flow is None or not isinstance(data, Tagged) or not data or not data.field:
+            return flow
+        return _Flow(flow.text, flow.size, (data.field, *flow.fields))
 
 
 def _is_section(data: Data, indent: int) -> bool:
