@@ -37,11 +37,14 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
         )
     common_idle = find_common_idle(plan, rules)
     counts = Counter(rule.route for rule in rules)
+    prefix = _prefix(plan, listener)
     for rule in rules:
-        name = _name(plan, listener, rule, counts[rule.route])
         route = plan.route(rule.route)
         matched = _matched(route, rule)
-        action = name if matched else _name(plan, listener, rule, 1)
+        name = action = prefix + names.escape(rule.route)
+        if counts[rule.route] > 1:
+            name = f"{name}.{rule.id.rpartition('.')[2]}"
+            action = name if matched else action
         routers[name] = Tagged(
             rule.field, _child(tree.parents[rule.rank], build_rule(rule), find_priority(rule, total), action)
         )
@@ -88,15 +91,11 @@ def _child(parents: list[str], rule: str, priority: int, middleware: str) -> dic
     }
 
 
-def _name(plan: Plan, listener: Listener, rule: Rule, count: int) -> str:
-    """The name of the router of one of `count` rules of a route; dots separate parts, names have none."""
-    parts = [names.escape(rule.route)]
-    if count > 1:
-        parts.append(rule.id.rpartition(".")[2])
-    # Only there are names of other listeners, or of the topology's own routers.
-    if sum(each.mode is Mode.L7 for each in plan.listeners) > 1 or plan.options("traefik").verbatim:
-        parts.insert(0, names.escape(listener.name))
-    return ".".join(parts)
+def _prefix(plan: Plan, listener: Listener) -> str:
+    """What the names of routers begin with where there are those of other listeners, or the topology's own ones; dots
+    separate parts, names have none."""
+    several = sum(each.mode is Mode.L7 for each in plan.listeners) > 1
+    return f"{names.escape(listener.name)}." if several or plan.options("traefik").verbatim else ""
 
 
 def _matched(route: Route, rule: Rule) -> dict[str, Data]:

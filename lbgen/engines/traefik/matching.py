@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Traefik decodes the other escapes of a path before it matches; they may stand for parts of one UTF-8 character.
 _RESERVED = frozenset(ord(char) for char in ":/?#[]@!$&'()*+,;=%")
 _ESCAPES = re.compile("(?:%[0-9A-F]{2})+")
+_BEHIND_BACKSLASH = r"\\\g<0>"
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -96,7 +97,7 @@ def decode_path(path: str) -> str:
 
 def call(name: str, *texts: str) -> str:
     """A matcher with its arguments."""
-    return f"{name}({', '.join(quote_rule_text(text) for text in texts)})"
+    return f"{name}({', '.join(map(quote_rule_text, texts))})"
 
 
 def anchor(regex: str) -> str:
@@ -106,7 +107,7 @@ def anchor(regex: str) -> str:
 
 def quote_regex(text: str) -> str:
     """A regular expression that matches this text."""
-    return _SPECIAL.sub(r"\\\g<0>", text)
+    return _SPECIAL.sub(_BEHIND_BACKSLASH, text) if _SPECIAL.search(text) else text
 
 
 def _header(wanted: NamedMatch) -> str:

@@ -14,7 +14,6 @@ from msgspec import Struct
 from lbgen.engines.traefik.conditions import ANY
 from lbgen.engines.traefik.matching import build_host, call, quote_regex
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -95,14 +94,17 @@ class Tree:
 
     def _by_path(self, parent: str, rules: Sequence[Rule], depth: int) -> None:
         """Part requests by the segment of the path at `depth`, where 1 is the first."""
-        named = group((segments[depth], rule) for rule in rules if len(segments := _segments(rule)) > depth)
+        named: dict[str, list[Rule]] = {}
+        shared: list[Rule] = []
+        for rule in rules:
+            segments = _segments(rule)
+            (named.setdefault(segments[depth], []) if len(segments) > depth else shared).append(rule)
         if len(rules) <= MOST or not named:
             self._leaf(parent, rules)
             return
-        shared = [rule for rule in rules if len(_segments(rule)) <= depth]
         above = r"/[^/]*" * (depth - 1)
         big = [segment for segment, held in named.items() if len(held) > MOST]
-        small = sorted(segment for segment in named if segment not in big)
+        small = sorted(named.keys() - big)
         for segment in big:
             name = self._add(parent, self._path_rule(above, [segment]))
             self._by_path(name, _ranked([*named[segment], *shared]), depth + 1)
