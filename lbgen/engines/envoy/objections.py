@@ -42,7 +42,7 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         for table in listener.hosts:
             for rule in table.rules:
-                for objection in _rule_objections(rule):
+                for objection in _rule_objections(rule) if rule.match.headers or rule.match.query else ():
                     key = (objection.field, objection.verdict.note)
                     if key not in seen:
                         seen.add(key)

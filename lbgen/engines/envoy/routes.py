@@ -190,7 +190,9 @@ def _own_headers(action: Respond) -> tuple[tuple[str, str], ...]:
 
 def is_guarded(route: Route) -> bool:
     """Whether a policy may refuse requests of the route."""
-    return any(p is not None for p in (route.access, route.rate_limit, route.concurrency, route.max_body))
+    return not (
+        route.access is None and route.rate_limit is None and route.concurrency is None and route.max_body is None
+    )
 
 
 def _listed(data: Data) -> list[Data]:
@@ -297,4 +299,6 @@ def has_late_edits(route: Route) -> bool:
         return True
     own = _own_headers(route.action) if isinstance(route.action, Respond) else ()
     edits = route.response_headers
+    if not own and not edits:
+        return False
     return CONTENT_TYPE in {*edits.remove, *(name for name, _ in (*own, *edits.set, *edits.add))}

@@ -25,8 +25,11 @@ METADATA = "lbgen.counters"
 
 def find_shared_rates(plan: Plan) -> list[Route]:
     """The routes whose rate is counted over several listeners."""
+    limited = [route for route in plan.routes if route.rate_limit is not None]
+    if not limited:
+        return []
     on = Counter(name for x in plan.listeners for name in {rule.route for table in x.hosts for rule in table.rules})
-    return [route for route in plan.routes if route.rate_limit is not None and on[route.name] > 1]
+    return [route for route in limited if on[route.name] > 1]
 
 
 def find_counted_routes(plan: Plan) -> frozenset[str]:

@@ -75,8 +75,9 @@ def plan_clusters(plan: Plan) -> Clusters:
     found: dict[str, set[ClusterOptions]] = {pool.name: set() for pool in plan.pools}
     for route in plan.routes:
         if isinstance(route.action, Forward):
+            options = cluster_options(route.action)
             for target in route.action.targets:
-                found[target.pool].add(cluster_options(route.action))
+                found[target.pool].add(options)
             for mirror in route.action.mirrors:
                 found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
     streams = {rule.route for each in plan.listeners if each.mode is Mode.L4 for rule in each.l4_rules}
@@ -85,7 +86,7 @@ def plan_clusters(plan: Plan) -> Clusters:
     )
     rates = frozenset(route.name for route in find_shared_rates(plan))
     kept = any(hashes_saved_peer(plan, listener) for listener in plan.listeners)
-    ordered = {name: tuple(sorted(options, key=_sort_key)) for name, options in found.items()}
+    ordered = {name: tuple(sorted(every, key=_sort_key)) for name, every in found.items()}
     return Clusters(
         {pool.name: pool for pool in plan.pools},
         ordered,
@@ -101,6 +102,8 @@ def plan_clusters(plan: Plan) -> Clusters:
 
 def _find_own_hashes(plan: Plan) -> Iterator[str]:
     balances = {pool.name: pool.balance for pool in plan.pools}
+    if not {Balance.RANDOM, Balance.SOURCE_HASH} <= {*balances.values()}:
+        return
     for route in plan.routes:
         if isinstance(route.action, Forward):
             names = [target.pool for target in route.action.targets]
