@@ -31,6 +31,7 @@ _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # internal: removed before the endpoint
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
+NO_HEADER = ":none"  # no client can send a header of this name
 TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; internal
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
 

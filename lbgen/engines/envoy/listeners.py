@@ -13,6 +13,7 @@ from lbgen.engines.envoy.connection_options import build_handshake_filter, build
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
 from lbgen.engines.envoy.forwarded_headers import (
+    NO_HEADER,
     NO_HOST,
     TRANSFER_CODING,
     build_early_mutations,
@@ -275,9 +276,9 @@ def _limits(limits: Limits) -> dict[str, Data]:
 
 
 def _peer() -> dict[str, Data]:
-    """The TCP peer, whatever X-Forwarded-For says: no client can send a header of this name."""
+    """The TCP peer, whatever X-Forwarded-For says."""
     return extension(
-        "tcp-peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", {"header_name": ":none"}
+        "tcp-peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", {"header_name": NO_HEADER}
     )
 
 

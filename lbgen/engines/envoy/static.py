@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import comment_on
+from lbgen.engines.envoy.forwarded_headers import NO_HEADER, SAVED_PROTO, TRANSFER_CODING
 from lbgen.engines.envoy.run import STATS_PATH, STATUS_PATH
 from lbgen.plan.model import Mode
 
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-KEYS = ("admin", "node", "header_prefix", "layered_runtime")
+KEYS = ("admin", "node", "header_prefix", "inline_headers", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."
 _PAUSE = f"{_FEATURE}http_pause_generic_upgrade_request_body"
 NOTES = {
     "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
+    "inline_headers": "Found without an index of all headers, which Envoy makes for the first other name that it looks up.",
 }
 
 
@@ -26,6 +28,7 @@ def build_static(plan: Plan, *, node: bool = False) -> dict[str, Data]:
         **_build_admin(plan),
         **({"node": {"id": "lbgen", "cluster": "lbgen"}} if node else {}),
         "header_prefix": "x-lbgen",
+        **_build_inline_headers(plan),
         "layered_runtime": {"layers": _build_layers(plan)},
     }
 
@@ -38,6 +41,20 @@ def _build_admin(plan: Plan) -> dict[str, Data]:
         return {"admin": {"address": address}}
     # Others can reach the port: it answers nothing that changes or stops Envoy.
     return {"admin": {"address": address, "allow_paths": [{"exact": each} for each in (STATUS_PATH, STATS_PATH)]}}
+
+
+def _build_inline_headers(plan: Plan) -> dict[str, Data]:
+    """The headers beside Envoy's own inline ones that are looked up in every request or response."""
+    kept = [each.guarantees for each in plan.listeners if each.mode is Mode.L7]
+    names = ["trailer"] if kept else []
+    if any(each.framing or each.paths for each in kept):
+        names += [NO_HEADER, SAVED_PROTO, TRANSFER_CODING]
+    found: list[Data] = [_inline(name, "REQUEST_HEADER") for name in names]
+    return {"inline_headers": [*found, _inline("te", "RESPONSE_HEADER")]} if found else {}
+
+
+def _inline(name: str, kind: str) -> dict[str, Data]:
+    return {"inline_header_name": name, "inline_header_type": kind}
 
 
 def _build_layers(plan: Plan) -> list[Data]:
