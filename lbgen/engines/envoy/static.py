@@ -18,7 +18,7 @@ _FEATURE = "envoy.reloadable_features."
 _PAUSE = f"{_FEATURE}http_pause_generic_upgrade_request_body"
 NOTES = {
     "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
-    "inline_headers": "Found without an index of all headers, which Envoy makes for the first other name that it looks up.",
+    "inline_headers": "Looking up any other header makes Envoy index all headers of a message.",
 }
 
 

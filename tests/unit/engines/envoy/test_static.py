@@ -22,6 +22,17 @@ SMALL: dict[str, Any] = {
     "routes": [{"name": "r", "forward": "p"}],
 }
 
+OWN_INLINE = (
+    "te",
+    "upgrade",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-lbgen-external-address",
+    "x-request-id",
+)
+
 
 @pytest.mark.parametrize(("guarantees", "strict"), [({}, True), ({"guarantees": {"framing": "engine"}}, False)])
 def test_only_the_bytes_after_a_handshake_are_left_to_envoy(guarantees: dict[str, Any], strict: bool) -> None:
@@ -29,6 +40,30 @@ def test_only_the_bytes_after_a_handshake_are_left_to_envoy(guarantees: dict[str
     flags = layers["layers"][0]["static_layer"]
     assert flags["envoy.reloadable_features.strict_chunk_parsing"].value is True
     assert ("envoy.reloadable_features.http_pause_generic_upgrade_request_body" in flags) is strict
+
+
+@pytest.mark.parametrize("guarantees", [{}, {"profile": "native"}])
+def test_no_header_that_each_request_looks_up_needs_an_index(guarantees: dict[str, Any]) -> None:
+    """Envoy's own inline headers are those of its sources that lbgen uses."""
+    made = plan(load({**SMALL, **guarantees}))
+    found = yaml.safe_load(ENGINE.render(made, ENGINE.versions[0])[0].text)
+    inline: dict[str, set[str]] = {"REQUEST_HEADER": set(OWN_INLINE), "RESPONSE_HEADER": set()}
+    for each in found["inline_headers"]:
+        inline[each["inline_header_type"]].add(each["inline_header_name"])
+    manager = found["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    routes = manager["route_config"]
+    asked = {*routes["request_headers_to_remove"], *(x["header"]["key"] for x in routes["request_headers_to_add"])}
+    for early in manager.get("early_header_mutation_extensions", ()):
+        for mutation in early["typed_config"]["mutations"]:
+            asked.add(mutation.get("remove") or mutation["append"]["header"]["key"])
+    asked |= {x["typed_config"]["header_name"] for x in manager.get("original_ip_detection_extensions", ())}
+    assert asked - inline["REQUEST_HEADER"] == set()
+    assert set(routes["response_headers_to_remove"]) == inline["RESPONSE_HEADER"]
+
+
+def test_layer_4_looks_up_no_header() -> None:
+    l4 = {"listeners": {"web": {"port": 8080, "mode": "l4"}}, "routes": [{**SMALL["routes"][0], "listeners": ["web"]}]}
+    assert "inline_headers" not in build_static(plan(load({**SMALL, **l4})))
 
 
 def test_notes_and_reserved_keys_name_what_is_written() -> None:
