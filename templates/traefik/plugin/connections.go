@@ -1,8 +1,11 @@
 package lbgen
 
 import (
+	"bufio"
 	"net"
 	"net/http"
+	"reflect"
+	"runtime"
 	"sync"
 )
 
@@ -61,4 +64,73 @@ func (c *connections) ended() {
 	c.lock.Lock()
 	c.tunnels--
 	c.lock.Unlock()
+}
+
+// lookahead is where Traefik's connection has the reader by which it looked at the first bytes.
+var (
+	lookaheadOf reflect.Type
+	lookahead   int
+)
+
+// shrinkLookahead leaves of those 4 KiB just what is in them. Nobody reads the connection yet. Later reads are larger than
+// that, and go past it.
+func shrinkLookahead(connection net.Conn) {
+	found := reflect.ValueOf(connection)
+	if found.Type() != lookaheadOf {
+		if found = findLookahead(found); !found.IsValid() {
+			return
+		}
+	}
+	shrink(reflect.NewAt(readingType, found.Elem().Field(lookahead).UnsafePointer()).Interface().(*reading))
+}
+
+// findLookahead is Traefik's connection within that of TLS, or nothing.
+func findLookahead(found reflect.Value) reflect.Value {
+	for depth := 0; depth < 4 && found.IsValid(); depth++ {
+		kind := found.Type()
+		if kind.String() == "*tcp.peekConn" {
+			for i := 0; i < kind.Elem().NumField(); i++ {
+				if kind.Elem().Field(i).Type == readerType {
+					lookahead = i
+					lookaheadOf = kind
+					return found
+				}
+			}
+		}
+		found = below(found)
+	}
+	return reflect.Value{}
+}
+
+var readerType = reflect.TypeOf(&bufio.Reader{})
+
+// leastLookahead is what bufio.Reader has at least.
+const leastLookahead = 16
+
+func shrink(ahead *reading) {
+	size := ahead.buffered - ahead.next
+	if size < leastLookahead {
+		size = leastLookahead
+	}
+	kept := make([]byte, size)
+	ahead.buffered = copy(kept, ahead.buffer[ahead.next:ahead.buffered])
+	ahead.next = 0
+	ahead.buffer = kept
+}
+
+// manyConnections is from how many on their first requests leave garbage worth a collection.
+const manyConnections = 1000
+
+// collect frees what the first requests of many connections left, and halves their stacks, when a fifth of the open ones came
+// since the last time: the runtime waits until there is several times as much garbage as memory in use, and idle connections
+// bring that about late or never.
+func (s *served) collect() {
+	open := reflect.ValueOf(s.server).Elem().FieldByName("activeConn").Len()
+	if open < manyConnections || open < s.collected/2 {
+		s.collected = 0
+	}
+	if open >= manyConnections && open-s.collected >= open/5 {
+		s.collected = open
+		go runtime.GC()
+	}
 }

@@ -50,7 +50,12 @@ func (e *edge) serveBelow(w http.ResponseWriter, r *http.Request) {
 
 // A plain request begins with a line whose target every policy lets through as it is, and Traefik's matchers read alike: no
 // escape, no empty or dot segment.
-var startsPlain = regexp.MustCompile(`^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)? HTTP/1\.1\r\n`).Match
+const plainFirst = `^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)? HTTP/1\.1`
+
+var (
+	startsPlain = regexp.MustCompile(plainFirst + `\r\n`).Match
+	isPlainLine = regexp.MustCompile(plainFirst + `$`).Match
+)
 
 // What asks for care: fields that Go's proxy would not pass on as they are, those of a body and of keys (see hideKeys), a
 // Connection that says more than what is so anyway, and, where they are not let in, names with an underscore.
@@ -65,6 +70,7 @@ var (
 // Native functions under names of their own: the interpreter makes a variable of `package.Name` at each use.
 var (
 	count = bytes.Count
+	ends  = bytes.HasSuffix
 	next  = atomic.AddUint32
 	now   = time.Now
 	since = time.Since
@@ -123,19 +129,27 @@ func (e *edge) newHandler() http.HandlerFunc {
 
 // serveOdd serves a request that is not plain, or the first with its Host on a connection.
 func (e *edge) serveOdd(w http.ResponseWriter, r *http.Request) {
-	c, _ := r.Context().Value(connKey).(*conn)
-	if c != nil && (c.host != r.Host || c.by != e.serial) && r.ProtoMajor == 1 && !e.strict && authority.MatchString(r.Host) {
-		c.find(w)
-		c.host = r.Host
-		c.hosts = []string{r.Host}
-		c.by = e.serial
-		if e.silences != nil {
-			e.silences.add(c)
-		}
+	if e.meets(w, r) {
 		e.handler(w, r)
-		return
+	} else {
+		e.serveDirect(w, r)
 	}
-	e.serveDirect(w, r)
+}
+
+// meets is whether a request is the first with its Host on a connection that may bring plain ones, and from now on can.
+func (e *edge) meets(w http.ResponseWriter, r *http.Request) bool {
+	c, _ := r.Context().Value(connKey).(*conn)
+	if c == nil || c.host == r.Host && c.by == e.serial || r.ProtoMajor != 1 || e.strict || !authority.MatchString(r.Host) {
+		return false
+	}
+	c.find(w)
+	c.host = r.Host
+	c.hosts = []string{r.Host}
+	c.by = e.serial
+	if e.silences != nil {
+		e.silences.add(c)
+	}
+	return true
 }
 
 // serveDirect serves any request.

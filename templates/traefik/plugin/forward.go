@@ -168,13 +168,12 @@ func newProxyRoute(conf *Config) http.Handler {
 		h := r.Header
 		isOdd := true // unless it is plain: see plainOn
 		c, known := r.Context().Value(connKey).(*conn)
-		if known && c.by == serial && c.host == r.Host {
+		if known && c.by == serial {
 			head := c.buffer[:*c.end]
-			if startsPlain(head) {
-				lines := count(head, lineEnd)
-				if lines == len(h)+3 && lines == count(head, lineFeed) {
-					isOdd = care(head)
-				}
+			if ends(head, c.rest) {
+				isOdd = !isPlainLine(head[:len(head)-len(c.rest)])
+			} else {
+				isOdd = !c.learns(r, head, care)
 			}
 		}
 		if isOdd {
@@ -183,9 +182,10 @@ func newProxyRoute(conf *Config) http.Handler {
 			}
 			h = r.Header
 		}
-		h["Connection"] = dropped                   // Go's proxy drops what it names
-		h["X-Forwarded-For"] = none                 // which it would write
-		c.current().Header()["Content-Type"] = none // an answer without one stays so
+		h["Connection"] = dropped   // Go's proxy drops what it names
+		h["X-Forwarded-For"] = none // which it would write
+		reply := *c.answer
+		reply.header["Content-Type"] = none // an answer without one stays so
 		to := r.URL
 		to.Scheme = scheme
 		to.Host = place
@@ -198,14 +198,37 @@ func newProxyRoute(conf *Config) http.Handler {
 		}
 	}
 	one.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
-		if r.URL.Scheme == passed {
+		if r.URL.Scheme != passed {
+			route.failPlain(e, w, r, err)
+			return
+		}
+		if serial < 0 || r.Context().Value(stateKey) != nil {
 			_ = route.remaining(e, w, r, false)
 			return
 		}
-		s := &state{edge: e, route: route}
-		s.fail(w, r, err)
+		done := make(chan any, 1)
+		go route.begin(e, one, w, r, done)
+		if failure := <-done; failure != nil {
+			panic(failure)
+		}
 	}
 	return one
+}
+
+// begin serves a request that may be the first plain one of its connection, beside the connection's goroutine: twice through
+// a proxy takes a stack twice as large as once, which an idle connection would keep until the next collection of garbage.
+func (r *Route) begin(e *edge, one *httputil.ReverseProxy, w http.ResponseWriter, given *http.Request, done chan any) {
+	defer func() { done <- recover() }()
+	if e.meets(w, given) {
+		one.ServeHTTP(w, requestOf(w)) // a second way through Traefik's routers would lead here
+	} else {
+		_ = r.remaining(e, w, given, false)
+	}
+}
+
+func (r *Route) failPlain(e *edge, w http.ResponseWriter, given *http.Request, err error) {
+	s := &state{edge: e, route: r}
+	s.fail(w, given, err)
 }
 
 // passed is the scheme of a request that a transport refuses.
@@ -272,13 +295,12 @@ func newHandlerRoute(conf *Config) http.Handler {
 		h := r.Header
 		isOdd := true // unless it is plain: see plainOn
 		c, known := r.Context().Value(connKey).(*conn)
-		if known && c.by == serial && c.host == r.Host {
+		if known && c.by == serial {
 			head := c.buffer[:*c.end]
-			if startsPlain(head) {
-				lines := count(head, lineEnd)
-				if lines == len(h)+3 && lines == count(head, lineFeed) {
-					isOdd = care(head)
-				}
+			if ends(head, c.rest) {
+				isOdd = !isPlainLine(head[:len(head)-len(c.rest)])
+			} else {
+				isOdd = !c.learns(r, head, care)
 			}
 		}
 		if isOdd {

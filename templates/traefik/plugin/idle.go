@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,7 +83,7 @@ func (s *silences) look() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for c, each := range s.known {
-		if c.by != s.by || c.state.Uint()&0xff >= uint64(http.StateHijacked) {
+		if c.by != s.by || c.state() >= http.StateHijacked {
 			delete(s.known, c)
 		} else {
 			each.look(c.current())
@@ -93,7 +92,7 @@ func (s *silences) look() {
 }
 
 func (s *silence) look(w http.ResponseWriter) {
-	if reflect.ValueOf(w).IsNil() {
+	if w == nil {
 		s.writer = nil
 		return
 	}

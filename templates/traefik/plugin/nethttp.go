@@ -2,6 +2,8 @@ package lbgen
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -108,13 +110,15 @@ const connKey = "lbgen.conn"
 
 // conn is what is known of a client's connection.
 type conn struct {
-	by      int                        // the serial number of the edge that knows it
-	state   reflect.Value              // net/http's
-	host    string                     // the last one that is a Host
-	hosts   []string                   // the same as a field's lines
-	buffer  []byte                     // net/http's, of which heads are read
-	end     *int                       // how much of it was
-	current func() http.ResponseWriter // of the request under way, a nil pointer for none
+	by     int      // the serial number of the edge that knows it
+	held   *serving // net/http's
+	host   string   // the last one that is a Host
+	hosts  []string // the same as a field's lines
+	buffer []byte   // net/http's, of which heads are read
+	end    *int     // how much of it was
+	answer **answer // to the request under way, nil for none
+	used   bool     // there was a plain request
+	rest   []byte   // the head of the last one, from the end of its first line on
 
 	// Of the plain request under way, for the access log.
 	began  time.Time
@@ -123,27 +127,115 @@ type conn struct {
 	size   int64         // of the answer's body, -1 when the endpoint does not say
 }
 
-var writerType = reflect.TypeOf((*http.ResponseWriter)(nil)).Elem()
+// The interpreter lays structs out as Go does. These are net/http's conn and response and bufio's Reader and Writer as far as
+// they are used, since reflection costs a call for each step; prove compares where their fields are.
+type serving struct {
+	server, cancel uintptr
+	connection     net.Conn
+	address        string
+	tls            uintptr
+	failed         error
+	reader         uintptr
+	in             *reading
+	out            *writing
+	method         string
+	answer         *answer
+}
+
+type answer struct {
+	conn    uintptr
+	request *http.Request
+	body    io.ReadCloser
+	cancel  uintptr
+	wrote   [3]bool
+	lock    [2]uint32
+	expects uint32
+	to      uintptr
+	chunks  [2]uintptr
+	chunked [2]bool
+	header  http.Header
+}
+
+type reading struct {
+	buffer   []byte
+	from     io.Reader
+	next     int
+	buffered int
+}
+
+type writing struct {
+	failed   error
+	buffer   []byte
+	buffered int
+}
+
+var (
+	servingType = reflect.TypeOf(serving{})
+	answerType  = reflect.TypeOf(answer{})
+	readingType = reflect.TypeOf(reading{})
+	writingType = reflect.TypeOf(writing{})
+
+	// net/http's own
+	connType, responseType reflect.Type
+)
 
 // find looks once for what all requests of an HTTP/1 connection need.
 func (c *conn) find(w http.ResponseWriter) {
-	connection := reflect.ValueOf(w).Elem().Field(atConn).Elem()
-	reader := connection.Field(atReader).Elem()
-	c.end = reflect.NewAt(reflect.TypeOf(0), reader.Field(atEnd).Addr().UnsafePointer()).Interface().(*int)
-	c.buffer = reader.Field(atBuffer).Bytes()
-	c.state = connection.FieldByName("curState").FieldByName("v")
-	current := connection.FieldByName("curReq")
-	load := reflect.NewAt(current.Type(), current.Addr().UnsafePointer()).MethodByName("Load").Call // native, unlike a closure
-	c.current = reflect.MakeFunc(reflect.FuncOf(nil, []reflect.Type{writerType}, false), load).Interface().(func() http.ResponseWriter)
-	writer := connection.FieldByName("bufw").Elem()
-	held := writer.FieldByName("buf")
-	if held.Len() < writeSize && writer.FieldByName("n").Int() == 0 {
-		*reflect.NewAt(held.Type(), held.Addr().UnsafePointer()).Interface().(*[]byte) = make([]byte, writeSize)
+	c.held = reflect.NewAt(servingType, reflect.ValueOf(w).Elem().Field(atConn).UnsafePointer()).Interface().(*serving)
+	c.buffer = c.held.in.buffer
+	c.end = &c.held.in.next
+	c.answer = &c.held.answer
+	c.rest = unlike
+}
+
+// requestOf is a request of HTTP/1 as net/http made it.
+func requestOf(w http.ResponseWriter) *http.Request {
+	return reflect.NewAt(answerType, reflect.ValueOf(w).UnsafePointer()).Interface().(*answer).request
+}
+
+// unlike is the end of no head.
+var unlike = []byte{0}
+
+// learns is whether a request is plain whose head does not end as the last one's; the next one's may end as this one's.
+func (c *conn) learns(r *http.Request, head []byte, care func([]byte) bool) bool {
+	if c.host != r.Host || !startsPlain(head) {
+		return false
 	}
+	// Each field has one line, besides the first line, Host and the last, empty one: none is folded, none was made or taken
+	// away by net/http.
+	lines := count(head, lineEnd)
+	if lines != len(r.Header)+3 || lines != count(head, lineFeed) || care(head) {
+		return false
+	}
+	if !c.used { // a connection's only request leaves nothing
+		c.used = true
+		return true
+	}
+	c.rest = append([]byte{}, head[bytes.IndexByte(head, '\r'):]...)
+	out := c.held.out
+	if len(out.buffer) < writeSize && out.buffered == 0 {
+		out.buffer = make([]byte, writeSize)
+	}
+	return true
+}
+
+// current is the writer of the request under way, nil for none.
+func (c *conn) current() http.ResponseWriter {
+	found := *c.answer
+	if found == nil {
+		return nil
+	}
+	return reflect.NewAt(responseType, reflect.ValueOf(found).UnsafePointer()).Interface().(http.ResponseWriter)
+}
+
+// state is that of a connection, as net/http counts it.
+func (c *conn) state() http.ConnState {
+	held := reflect.NewAt(connType, reflect.ValueOf(c.held).UnsafePointer()).Elem()
+	return http.ConnState(held.FieldByName("curState").FieldByName("v").Uint() & 0xff)
 }
 
 // writeSize is how much of an answer net/http holds before it writes. Its own 4 KiB take two writes for an answer of 5 KB;
-// more than this would cost memory while a connection is idle.
+// more than this would cost memory while a connection is idle. One that brings a single request keeps those 4 KiB.
 const writeSize = 8 * 1024
 
 // folded is whether a head has bare line feeds or folded lines.

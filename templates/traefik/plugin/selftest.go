@@ -36,8 +36,10 @@ func prove() error {
 	kind := reflect.TypeOf(&http.Server{}).Elem()
 	known, _ := kind.FieldByName("activeConn")
 	connection := known.Type.Key().Elem()
+	connType = connection
 	known, _ = connection.FieldByName("curReq") // an atomic.Pointer to a response; its first field names that
 	response := known.Type.Field(0).Type.Elem().Elem()
+	responseType = response
 	written, counts := response.FieldByName("written")
 	atWritten = written.Index[0]
 	reader, ok := connection.FieldByName("bufr")
@@ -51,6 +53,24 @@ func prove() error {
 	if !ok || !has || !counts || !holds || !ends {
 		return errors.New("lbgen: a field of net/http is missing")
 	}
+	writer, _ := connection.FieldByName("bufw")
+	compared := []struct {
+		ours, other reflect.Type
+		names       [][2]string
+	}{
+		{servingType, connection, [][2]string{{"connection", "rwc"}, {"in", "bufr"}, {"out", "bufw"}, {"answer", "curReq"}}},
+		{answerType, response, [][2]string{{"request", "req"}, {"header", "handlerHeader"}}},
+		{readingType, reader.Type.Elem(), [][2]string{{"buffer", "buf"}, {"next", "r"}, {"buffered", "w"}}},
+		{writingType, writer.Type.Elem(), [][2]string{{"buffer", "buf"}, {"buffered", "n"}}},
+	}
+	for _, each := range compared {
+		for _, pair := range each.names {
+			at := offset(each.other, pair[1])
+			if at < 0 || at != offset(each.ours, pair[0]) {
+				return errors.New("lbgen: " + pair[1] + " of net/http is elsewhere")
+			}
+		}
+	}
 	if madeCaching = caching("Pragma: no-cache"); madeCaching == caching("Cache-Control: no-cache") || madeCaching == 0 {
 		return errors.New("lbgen: net/http treats Pragma in another way")
 	}
@@ -61,8 +81,16 @@ func prove() error {
 	go serveOnce(server, here, found, func(w http.ResponseWriter, r *http.Request) bool {
 		c := &conn{}
 		c.find(w)
-		known := string(c.buffer[:*c.end]) == asked && c.state.Uint()&0xff == uint64(http.StateActive)
-		return known && c.current() == w && string(rawHead(w, r)) == asked && original(w).RequestURI == "/proof"
+		w.Header().Set("X-Proof", "yes")
+		at := *c.answer
+		if at == nil || at.request.RequestURI != "/proof" || at.header.Get("X-Proof") != "yes" {
+			return false
+		}
+		if len(c.held.out.buffer) == 0 || c.held.out.buffered != 0 || c.state() != http.StateActive || c.current() != w {
+			return false
+		}
+		known := string(c.buffer[:*c.end]) == asked
+		return known && string(rawHead(w, r)) == asked && original(w).RequestURI == "/proof"
 	})
 	_, _ = io.WriteString(there, asked)
 	_, _ = io.Copy(io.Discard, there)
@@ -87,6 +115,17 @@ func prove() error {
 	_ = there.Close()
 	err = <-found // apart, since the interpreter cannot return it at once
 	return err
+}
+
+// offset is where a struct has a field, -1 for nowhere. The interpreter writes an X before names of its own structs.
+func offset(kind reflect.Type, name string) int {
+	for i := 0; i < kind.NumField(); i++ {
+		field := kind.Field(i)
+		if field.Name == name || field.Name == "X"+name {
+			return int(field.Offset)
+		}
+	}
+	return -1
 }
 
 // caching is the address of the Cache-Control of a request with that line.

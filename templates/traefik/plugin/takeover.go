@@ -18,7 +18,9 @@ type served struct {
 	own    http.Handler // Traefik's
 	by     *edge
 
-	context func(context.Context, net.Conn) context.Context // Traefik's, or nil
+	context   func(context.Context, net.Conn) context.Context // Traefik's, or nil
+	accepted  int                                             // connections since the server was taken over
+	collected int                                             // how many were open at the last collection of garbage
 }
 
 // servers are the process's, by listener.
@@ -120,6 +122,10 @@ func (s *served) take(e *edge) {
 		}
 		if e.conf.HeadTime > 0 {
 			ctx = withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
+		}
+		shrinkLookahead(connection)
+		if s.accepted++; s.accepted%256 == 0 {
+			s.collect()
 		}
 		return context.WithValue(ctx, connKey, &conn{})
 	}
