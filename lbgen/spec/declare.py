@@ -1,8 +1,8 @@
-"""Declares pydantic models without importing pydantic, whose import takes a quarter of a start.
+"""Declares pydantic models without importing pydantic, whose import takes a fifth of a start.
 
 The modules of models take `Field`, `BaseModel` and the rest from here. A class that is declared so is a plain class,
 whose instances pydantic-core makes by a schema (see `validator`); `pydantic_model` gives the model that pydantic makes
-of the same declaration: for that schema, for the JSON Schema, and for messages. `Strict` classes read like pydantic's.
+of the same declaration: for that schema, for the JSON Schema, and for messages.
 """
 
 from __future__ import annotations
