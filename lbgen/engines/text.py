@@ -86,7 +86,7 @@ def environment(
         raise TypeError(f"{kind.__name__} {value!r} may not be printed; wrap it in Atom or Literal")
 
     env = _Environment(
-        loader=_Whole(loader),
+        loader=_InliningLoader(loader),
         bytecode_cache=_compiled(),
         auto_reload=False,  # nothing changes them while we run, and looking costs a system call per include
         undefined=StrictUndefined,
@@ -101,16 +101,16 @@ def environment(
     return env
 
 
-class _Whole(BaseLoader):
-    """Loads templates with what they include put in place: Jinja's own include makes a context each time."""
+class _InliningLoader(BaseLoader):
+    """Loads templates with their includes inlined: Jinja's own include makes a context each time."""
 
     def __init__(self, loader: BaseLoader) -> None:
         self._loader = loader
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
         source, filename, is_current = self._loader.get_source(environment, template)
-        whole = _INCLUDE.sub(lambda found: self.get_source(environment, found[1])[0], source)
-        return whole, filename, is_current
+        inlined = _INCLUDE.sub(lambda found: self.get_source(environment, found[1])[0], source)
+        return inlined, filename, is_current
 
 
 class _Generator(CodeGenerator):
@@ -229,7 +229,7 @@ def _allowed(view: object) -> bool:
         if any(kind is not tuple and _field_names(kind) is None for kind in {*map(type, rest)}):
             return False
         # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
-        # What many share is looked at once.
+        # What several records share is checked once.
         rest = [*{id(each): each for each in get_referents(*rest) if type(each) not in _LEAVES}.values()]
     return True
 

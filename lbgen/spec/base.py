@@ -1,6 +1,6 @@
 """The base of all models of a topology: strictness, and short forms.
 
-Their modules do not postpone annotations, as pydantic would compile each of them at every start.
+Their modules do not postpone annotations: `declare` reads them as types.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ else:
             self._filled(*state)
 
 
-_twins: dict[type, type] = {}
+_declared_by_model: dict[type, type] = {}
 
 
 @cache
@@ -162,13 +162,13 @@ def pydantic_model(declared: type[BaseModel]) -> type[BaseModel]:
     own["__annotations__"] = {name: pydantic_type(annotation) for name, annotation in annotations.items()}
     kind: Any = type(pydantic.BaseModel)
     model: type[BaseModel] = kind(declared.__name__, tuple(map(pydantic_model, declared.__bases__)), own, **config)
-    _twins[model] = declared
+    _declared_by_model[model] = declared
     return model
 
 
 def declared_class(model: object) -> type | None:
     """The declared class of a model that `pydantic_model` has given; None of anything else."""
-    return _twins.get(model) if isinstance(model, type) else None
+    return _declared_by_model.get(model) if isinstance(model, type) else None
 
 
 def core_schema(declared: type[BaseModel]) -> Any:  # noqa: ANN401  # of pydantic-core

@@ -32,7 +32,7 @@ def _parse_engine_version(value: object) -> str:
     raise wrong_type("text", value)
 
 
-def _enough(size: int) -> int:
+def _check_memory(size: int) -> int:
     if size < _LEAST_MEMORY:
         from pydantic_core import PydanticKnownError
 
@@ -40,7 +40,7 @@ def _enough(size: int) -> int:
     return size
 
 
-Memory = Annotated[ByteSize, AfterValidator(_enough)]  # not `ge`, whose check is a function of pydantic here
+Memory = Annotated[ByteSize, AfterValidator(_check_memory)]  # not `ge`, whose check is a function of pydantic here
 Version = Annotated[int, PlainValidator(_parse_version), WithJsonSchema({"const": SUPPORTED_VERSION})]
 EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSchema({"type": "string"})]
 

@@ -190,8 +190,11 @@ def _own_headers(action: Respond) -> tuple[tuple[str, str], ...]:
 
 def is_guarded(route: Route) -> bool:
     """Whether a policy may refuse requests of the route."""
-    return not (
-        route.access is None and route.rate_limit is None and route.concurrency is None and route.max_body is None
+    return (
+        route.access is not None
+        or route.rate_limit is not None
+        or route.concurrency is not None
+        or route.max_body is not None
     )
 
 

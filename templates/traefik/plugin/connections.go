@@ -72,8 +72,8 @@ var (
 	lookahead   int
 )
 
-// shrinkLookahead leaves of those 4 KiB just what is in them. Nobody reads the connection yet. Later reads are larger than
-// that, and go past it.
+// shrinkLookahead shrinks that buffer from 4 KiB to the bytes that it holds. Nothing else reads the connection yet, and later
+// reads are larger than the buffer, so they bypass it.
 func shrinkLookahead(connection net.Conn) {
 	found := reflect.ValueOf(connection)
 	if found.Type() != lookaheadOf {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -69,7 +70,9 @@ def test_a_class_has_no_value_where_an_instance_has_its_field() -> None:
     assert (made.remove, made.model_fields_set) == (["x-debug"], {"set", "add", "remove"})
 
 
-def test_a_load_imports_no_pydantic() -> None:
+def test_a_load_imports_no_pydantic(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     code = f"import lbgen, sys; lbgen.plan(lbgen.load({str(EXAMPLES[0])!r})); print('pydantic' in sys.modules)"
-    run = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
-    assert run[1].stdout == "False\n", "the first one may have built the schema"
+    run = [sys.executable, "-c", code]
+    found = [subprocess.run(run, env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert found == ["True\n", "False\n"], "the first process builds the schema, and the second one reads it"
