@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from itertools import repeat, starmap
+from typing import Any, cast
 
 import yaml
 from yaml.composer import Composer
@@ -61,20 +63,36 @@ class _PythonComposer(Reader, Scanner, Parser, Composer, _Policy):
 
 
 _composer: type[Any] = _PythonComposer
+_fast_composer: type[Any] | None = None
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs leave it out
 
     class _LibyamlComposer(CParser, _Policy):
         pass
 
-    _composer = _LibyamlComposer
+    class _FastComposer(CParser):
+        """The same limits, kept by functions written in C: they are called for each node."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            self._around: dict[Node | None, object] = {}  # a stack: the collections around a node
+            self.descend_resolver = self._around.setdefault
+            self.ascend_resolver = starmap(self._around.popitem, repeat((), MOST_NODES)).__next__
+
+        def resolve(self, node: type[Node], value: str | None, implicit: Any) -> str:  # noqa: ANN401  # as PyYAML has it
+            if node is ScalarNode:
+                return PLAIN if implicit[0] else TEXT
+            if len(self._around) >= DEEPEST:
+                raise _Stop("a value inside would be nested too deep", None)
+            return COLLECTION
+
+    _composer, _fast_composer = _LibyamlComposer, _FastComposer
 
 
 def compose(text: str, file: str) -> Node:
     """The root node of one document. Raises LbgenError: LB100, LB107 (several documents), LB108."""
     try:
-        composer = _composer(text)
-        root: Node | None = composer.get_single_node()
+        root = _root(text)
     except _Stop as stop:
         raise LbgenError(Diagnostic("LB108", stop.message, _span_of_mark(stop.mark, file))) from None
     except yaml.MarkedYAMLError as error:
@@ -86,6 +104,13 @@ def compose(text: str, file: str) -> Node:
     if root is None:
         raise LbgenError(Diagnostic("LB100", "the file is empty", Span(file), hint="lbgen init writes a topology"))
     return root
+
+
+def _root(text: str) -> Node | None:
+    if _fast_composer is not None and "!" not in text:  # of a collection with a tag nobody asks its `resolve`
+        with suppress(StopIteration, _Stop, yaml.YAMLError):  # the other composer says why, and where
+            return cast("Node | None", _fast_composer(text).get_single_node())
+    return cast("Node | None", _composer(text).get_single_node())
 
 
 def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of either parser

@@ -171,10 +171,10 @@ class _Builder:
         self._stopped = False
 
     def build(self, node: Node, depth: int) -> Any:  # noqa: ANN401  # plain data
-        if self._stopped:
-            return ""
         if type(node) is ScalarNode:
             return self._scalar(node)
+        if self._stopped:
+            return ""
         if depth > DEEPEST:
             self._stop("an alias inside its own anchor, or nested too deep", node)
             return ""
@@ -195,10 +195,7 @@ class _Builder:
         first: dict[str, Node] = {}
         for key_node, value_node in node.value:
             key = self._plain_keys.get(key_node.value) if key_node.tag is PLAIN else None
-            key = self._key(key_node) if key is None else key
-            if self._stopped:
-                break
-            if key is None:
+            if key is None and (key := self._key(key_node)) is None:
                 continue
             if key in data:
                 first = first or _first_keys(node)
@@ -237,15 +234,16 @@ class _Builder:
         return None
 
     def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
-        if "$" in node.value and ("${" in node.value or "$$" in node.value):
+        written = node.value
+        if "$" in written and ("${" in written or "$$" in written):
             return self._replaced(node)
         if node.tag is TEXT:
-            return node.value
+            return written
         if node.tag is not PLAIN:
             self._tag(node)
-            return node.value
+            return written
         try:
-            value = read_scalar(node.value)
+            value = read_scalar(written)
         except Ambiguous as ambiguous:
             self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
             return ""
@@ -274,6 +272,8 @@ class _Builder:
         self._find("LB107", f"the tag {shown} is not supported", node, "remove it, or quote the text")
 
     def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
+        if self._stopped:
+            return
         self.findings.append((Diagnostic(code, message, self.marks.span_of(node), hint=hint), node))
         self._stopped = len(self.findings) >= MOST_FINDINGS
 
