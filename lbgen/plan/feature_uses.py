@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.plan.features import Feature
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match, ValueMatch
     from lbgen.spec.model import TopologyModel
+    from lbgen.spec.policy import Timeouts
     from lbgen.spec.pool import Pool
-    from lbgen.spec.route import HeaderEdits, Route
+    from lbgen.spec.route import ForwardTarget, HeaderEdits, Route
 
 FeatureUse = tuple[Feature, str]
 Written = Callable[[str], bool]
@@ -51,11 +52,15 @@ _ROUTE = {
     "compression": Feature.COMPRESSION,
     "access": Feature.ROUTE_ACCESS,
 }
+_REWRITE = {"prefix": Feature.REWRITE_PREFIX, "path": Feature.REWRITE_PATH, "host": Feature.REWRITE_HOST}
 _ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
-_POOL = {
-    "sticky": Feature.STICKY,
-    "tls": Feature.POOL_TLS,
-    "slow_start": Feature.SLOW_START,
+_POOL = {"sticky": Feature.STICKY, "tls": Feature.POOL_TLS, "slow_start": Feature.SLOW_START}
+_HEALTH = {"active": Feature.HEALTH_ACTIVE, "passive": Feature.HEALTH_PASSIVE}
+_CONNECTIONS = {
+    "keepalive": Feature.KEEPALIVE,
+    "keepalive_idle": Feature.KEEPALIVE_IDLE,
+    "max_per_endpoint": Feature.MAX_PER_ENDPOINT,
+    "queue": Feature.QUEUE,
 }
 _REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
 _RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
@@ -73,7 +78,6 @@ _TIMES = {
     "idle": Feature.TIMEOUT_IDLE,
     "request": Feature.TIMEOUT_REQUEST,
 }
-_DEFAULT_TIMES = (Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_RESPONSE, Feature.TIMEOUT_IDLE)
 
 
 def used_pools(model: TopologyModel) -> frozenset[str]:
@@ -113,9 +117,17 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     if model.metrics is not None and tcp:
         yield Feature.METRICS_L4, "metrics"
     defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
+    inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
     for index, route in routes:
-        own_defaults = [] if route.forward is None or expanded.is_l4(index) else defaults
-        yield from _route(model, f"routes[{index}]", route, expanded.is_l4(index), own_defaults, written)
+        field, is_l4 = f"routes[{index}]", expanded.is_l4(index)
+        times: list[FeatureUse] = []
+        if route.forward is not None and route.timeouts is not None:
+            times = _times(model, field, route.timeouts, is_l4, written)
+        elif route.forward is not None:
+            times = [(feature, place or field) for feature, place in inherited[is_l4]]
+            inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # the topology's own are said once
+        own_defaults = [] if route.forward is None or is_l4 else defaults
+        yield from _route(model, field, route, is_l4, own_defaults, times)
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
@@ -237,30 +249,24 @@ def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
             yield Feature.ENDPOINT_NAMES, f"{place}.address"
         elif ":" in endpoint.address.host:
             yield Feature.ENDPOINT_IPV6, f"{place}.address"
-    if pool.health is not None and pool.health.active is not None:
-        yield Feature.HEALTH_ACTIVE, f"{field}.health.active"
-    if pool.health is not None and pool.health.passive is not None:
-        yield Feature.HEALTH_PASSIVE, f"{field}.health.passive"
-    if pool.connections is not None:
-        for key, feature in (
-            ("keepalive", Feature.KEEPALIVE),
-            ("keepalive_idle", Feature.KEEPALIVE_IDLE),
-            ("max_per_endpoint", Feature.MAX_PER_ENDPOINT),
-            ("queue", Feature.QUEUE),
-        ):
-            if getattr(pool.connections, key) is not None:
-                yield feature, f"{field}.connections.{key}"
+    yield from _present(f"{field}.health", pool.health, _HEALTH)
+    yield from _present(f"{field}.connections", pool.connections, _CONNECTIONS)
     if pool.protocol in ("http2", "grpc"):
         yield (Feature.POOL_HTTP2 if pool.protocol == "http2" else Feature.POOL_GRPC), f"{field}.protocol"
-    for key, feature in _POOL.items():
-        if getattr(pool, key) is not None:
-            yield feature, f"{field}.{key}"
+    yield from _present(field, pool, _POOL)
+
+
+def _present(field: str, written: object | None, features: Mapping[str, Feature]) -> list[FeatureUse]:
+    """The features of the fields that `written` has."""
+    if written is None:
+        return []
+    return [(feature, f"{field}.{key}") for key, feature in features.items() if getattr(written, key) is not None]
 
 
 def _route(
-    model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], written: Written
+    model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], times: list[FeatureUse]
 ) -> list[FeatureUse]:
-    """`defaults`: the keys that the topology sets for this route."""
+    """`defaults`: the keys that the topology sets for this route; `times`: what `_times` says of it."""
     found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
         feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
@@ -272,10 +278,9 @@ def _route(
     for index, match in enumerate(route.match or ()):
         found += _match(f"{field}.match[{index}]", match)
     if route.forward is not None:
-        found += _forward(model, field, route, l4, written)
-    written_keys = route.model_fields_set
-    for key, feature in _ROUTE.items() if defaults or not written_keys.isdisjoint(_ROUTE) else ():
-        if key in written_keys and getattr(route, key) is not None:
+        found += (*_forward(field, route, route.forward), *times)
+    for key, feature in _ROUTE.items() if defaults or not route.model_fields_set.isdisjoint(_ROUTE) else ():
+        if getattr(route, key) is not None:
             found.append((feature, f"{field}.{key}"))
         elif key in defaults:
             found.append((feature, key))
@@ -288,53 +293,48 @@ def _route(
     return found
 
 
-def _forward(model: TopologyModel, field: str, route: Route, l4: bool, written: Written) -> Iterator[FeatureUse]:
-    targets = route.forward or []
-    yield Feature.FORWARD, f"{field}.forward"
+def _forward(field: str, route: Route, targets: list[ForwardTarget]) -> list[FeatureUse]:
+    found = [(Feature.FORWARD, f"{field}.forward")]
     if len(targets) > 1:
-        yield Feature.SPLIT, f"{field}.forward"
+        found.append((Feature.SPLIT, f"{field}.forward"))
     for index, target in enumerate(targets):
         if target.request_headers is not None:
-            yield Feature.SPLIT_HEADERS, f"{field}.forward[{index}].request_headers"
-    if route.rewrite is not None:
-        for key, feature in (
-            ("prefix", Feature.REWRITE_PREFIX),
-            ("path", Feature.REWRITE_PATH),
-            ("host", Feature.REWRITE_HOST),
-        ):
-            if getattr(route.rewrite, key) is not None:
-                yield feature, f"{field}.rewrite.{key}"
-    if route.timeouts is None and model.timeouts is None:
-        for feature in _DEFAULT_TIMES if not l4 else ():
-            yield feature, field  # a built-in default is in force
-        return
+            found.append((Feature.SPLIT_HEADERS, f"{field}.forward[{index}].request_headers"))
+    return found + _present(f"{field}.rewrite", route.rewrite, _REWRITE) if route.rewrite else found
+
+
+def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, written: Written) -> list[FeatureUse]:
+    """Those of a route that forwards and has these `times`; the ones at `field` itself are built-in defaults."""
+    found = []
     for key, feature in _TIMES.items():
-        own = None if route.timeouts is None else getattr(route.timeouts, key)
+        own = None if times is None else getattr(times, key)
         above = None if model.timeouts is None else getattr(model.timeouts, key)
         if key == "request" and not (above if own is None else own):
             continue  # no limit
         if own is not None:
-            yield feature, f"{field}.timeouts.{key}"
+            found.append((feature, f"{field}.timeouts.{key}"))
         elif above is not None:
             if not l4 or (key in ("connect", "idle") and written(f"timeouts.{key}")):
-                yield feature, f"timeouts.{key}"
+                found.append((feature, f"timeouts.{key}"))
         elif not l4:
-            yield feature, field  # a built-in default is in force
+            found.append((feature, field))
+    return found
 
 
-def _match(field: str, match: Match) -> Iterator[FeatureUse]:
+def _match(field: str, match: Match) -> list[FeatureUse]:
+    found: list[FeatureUse] = []
     if match.path is not None:
         if match.path.exact is not None:
-            yield Feature.PATH_EXACT, f"{field}.path"
-        elif match.path.regex is not None:
-            yield Feature.PATH_REGEX, f"{field}.path"
+            feature = Feature.PATH_EXACT
         else:
-            yield Feature.PATH_PREFIX, f"{field}.path"
+            feature = Feature.PATH_PREFIX if match.path.regex is None else Feature.PATH_REGEX
+        found.append((feature, f"{field}.path"))
     if match.methods is not None:
-        yield Feature.METHOD, f"{field}.methods"
-    for key, features in _VALUES.items() if match.model_fields_set & _VALUES.keys() else ():
+        found.append((Feature.METHOD, f"{field}.methods"))
+    for key, features in _VALUES.items() if match.headers or match.query or match.cookies else ():
         for name, value in (getattr(match, key) or {}).items():
-            yield _of_value(value, features), f"{field}.{key}.{name}"
+            found.append((_of_value(value, features), f"{field}.{key}.{name}"))
+    return found
 
 
 def _of_value(value: ValueMatch, features: tuple[Feature, Feature, Feature]) -> Feature:
