@@ -195,8 +195,8 @@ def _at(origin: Atom | None = None) -> Markup:
 
 
 def is_mark(line: str) -> bool:
-    """Whether a line of a template's output holds a mark of `at()` or `verbatim()` and nothing else."""
-    return _MARK_OPEN in line and not _MARK.sub("", line).strip()
+    """Whether a line of a template's output, without blanks around it, is a mark of `at()` or `verbatim()`."""
+    return line[:1] == _MARK_OPEN and not _MARK.sub("", line).strip()
 
 
 def _verbatim(place: str, indent: int = 0) -> Markup:
@@ -230,7 +230,8 @@ def _allowed(view: object) -> bool:
             return False
         # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
         # What several records share is checked once.
-        rest = [*{id(each): each for each in get_referents(*rest) if type(each) not in _LEAVES}.values()]
+        within = get_referents(*rest)
+        rest = [each for each in dict(zip(map(id, within), within, strict=True)).values() if type(each) not in _LEAVES]
     return True
 
 
@@ -266,8 +267,11 @@ def split_origins(marked: str, own: Own = NOTHING) -> tuple[str, tuple[str, ...]
     current = ""
     for line in marked.split("\n"):
         if _MARK_OPEN in line:
-            mark = _MARK.findall(line)[-1]
-            line = _MARK.sub("", line)
+            if line[0] == _MARK_OPEN and line.find(_MARK_CLOSE) == len(line) - 1:  # most stand alone
+                mark, line = line[1:-1], ""
+            else:
+                mark = _MARK.findall(line)[-1]
+                line = _MARK.sub("", line)
             if mark.startswith(_PLACE):
                 origin, found = own.get(mark.removeprefix(_PLACE), ("", ""))
                 added = [f"{line}{each}".rstrip() for each in found.splitlines()]

@@ -220,7 +220,7 @@ class _Writer:
 
     def _make_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         parts: list[str] = []
-        fields: list[str] = []
+        fields: tuple[str, ...] = ()
         texts, keys, width = self._texts, self._keys, self._width
         items: Iterable[tuple[str | None, Data]]
         if isinstance(data, dict):
@@ -229,28 +229,32 @@ class _Writer:
             begin, end, items = "[", "]", zip(repeat(None), data)
         size = len(begin) - 2  # each but the first follows a comma and a blank
         for name, value in items:
-            key = keys[name]
+            kind = type(value)
             if isinstance(value, str):
                 shown, length = texts[value]
-            elif type(value) is int:
+            elif kind is int:
                 shown = str(value)
                 length = len(shown)
             elif isinstance(value, _NESTED):
-                inner = self._inner_flow(value)
+                inner = self._inner_flow(value) if self._anchors or kind is Tagged else self._flow(value)
                 if inner is None:
                     return None
                 shown, length = inner.text, inner.size
-                fields += inner.fields
-            elif isinstance(value, Commented):
+                if inner.fields:
+                    fields += inner.fields
+            elif kind is Commented:
                 return None  # lines of their own
             else:
                 shown = _leaf(value)
                 length = len(shown)
+            key = keys[name]
             parts.append(key + shown)
             size += 2 + len(key) + length
             if size > width:
                 return None
-        return _Flow(f"{begin}{', '.join(parts)}{end}", size + len(end), tuple(dict.fromkeys(fields)) if fields else ())
+        if len(fields) > 1:
+            fields = tuple(dict.fromkeys(fields))
+        return _Flow(f"{begin}{', '.join(parts)}{end}", size + len(end), fields)
 
     def _inner_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         if self._anchors and (anchor := self._anchors.get(id(data))) is not None:

@@ -83,8 +83,12 @@ PRINTED: Records = {Text: _print_text, Line: _print_line}
 def block(indent: int, heads: Markup, body: Markup) -> Markup:
     """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
     nothing else."""
-    every = [line for line in str(body).split("\n") if line.strip()]
-    lines = [line.strip() for line in every if not is_mark(line)]
+    every, lines = list[str](), list[str]()
+    for line in str(body).split("\n"):
+        if bare := line.strip():
+            every.append(line)
+            if not is_mark(bare):
+                lines.append(bare)
     inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
     is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
     room = _LINE_LENGTH - indent - len(inside) if is_short else 0
@@ -99,7 +103,7 @@ def block(indent: int, heads: Markup, body: Markup) -> Markup:
 
 def short(indent: int, body: Markup) -> Markup:
     """Up to four directives of one kind: on one line where they are short."""
-    lines = [line.strip() for line in str(body).split("\n") if line.strip() and not is_mark(line)]
+    lines = [bare for line in str(body).split("\n") if (bare := line.strip()) and not is_mark(bare)]
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
     return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
