@@ -55,6 +55,7 @@ _ROUTE = {
 _REWRITE = {"prefix": Feature.REWRITE_PREFIX, "path": Feature.REWRITE_PATH, "host": Feature.REWRITE_HOST}
 _ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
 _POOL = {"sticky": Feature.STICKY, "tls": Feature.POOL_TLS, "slow_start": Feature.SLOW_START}
+_PROXY_PROTOCOL = {False: Feature.PROXY_PROTOCOL_OUT, True: Feature.L4_PROXY_PROTOCOL_OUT}  # by whether it is L4
 _HEALTH = {"active": Feature.HEALTH_ACTIVE, "passive": Feature.HEALTH_PASSIVE}
 _CONNECTIONS = {
     "keepalive": Feature.KEEPALIVE,
@@ -86,8 +87,8 @@ def used_pools(model: TopologyModel) -> frozenset[str]:
 
 
 def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    lists = (targets for route in routes for targets in (route.forward, route.mirror) if targets)
-    return frozenset(target.pool for targets in lists for target in targets)
+    lists = [targets for route in routes for targets in (route.forward, route.mirror) if targets]
+    return frozenset([target.pool for targets in lists for target in targets])
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -104,15 +105,12 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
         left = guarantees(listener, model).unused_features
         yield from (use for use in uses if use[0] not in left)
     used = used_pools(model)
-    l4 = _forwarded(route for index, route in routes if expanded.is_l4(index))
-    l7 = _forwarded(route for index, route in routes if not expanded.is_l4(index))
     for name, pool in model.pools.items():
         if name in used:
             yield from _pool(f"pools.{name}", pool)
-            if pool.proxy_protocol is not None:
-                for feature, users in ((Feature.PROXY_PROTOCOL_OUT, l7), (Feature.L4_PROXY_PROTOCOL_OUT, l4)):
-                    if name in users:
-                        yield feature, f"pools.{name}.proxy_protocol"
+            for l4, feature in _PROXY_PROTOCOL.items() if pool.proxy_protocol is not None else ():
+                if name in _forwarded(route for index, route in routes if expanded.is_l4(index) == l4):
+                    yield feature, f"pools.{name}.proxy_protocol"
     tcp = any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
     if model.metrics is not None and tcp:
         yield Feature.METRICS_L4, "metrics"

@@ -128,11 +128,12 @@ def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
     """All rules so far that may cover `rule`."""
     conditions = (None, *_weaker(rule.match)) if _has_named(rule.match) else (None,)
     any_method = (True, False) if rule.match.methods else (True,)
+    paths = _covering_paths(rule.match.path)
     for host in covering_hosts(rule.host):
         at_host = index.get(host)
         if at_host is None:
             continue
-        for path in _covering_paths(rule.match.path):
+        for path in paths:
             at_path = at_host.get(path)
             if at_path is None:
                 continue
@@ -141,14 +142,16 @@ def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
                     yield from at_path.get((condition, any_), ())
 
 
-def _covering_paths(path: PathMatch) -> Iterator[Hashable]:
-    yield "anything"
-    yield path.kind, path.value
+def _covering_paths(path: PathMatch) -> list[Hashable]:
+    found: list[Hashable] = ["anything"]
+    reached = path.value
+    if path.kind is not PathKind.PREFIX:
+        found.append((path.kind, path.value))
     if path.kind is PathKind.EXACT:
-        yield from (("starts", path.value[:end]) for end in range(len(path.value) + 1))
-    reached = literal_start(path.value).rpartition("/")[0] if path.kind is PathKind.REGEX else path.value
-    for prefix in covering_prefixes(reached):
-        yield PathKind.PREFIX, prefix
+        found += [("starts", path.value[:end]) for end in range(len(path.value) + 1)]
+    elif path.kind is PathKind.REGEX:
+        reached = literal_start(path.value).rpartition("/")[0]
+    return found + [(PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached)]
 
 
 def _has_named(match: Match) -> bool:
