@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from gc import get_referents
-from operator import call
+from itertools import compress
+from operator import call, not_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -194,9 +195,10 @@ def _at(origin: Atom | None = None) -> Markup:
     return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
 
 
-def is_mark(line: str) -> bool:
-    """Whether a line of a template's output, without blanks around it, is a mark of `at()` or `verbatim()`."""
-    return line[:1] == _MARK_OPEN and not _MARK.sub("", line).strip()
+def without_marks(lines: Iterable[str]) -> list[str]:
+    """`lines` of a template's output, which have no blanks around them, but not those that are a mark of `at()` or
+    `verbatim()` and nothing else."""
+    return [line for line in lines if line[0] != _MARK_OPEN or _MARK.sub("", line).strip()]
 
 
 def _verbatim(place: str, indent: int = 0) -> Markup:
@@ -231,7 +233,8 @@ def _allowed(view: object) -> bool:
         # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
         # What several records share is checked once.
         within = get_referents(*rest)
-        rest = [each for each in dict(zip(map(id, within), within, strict=True)).values() if type(each) not in _LEAVES]
+        deeper = compress(within, map(not_, map(_LEAVES.__contains__, map(type, within))))
+        rest = [*{id(each): each for each in deeper}.values()]
     return True
 
 

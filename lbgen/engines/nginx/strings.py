@@ -10,7 +10,7 @@ from markupsafe import Markup
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Line, Map, Text
-from lbgen.engines.text import Atom, Literal, Records, is_mark
+from lbgen.engines.text import Atom, Literal, Records, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -83,27 +83,29 @@ PRINTED: Records = {Text: _print_text, Line: _print_line}
 def block(indent: int, heads: Markup, body: Markup) -> Markup:
     """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
     nothing else."""
-    every, lines = list[str](), list[str]()
-    for line in str(body).split("\n"):
-        if bare := line.strip():
-            every.append(line)
-            if not is_mark(bare):
-                lines.append(bare)
+    lines = _bare_lines(body)
     inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
     is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
     room = _LINE_LENGTH - indent - len(inside) if is_short else 0
-    pad, inner = " " * indent, "".join(f"{line}\n" for line in every)
+    every, pad = str(heads).strip().split("\n"), " " * indent
+    inner = ""
+    if max(map(len, every)) > room:
+        inner = "".join([f"{line}\n" for line in str(body).split("\n") if line.strip()])
     return Markup(  # noqa: S704  # of parts that the template printed
         "\n".join(
-            f"{pad}{head}{inside}" if len(head) <= room else f"{pad}{head} {{\n{inner}{pad}}}"
-            for head in str(heads).strip().split("\n")
+            [f"{pad}{head}{inside}" if len(head) <= room else f"{pad}{head} {{\n{inner}{pad}}}" for head in every]
         )
     )
 
 
+def _bare_lines(body: Markup) -> list[str]:
+    """The lines without the blanks around them, empty ones and marks."""
+    return without_marks(filter(None, map(str.strip, str(body).split("\n"))))
+
+
 def short(indent: int, body: Markup) -> Markup:
     """Up to four directives of one kind: on one line where they are short."""
-    lines = [bare for line in str(body).split("\n") if (bare := line.strip()) and not is_mark(bare)]
+    lines = _bare_lines(body)
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
     return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
