@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,9 @@ import pytest
 
 from lbgen.installed import engine_names
 from lbgen.runtime.local import isolated_network
+
+# A worker holds thousands of tests, and each collection of garbage looked at all of them: a fifth of what it computed.
+gc.set_threshold(50_000, 20, 100)
 
 hypothesis.settings.register_profile("lbgen", deadline=None)  # beside others an example may take any time
 hypothesis.settings.load_profile("lbgen")
@@ -136,6 +140,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(phase)
     places = _places(items)
     items.sort(key=lambda item: places[item])
+    gc.collect()
+    gc.freeze()  # the tests stay to the end
 
 
 def _places(items: list[pytest.Item]) -> dict[pytest.Item, float]:
@@ -166,6 +172,10 @@ def _phase(item: pytest.Item) -> str:
     folder = _folder(item.path)
     if _for_docker(item.path) or item.get_closest_marker("packaging"):
         return "containers"  # they need the network of the host
+    if item.get_closest_marker("alone"):
+        return "alone"
+    if item.get_closest_marker("measures"):
+        return "measures" if _NETWORKS else "alone"
     if item.get_closest_marker("xdist_group") or folder in ("engines", "verify"):
         return "serves" if _NETWORKS else "alone"
     return "serves" if folder in _BY_ENGINES or item.get_closest_marker("root") else "computes"
@@ -177,9 +187,11 @@ def _phases_of(file: Path) -> frozenset[str]:
     if _for_docker(file):
         return frozenset({"containers"})
     text = file.read_text(encoding="utf-8")
-    marks = {mark for mark in ("packaging", "root", "xdist_group") if f"mark.{mark}" in text}
+    marks = {mark for mark in ("alone", "measures", "packaging", "root", "xdist_group") if f"mark.{mark}" in text}
     by_mark = {"containers"} if "packaging" in marks else set()
     fixed = "serves" if _NETWORKS else "alone"
+    by_mark |= {"alone"} & marks
+    by_mark |= {"measures" if _NETWORKS else "alone"} if "measures" in marks else set()
     by_mark |= {"serves"} if "root" in marks else set()
     by_mark |= {fixed} if "xdist_group" in marks else set()
     by_folder = {"engines": fixed, "verify": fixed} | dict.fromkeys(_BY_ENGINES, "serves")

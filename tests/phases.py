@@ -1,7 +1,8 @@
 """Run all tests in phases, as many at a time as each bears; a test that fails is run once more, alone.
 
-`python tests/phases.py [pytest arguments]`. The phases run side by side: tests that serve measure times and take the
-longest, so they have the CPUs first; those of containers and those that compute take what they leave while they wait.
+`python tests/phases.py [pytest arguments]`. The phases run side by side. Tests whose result is a time or a cost have
+the CPUs first, one at a time. Tests that serve take the longest, so they are next; those of containers and those that
+compute take what they leave while they wait.
 Lines of a phase begin with its mark. A test that fails alone too fails the run. One that passes only alone is "late
 beside others": it is counted and named at the end. The last line is `N passed, N failed, N skipped` over all phases;
 the exit code is 1 when a test failed, a phase is broken, or no test ran at all.
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -38,12 +40,20 @@ class Phase:
 
 
 PHASES = (
-    Phase("tests that compute", "not serves and not containers and not alone", "computes", min(CPUS, WAITING), nice=10),
+    Phase(
+        "tests that compute",
+        "not measures and not serves and not containers and not alone",
+        "computes",
+        min(CPUS, WAITING),
+        nice=10,
+    ),
+    # Only root may go before others; elsewhere they are as those that serve, or alone.
+    Phase("tests that measure", "measures", "measures", 1, may_be_empty=True, nice=-15),
     Phase("tests that serve", "serves", "serves", WAITING),
     Phase(
         "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host", nice=5
     ),
-    # Where there are no networks: all that serves on fixed ports.
+    # What takes all CPUs and measures; where there are no networks all that serves on fixed ports too.
     Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),
 )
 
@@ -85,7 +95,8 @@ def pytest(phase: Phase, cache: str, *arguments: str, label: str = "") -> int:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env = {**kept, "LBGEN_TEST_NETWORK": phase.network, "LBGEN_TEST_PHASE": phase.mark}
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
-        os.setpriority(os.PRIO_PROCESS, running.pid, os.getpriority(os.PRIO_PROCESS, 0) + phase.nice)
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, running.pid, os.getpriority(os.PRIO_PROCESS, 0) + phase.nice)
         assert running.stdout is not None
         for line in running.stdout:
             print(f"{label}{line}", end="", flush=True)

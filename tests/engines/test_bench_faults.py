@@ -16,7 +16,7 @@ from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import find
 from tests.support.schemas import valid
 
-pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("bench")]
+pytestmark = [pytest.mark.engines, pytest.mark.measures]
 # Of three endpoints without retries each fault fails a third of the requests; half of the time where it comes and goes.
 FAILED = {Fault.RESET: (70, 130), Fault.FLAP: (30, 70), Fault.KILL: (80, 400), Fault.RELOAD: (0, 0)}
 

@@ -20,7 +20,7 @@ from lbgen.runtime.local.process import run_engine
 from tests.engines.test_nftables import needs_kernel
 from tests.engines.test_nginx_agent import over
 
-pytestmark = [needs_kernel, pytest.mark.engines, pytest.mark.root, pytest.mark.xdist_group("runtime")]
+pytestmark = [needs_kernel, pytest.mark.engines, pytest.mark.root, pytest.mark.measures]
 INTERVAL, TIMEOUT, FALL, RISE, GRACE = 0.2, 0.15, 2, 3, 0.3
 FIRST = 24_660
 SERVER = """

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.free_ports import FreePorts
 from tests.bench.keepalive_race import L7, Race, run
 
+pytestmark = pytest.mark.measures
 REQUESTS, CLIENTS = 240, 60
 
 

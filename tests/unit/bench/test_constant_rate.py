@@ -48,7 +48,7 @@ def send(port: int, shape: LoadShape, seconds: int) -> Load:
     return read_constant_rate(run_generator(command, seconds + 6, lambda: None))
 
 
-@pytest.mark.xdist_group("bench")
+@pytest.mark.measures
 def test_a_server_that_stalls_delays_all_that_became_due() -> None:
     """One stall of a tenth of the run: of the requests due in it, the latency is what is left of the stall."""
     seconds, rate = 6, 150
@@ -75,7 +75,7 @@ def test_a_server_that_stalls_delays_all_that_became_due() -> None:
     assert found.p50_ms < 30
 
 
-@pytest.mark.xdist_group("bench")
+@pytest.mark.measures
 @pytest.mark.parametrize("keep_alive", [True, False])
 def test_requests_are_sent_at_the_rate(keep_alive: bool) -> None:
     with served() as (_, port):
@@ -84,7 +84,7 @@ def test_requests_are_sent_at_the_rate(keep_alive: bool) -> None:
     assert 200 < found.per_second < 310
 
 
-@pytest.mark.xdist_group("bench")
+@pytest.mark.measures
 def test_connections_that_break_are_errors() -> None:
     with socket.create_server((HERE, 0)) as server:
         server.settimeout(10)
