@@ -70,18 +70,16 @@ def test_it_reads_well(
 ) -> None:
     page = request.getfixturevalue(name)
     path = tmp_path / "page.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE), "utf-8")
     width, height = WINDOWS[window]
     image = Path(os.environ.get("LBGEN_SCREENSHOTS", tmp_path)) / f"bench-{name}-{window}-{scheme}.png"
     size = f"--window-size={width},{height}"
-    browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}")
+    shown = browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}", "--dump-dom")
     png = image.read_bytes()
     assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (width, height)
     assert len(png) > 30_000  # an empty page has 10 kB
     print(f"\nscreenshot: {image}")  # noqa: T201  # among the test's output
 
-    path.write_text(page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE), "utf-8")
-    shown = browse(path, tmp_path, size, *DARK[scheme], "--dump-dom")
     title = shown.partition("<title>")[2].partition("</title>")[0]
     assert title == parts
 

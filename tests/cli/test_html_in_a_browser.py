@@ -56,21 +56,19 @@ def browse(path: Path, folder: Path, *options: str) -> str:
 @pytest.mark.parametrize(("window", "scheme"), [("screen", "light"), ("phone", "dark")])
 def test_it_reads_well(page: str, window: str, scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page, encoding="utf-8")
+    probed = page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE)
+    path.write_text(probed, encoding="utf-8")
     width, height = WINDOWS[window]
     folder = Path(os.environ.get("LBGEN_SCREENSHOTS", tmp_path))
     image = folder / f"{window}-{scheme}.png"
     size = f"--window-size={width},{height}"
-    browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}")
+    shown = browse(path, tmp_path, size, *DARK[scheme], f"--screenshot={image}", "--dump-dom")
     png = image.read_bytes()
     assert png.startswith(b"\x89PNG")
     assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (width, height)
     assert len(png) > 30_000  # an empty page has 10 kB
     print(f"\nscreenshot: {image}")  # noqa: T201  # among the test's output
 
-    probed = page.replace("default-src 'none'", "script-src 'unsafe-inline'").replace("</body>", PROBE)
-    path.write_text(probed, encoding="utf-8")
-    shown = browse(path, tmp_path, size, *DARK[scheme], "--dump-dom")
     title = shown.partition("<title>")[2].partition("</title>")[0]
     wider, links, background = title.split(" ", 2)
     assert int(wider) == 0, "the page is wider than the window"

@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.packaging
 _INPUT = re.compile(r"\$\{\{ *([\w.]+) *\}\}")
+QUICKLY = {"PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}  # installed once, run three times
 GOOD = (ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8")
 WRONG = "version: 1\nname: wrong\nlisteners: { web: { port: 70000 } }\n"
 
@@ -53,7 +54,7 @@ def run_action(folder: Path, fresh: Path, *, installed: bool = True, **inputs: s
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=folder,
-            env={"PATH": f"{fresh}:{os.environ['PATH']}", "HOME": str(folder), "LC_ALL": "C.UTF-8", **env},
+            env={"PATH": f"{fresh}:{os.environ['PATH']}", "HOME": str(folder), "LC_ALL": "C.UTF-8", **QUICKLY, **env},
             capture_output=True,
             text=True,
             check=False,
@@ -87,8 +88,8 @@ def test_pre_commit_runs_the_hooks(repository: Path, tmp_path: Path) -> None:
     ours = {"repo": str(hooks), "rev": commit.strip(), "hooks": [{"id": "lbgen-check"}, {"id": "lbgen-fmt"}]}
     (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [ours]}), encoding="utf-8")
     git(repository, "add", ".")
-    cache = {"PRE_COMMIT_HOME": str(tmp_path / "cache"), "PIP_NO_COMPILE": "1"}  # installed once, run three times
-    env = {**os.environ, **cache, "GIT_CONFIG_GLOBAL": os.devnull}
+    cache = {"PRE_COMMIT_HOME": str(tmp_path / "cache")}
+    env = {**os.environ, **QUICKLY, **cache, "GIT_CONFIG_GLOBAL": os.devnull}
 
     def hook(name: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "pre_commit", "run", name, "--all-files", "--color=never"]

@@ -8,16 +8,25 @@ import sys
 from pathlib import Path
 
 PHASES = Path(__file__).parents[1] / "phases.py"
+# Only the phase of these tests, and the one of those that run alone, of which there are none: most of the time is the
+# start of the others.
+TWO_PHASES = """
+import sys, phases
+phases.PHASES = tuple(x for x in phases.PHASES if x.mark in ("computes", "alone"))
+sys.exit(phases.main())
+"""
 BESIDE_OTHERS = "import os\ndef test_late(): assert 'PYTEST_XDIST_WORKER' not in os.environ\ndef test_good(): pass\n"
 
 
-def phases(folder: Path, text: str) -> tuple[int, list[str]]:
+def phases(folder: Path, text: str, *, every: bool = False) -> tuple[int, list[str]]:
     (folder / "test_it.py").write_text(text, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    serves\n    containers\n    alone\n", encoding="utf-8")
+    markers = "".join(f"    {name}\n" for name in ("measures", "serves", "containers", "alone"))
+    (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}", encoding="utf-8")
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     # Workers of phases without tests, and plugins that nothing uses, are most of the time.
     env |= {"LBGEN_TEST_WORKERS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
-    argv = [sys.executable, str(PHASES), "test_it.py"]
+    env["PYTHONPATH"] = str(PHASES.parent)
+    argv = [sys.executable, *([str(PHASES)] if every else ["-c", TWO_PHASES]), "test_it.py"]
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
     (folder / "output.txt").write_text(done.stdout.partition("need the machine")[2], encoding="utf-8")
     return done.returncode, done.stdout.partition("== summary\n")[2].splitlines()
@@ -32,7 +41,7 @@ def test_late_beside_others_is_told(tmp_path):
 
 
 def test_failed_twice_is_failed(tmp_path):
-    code, told = phases(tmp_path, BESIDE_OTHERS + "def test_wrong(): assert False\n")
+    code, told = phases(tmp_path, BESIDE_OTHERS + "def test_wrong(): assert False\n", every=True)
     assert code == 1
     assert told[1:3] == ["  late beside others: test_it.py::test_late", "  failed: test_it.py::test_wrong"]
     assert told[-1] == "2 passed, 1 failed, 0 skipped"
