@@ -393,7 +393,9 @@ func (e *edge) broken(w http.ResponseWriter, failure any) {
 func (r *Route) remaining(e *edge, w http.ResponseWriter, given *http.Request, short bool) *http.Request {
 	s, known := given.Context().Value(stateKey).(*state)
 	if known && !s.plain {
-		r.serve(w, s)
+		if s.edge != nil { // else it is no client's: see findAbsentKeys
+			r.serve(w, s)
+		}
 		return nil
 	}
 	from := original(w)

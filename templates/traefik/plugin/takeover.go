@@ -116,12 +116,24 @@ func (s *served) take(e *edge) {
 	s.server.ReadHeaderTimeout = time.Duration(e.conf.HeadTime) * time.Millisecond
 	s.server.DisableGeneralOptionsHandler = true
 	s.server.ConnState = nil
+	var absent []any
+	isSure := false                             // that these keys are not in the context of a connection either
+	if e.conf.HeadTime > 0 && !e.conf.Through { // then all routers below are ours
+		absent = e.findAbsentKeys()
+	}
 	s.server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
 		if s.context != nil {
 			ctx = s.context(ctx, connection)
 		}
 		if e.conf.HeadTime > 0 {
 			ctx = withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
+			if !isSure {
+				absent = without(ctx, absent)
+				isSure = true
+			}
+			for _, key := range absent {
+				ctx = context.WithValue(ctx, key, nil)
+			}
 		}
 		shrinkLookahead(connection)
 		if s.accepted++; s.accepted%256 == 0 {

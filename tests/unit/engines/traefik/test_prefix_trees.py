@@ -27,17 +27,29 @@ def tree_of(entries: list[UnrankedRule]) -> tuple[Tree, tuple[Rule, ...]]:
 
 def holds(condition: str, host: str, path: str) -> bool:
     kind, text = re.fullmatch(r"(\w+)\(`(.*)`\)", condition).groups()
-    if kind == "Host":
-        return text in ("*", host)
-    return re.search(text, host if kind == "HostRegexp" else path) is not None
+    match kind:
+        case "Host":
+            return text in ("*", host)
+        case "HostRegexp":
+            return re.search(text, host) is not None
+        case "Path":
+            return path == text
+        case _:
+            return path.startswith(text)
 
 
-def leaf(tree: Tree, host: str, path: str) -> str:
-    """The parent of the rules that Traefik tries."""
-    at = "edge-web"
+def leaf(tree: Tree, host: str, path: str) -> tuple[str, int]:
+    """The parent of the rules that Traefik tries, and how many groups it tries before."""
+    at, tried = "edge-web", 0
     while below := [group for group in tree.groups if group.parent == at]:
-        at = next(g.name for g in sorted(below, key=lambda g: -g.priority) if holds(g.rule, host, path))
-    return at
+        for group in sorted(below, key=lambda each: -each.priority):
+            tried += 1
+            if any(holds(condition, host, path) for condition in group.rule.split(" || ")):
+                break
+        else:
+            raise AssertionError(f"no group below {at} takes {host}{path}")
+        at = group.name
+    return at, tried
 
 
 def meets(rule: Rule, host: str, path: str) -> bool:
@@ -59,6 +71,12 @@ MANY = {
     "hosts": [entry("/", f"h{i}.test") for i in range(300)] + [entry("/", "*.test"), entry("/all")],
     "hosts and paths": [entry(f"/r{i}", "a.test") for i in range(120)] + [entry("/r7/x"), entry("/", "*.test")],
     "wildcards": [entry("/", f"*.w{i}.test") for i in range(120)] + [entry("/", "*.test")],
+    "hosts that begin alike": [entry("/", f"a.test{'.a' * i}") for i in range(1, 60)] + [entry("/", "a.test")],
+    "hosts with many paths": [entry(f"/r{i}", f"h{h}.test") for h in range(3) for i in range(60)] + [entry("/r1")],
+    "many wider rules": [entry("/", f"h{i}.test") for i in range(60)] + [entry(f"/r{i}") for i in range(60)],
+    "addresses": [entry("/", f"h{i}.test") for i in range(60)] + [entry("/", "::1"), entry("/r1")],
+    "addresses beside many": [entry("/", f"h{i}.test") for i in range(60)]
+    + [entry("/", "::1"), *(entry(f"/r{i}", f"*.w{i}.test") for i in range(60))],
     "few": [entry("/a"), entry("/", "a.test")],
 }
 
@@ -66,11 +84,11 @@ MANY = {
 @pytest.mark.parametrize("entries", MANY.values(), ids=MANY)
 def test_every_request_meets_its_rule(entries):
     tree, rules = tree_of(entries)
-    hosts = ["a.test", "h1.test", "h299.test", "x.w7.test", "other"]
-    paths = ["/", "/r1", "/r1/x", "/r119", "/r7/x", "/all", "/api", "/api/v1/r3/y", "/api/v1", "/none"]
+    hosts = ["a.test", "h1.test", "h2.test", "h299.test", "x.w7.test", "other", "h1", "a.test.a.a", "a.testa", "::1"]
+    paths = ["/", "/r1", "/r1/x", "/r1x", "/r119", "/r7/x", "/all", "/api", "/api/v1/r3/y", "/api/v1", "/none"]
     for host in hosts:
         for path in paths:
-            parent = leaf(tree, host, path)
+            parent, _ = leaf(tree, host, path)
             assert parent in tree.leaves
             wanted = next((rule.rank for rule in rules if meets(rule, host, path)), None)
             tried = sorted(rank for rank, parents in tree.parents.items() if parent in parents)
@@ -83,6 +101,31 @@ def test_no_router_has_many_below_it(entries):
     below = Counter(parent for parents in tree.parents.values() for parent in parents)
     below.update(group.parent for group in tree.groups)
     assert max(below.values()) <= MOST + 5
+
+
+SHAPES = {
+    "paths": lambda i: entry(f"/service-{i}"),
+    "hosts": lambda i: entry("/", f"service-{i}.example.com"),
+    "hosts of one letter each": lambda i: entry("/", f"{chr(97 + i % 26)}{i}.test"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_request_tries_few_of_1000_routers(shape):
+    tree, rules = tree_of([shape(i) for i in range(1000)])
+    below = Counter(parent for parents in tree.parents.values() for parent in parents)
+    for rule in rules[::7]:
+        parent, tried = leaf(tree, rule.host.name if rule.host else "h", rule.match.path.value)
+        assert tried + below[parent] <= 40
+    assert len(tree.groups) < 200
+
+
+def test_groups_are_told_apart_by_how_hosts_and_paths_begin():
+    tree, _ = tree_of([SHAPES["hosts"](i) for i in range(60)])
+    assert tree.groups[0].rule == "HostRegexp(`^service-(?:0|1\\.|10|11|12)`)"
+    assert tree.groups[-1].rule == "Host(`*`)"
+    tree, _ = tree_of([SHAPES["paths"](i) for i in range(60)])
+    assert tree.groups[1].rule == "PathPrefix(`/service-1`)"
 
 
 def test_few_rules_need_no_group():
