@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import time
 from collections import Counter
@@ -13,7 +14,20 @@ import pytest
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.engines.traefik import ENGINE, Traefik
-from lbgen.plan.model import Balance, ClientTimeouts, Forward, Match, PathKind, PathMatch, Plan, Pool, Respond, Timeouts
+from lbgen.plan.model import (
+    Balance,
+    ClientTimeouts,
+    Forward,
+    HostPattern,
+    Match,
+    PathKind,
+    PathMatch,
+    Plan,
+    Pool,
+    Respond,
+    Timeouts,
+)
+from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.common.executables import candidates
@@ -248,6 +262,51 @@ def test_the_checker_tells_what_traefik_says():
     made = replace(made, listeners=by_match([(bad, own)], port=made.listeners[0].port).listeners)
     found = check.check(made, ENGINE, BINARIES[0], accept=("all",))
     assert any("invalid character class range" in problem.message for problem in found)
+
+
+_PRINTED = """
+func (h *headTime) Value(key any) any {
+	_, _ = os.Stderr.WriteString("searched\\n")
+	return h.Context.Value(key)
+}
+"""
+
+
+def test_no_search_for_a_value_reaches_the_interpreted_context_of_a_connection():
+    class Printing(Traefik):
+        """Each search that comes so far is a line of the output."""
+
+        def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
+            made = super().render(plan, version)
+            return tuple(
+                replace(file, text=file.text.replace("import (", 'import (\n"os"', 1) + _PRINTED)
+                if file.name.endswith("/head_timeout.go")
+                else file
+                for file in made
+            )
+
+    endpoint_port = free_port("127.0.0.1", PORTS)
+    front = free_port("127.0.0.1", PORTS, frozenset({endpoint_port}))
+    rules = [
+        UnrankedRule(f"p.{n}", "p", 0, HostPattern(f"h{n}.test"), Match(PathMatch(PathKind.PREFIX, "/")), "routes[0]")
+        for n in range(60)
+    ]
+    routes = (route("p", forward("p", times=Timeouts(1000, 2000, 5000)), 0),)
+    times = ClientTimeouts(1000, 1000, 5000)
+    made = plans.on_web(rules, routes, (pool("p", {endpoint_port: 1}),), port=front, timeouts=times)
+    stand_in = StandIn("one", "p", "127.0.0.1", endpoint_port)
+    counts = []
+    with stand_in_servers((stand_in,)), run_engine(Printing(), made, accept=("all",)) as handle:
+        connection = http.client.HTTPConnection(*handle.address("web"), timeout=5)
+        for _ in range(3):
+            connection.request("GET", "/", headers={"Host": "h59.test"})
+            answer = connection.getresponse()
+            assert answer.status == 200
+            answer.read()
+            counts.append(handle.log.read_text(encoding="utf-8").count("searched"))
+        connection.close()
+    assert counts[0] > 0
+    assert counts[1] == counts[2]
 
 
 def test_a_traefik_of_another_make_is_refused_at_the_start():
