@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
     from lbgen.plan.model import HostPattern, HostTable, Rule
 
+
 _T = TypeVar("_T")
+_RANK = attrgetter("rank")
 
 MOST = 50  # rules below one router before there are groups
 FIRST = 1_000_000  # priority of the first group
 _FEW = 12  # groups below one router where they are of the same size
-_MOST_KEYS = 16  # hosts or segments below one group
+_MOST_KEYS, _LEAST_KEYS = 16, 6  # hosts or segments below one group; the least on an average
 
 
 class Group(Struct, frozen=True, eq=False):
@@ -156,14 +159,17 @@ class _Keys:
 
     def rules(self, start: int, end: int) -> list[Rule]:
         """The rules of some keys, by rank."""
-        return _ranked([*(rule for text in self.texts[start:end] for rule in self._held[text]), *self.shared])
+        held = [rule for text in self.texts[start:end] for rule in self._held[text]]
+        return _ranked([*held, *self.shared])
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Parts of about the same size, apart where neighbours have the shortest beginning in common."""
-        size = max(1, ceil((end - start) / _FEW))
+        many = end - start > _MOST_KEYS  # else they have many rules, so that each is a part of its own
+        size = max((end - start) // _FEW, _LEAST_KEYS) if many else 1
         while end - start > size + size // 2:
-            places = range(start + (size + 1) // 2, start + size + size // 2 + 1)
-            place = min(places, key=lambda at: (self._common[at], abs(at - start - size)))
+            about = start + size
+            places = range(start + (size + 1) // 2, about + size // 2 + 1)
+            _, _, place = min([(self._common[at], abs(at - about), at) for at in places])
             yield start, place
             start = place
         yield start, end
@@ -222,7 +228,7 @@ def _union(tables: Iterable[HostTable]) -> list[Rule]:
 
 
 def _ranked(rules: Iterable[Rule]) -> list[Rule]:
-    return sorted({rule.rank: rule for rule in rules}.values(), key=lambda rule: rule.rank)
+    return sorted({rule.rank: rule for rule in rules}.values(), key=_RANK)
 
 
 def _chunks(found: Sequence[_T]) -> Iterator[Sequence[_T]]:
