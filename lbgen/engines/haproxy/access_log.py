@@ -20,8 +20,9 @@ _NO_SERVER = "<NOSRV>"
 _UNREAD = "<BADREQ>"
 # HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
 # each header its name and value. `head` is the length of the head as text, with four more bytes per header and two at
-# the end, and the number of headers; it is logged where the length of the body is not known. `timers` are milliseconds
-# of the handshake, idle time, reading the head, waiting for a connection, and in total.
+# the end, and the number of headers; it is logged where the length of the body is not known. Of an answer of HAProxy's
+# own, whose headers are never captured, it is Content-Length. `timers` are milliseconds of the handshake, idle time,
+# reading the head, waiting for a connection, and in total.
 _START_LINE = 20 + len("HTTP/1.1") + 3
 
 
@@ -83,12 +84,16 @@ def _body(entry: dict[str, Any], status: int) -> int:
     """Bytes of the body: Content-Length when the response was sent completely, else the count of HAProxy."""
     if entry["method"] == "HEAD" or status in (0, 204, 304):
         return 0
-    length = entry["length"].strip("-")  # the endpoint's, then that of an answer of HAProxy's own
+    length = entry["length"]
+    *text, last = entry["head"].split() or ("",)  # of an answer of HAProxy's own: Content-Length
+    if last and not text:
+        length = last
     if length and entry["end"].startswith("--"):
         return int(length)
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    text, headers = map(int, entry["head"].split() or (0, 0))
-    head = _START_LINE + len(phrase) + max(text - 4 * headers - 2, 0) + 1
+    head = _START_LINE + len(phrase) + 1
+    if text:
+        head += max(int(text[0]) - 4 * int(last) - 2, 0)
     end_of_chunks = 0 if length else 1
     counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
     return min(counted, int(length)) if length else counted

@@ -23,8 +23,8 @@ LINE = {
     "end": "--",
     "retries": "+1",
     "sent": "58",
-    "length": "5-",
-    "head": "29 2",
+    "length": "5",
+    "head": "-",
     "id": "abc",
 }
 
@@ -106,9 +106,17 @@ def test_an_id_is_that_of_the_trusted_proxy_or_its_own() -> None:
 
 
 def test_a_body_without_a_length_is_worked_out() -> None:
-    found = record(length="--", sent="73", head="38 2")
+    found = record(length="-", sent="73", head="38 2")
     assert found is not None
     assert found["bytes"] == 10
+
+
+def test_the_length_of_an_answer_of_its_own() -> None:
+    complete = record(**NO_ENDPOINT, length="-", head="10", sent="100")
+    cut = record(**NO_ENDPOINT, length="-", head="10", sent="37", end="CD")
+    assert complete is not None
+    assert cut is not None
+    assert (complete["bytes"], cut["bytes"]) == (10, 3)
 
 
 def test_a_head_that_could_not_be_read() -> None:
