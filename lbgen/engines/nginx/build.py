@@ -98,7 +98,9 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     servers = ServerBlocks(plan, actions)
     with_real_ip = real_ip_listeners(plan)
     trust = trust_by_listener(listeners, with_real_ip)
-    lines = {x.name: standard_headers(x, trust.get(x.name), filters=kept.connection_options) for x in listeners}
+    alone = len(listeners) == 1
+    filters = kept.connection_options
+    lines = {x.name: standard_headers(x, trust.get(x.name), filters=filters, alone=alone) for x in listeners}
     shared = lines[listeners[0].name]
     shared_times = client_times(listeners[0].timeouts)
     blocks = []
@@ -108,7 +110,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         grpc = header_directives(own, GRPC) if headers else ()
         times = own_client_times(client_times(listener.timeouts), shared_times)
         blocks += [servers.build(listener, each, own, headers, grpc, times) for each in virtual_servers(listener)]
-    trusted = [trust_maps(t, actions.client_headers) for t in dict.fromkeys(trust.values())]
+    trusted = [trust_maps(t, actions.client_headers, alone=alone) for t in dict.fromkeys(trust.values())]
     pools = _pools(plan, listeners)
     guards = actions.guards
     all_upstreams: list[Upstream] = []

@@ -58,21 +58,26 @@ def trust_by_listener(listeners: Iterable[Listener], with_real_ip: frozenset[str
     return out
 
 
-def _own_values(listener: Listener, address: str) -> dict[str, str | Atom]:
-    """The X-Forwarded values for requests of untrusted peers; `address` is the variable with the peer's address."""
+def _own_values(listener: Listener, address: str, *, alone: bool) -> dict[str, str | Atom]:
+    """The X-Forwarded values for requests of untrusted peers; `address` is the variable with the peer's address.
+    `alone`: no other listener shares them, so what is the same for every request is written as text."""
+    # $server_port is the port nginx listens on.
+    port = inline("server_port") if listener.public_port is None and not alone else str(listener.client_port)
     return {
         "for": inline(address),
-        "proto": inline("scheme"),
+        "proto": listener.scheme if alone else inline("scheme"),
         "host": inline("http_host"),
-        # $server_port is the port nginx listens on.
-        "port": inline("server_port") if listener.public_port is None else str(listener.public_port),
+        "port": port,
     }
 
 
-def standard_headers(listener: Listener, trust: Trust | None = None, *, filters: bool = True) -> HeaderLines:
-    """The headers that this listener sets on every forwarded request; `filters`: Connection may name some to drop."""
+def standard_headers(
+    listener: Listener, trust: Trust | None = None, *, filters: bool = True, alone: bool = False
+) -> HeaderLines:
+    """The headers that this listener sets on every forwarded request; `filters`: Connection may name some to drop;
+    `alone`: it is the only listener."""
     lines: HeaderLines = {"host": (text(inline("endpoint_host")),)}
-    own = _own_values(listener, "remote_addr")
+    own = _own_values(listener, "remote_addr", alone=alone)
     for what in _FORWARDED:
         value = own[what]
         if trust:
@@ -90,7 +95,7 @@ def standard_headers(listener: Listener, trust: Trust | None = None, *, filters:
     return lines | {"proxy-connection": (), "trailer": ()}
 
 
-def trust_maps(trust: Trust, client: ClientHeaders) -> tuple[Geo, tuple[Map, ...]]:
+def trust_maps(trust: Trust, client: ClientHeaders, *, alone: bool = False) -> tuple[Geo, tuple[Map, ...]]:
     """The geo block and the maps behind the headers of a listener with trusted proxies."""
     listener = trust.listener
     origin = Atom(f"{listener.field}.trusted_proxies")
@@ -106,7 +111,7 @@ def trust_maps(trust: Trust, client: ClientHeaders) -> tuple[Geo, tuple[Map, ...
         return Map(origin, source, reference(trust.name(name)), default, (entry,))
 
     maps: list[Map] = []
-    own = _own_values(listener, trust.peer)
+    own = _own_values(listener, trust.peer, alone=alone)
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
         sent = client.variable(header)
