@@ -48,7 +48,7 @@ def record(line: str) -> AccessRecord | None:
     return {
         "time": datetime.fromtimestamp(start / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "listener": entry["listener"],
-        "route": entry["route"].partition("/")[0],
+        "route": "" if entry["method"] == _UNREAD else entry["route"].partition("/")[0],
         "pool": _pool(entry, status),
         "endpoint": entry["endpoint"] if has_server else "",
         "method": "" if entry["method"] == _UNREAD else entry["method"],

@@ -32,6 +32,7 @@ from lbgen.plan.policy import PathsMode
 if TYPE_CHECKING:
     from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.maps import Maps
+    from lbgen.engines.haproxy.matching import Routing
     from lbgen.engines.haproxy.statements import Word
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.engines.haproxy.view import ActionBackend
@@ -105,13 +106,16 @@ def frontend(
     tests = drops_underscores and tests_underscores(listener, (route for _, route in routes))
     dropped = dropped_names(listener, drops_underscores and not tests)
     policies = cors.policies_file(listener.name, routes)
+    plain = _plain(listener)
+    guards = limits.before_routing()
     return (
         Frontend(
             bind=bind(listener),
             http2=listener.http2,
             logs=listener.logs,
+            only_route=_only_route(routing) if plain is None and not guards else None,
             guarantees=listener.guarantees,
-            plain=_plain(listener),
+            plain=plain,
             dropped=Atom(dropped) if dropped else None,
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
@@ -120,7 +124,7 @@ def frontend(
             paths=_paths(listener),
             drops_underscores=drops_underscores,
             tests_underscores=tests,
-            guards=_section("Limits of the request head, and the access list of the listener", limits.before_routing()),
+            guards=_section("Limits of the request head, and the access list of the listener", guards),
             routing=_section(ROUTING, routing.statements),
             admission=_section(
                 "Limits and policies of routes",
@@ -142,6 +146,12 @@ def frontend(
 
 def _section(title: str, statements: list[Statement]) -> Section:
     return Section(Atom(title), tuple(statements))
+
+
+def _only_route(routing: Routing) -> Atom | None:
+    """The route, where the listener has one that takes every request."""
+    takes_all = len(routing.statements) == len(routing.route_keys) == 1 and not routing.statements[0].acls
+    return Atom(next(iter(routing.route_keys.values())).route) if takes_all else None
 
 
 def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:

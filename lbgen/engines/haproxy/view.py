@@ -51,15 +51,17 @@ class Plain(Struct, frozen=True, eq=False):
 
 
 class Frontend(Struct, frozen=True, eq=False):
-    """An L7 listener. `plain` is None where its guarantees leave no rule to spare a request; `dropped` is the regex
-    of the headers that no request keeps, None = no name; with `drops_underscores` it has names with an underscore,
-    unless something tests these before (`tests_underscores`). `measures_bodies`: a filter counts bodies of unknown
-    length; `may_expire`: the time of a request can end while its body is waited for; `has_times`, `has_mirrors`,
-    `compresses`: some route needs that filter; `forwards`: some route has a pool."""
+    """An L7 listener. `only_route`: the route of every request that HAProxy reads, None = `txn.route` holds it. `plain`
+    is None where its guarantees leave no rule to spare a request; `dropped` is the regex of the headers that no request
+    keeps, None = no name; with `drops_underscores` it has names with an underscore, unless something tests these before
+    (`tests_underscores`). `measures_bodies`: a filter counts bodies of unknown length; `may_expire`: the time of a
+    request can end while its body is waited for; `has_times`, `has_mirrors`, `compresses`: some route needs that
+    filter; `forwards`: some route has a pool."""
 
     bind: Bind
     http2: bool
     logs: bool
+    only_route: Atom | None
     guarantees: Guarantees
     plain: Plain | None
     dropped: Atom | None

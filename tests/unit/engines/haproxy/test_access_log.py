@@ -120,7 +120,7 @@ def test_the_length_of_an_answer_of_its_own() -> None:
 
 
 def test_a_head_that_could_not_be_read() -> None:
-    found = record(method="<BADREQ>", host="-", path="<BADREQ>", status="400", route="-", id="-")
+    found = record(method="<BADREQ>", host="-", path="<BADREQ>", status="400", id="-")
     assert found is not None
     assert (found["time"], found["method"], found["route"]) == ("2026-09-21T14:13:20.123Z", "", "")
 
