@@ -123,7 +123,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             times = _times(model, field, route.timeouts, is_l4, written)
         elif route.forward is not None:
             times = [(feature, place or field) for feature, place in inherited[is_l4]]
-            inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # the topology's own are said once
+            inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
         own_defaults = [] if route.forward is None or is_l4 else defaults
         yield from _route(model, field, route, is_l4, own_defaults, times)
     for name, engine in model.engines.items():

@@ -71,7 +71,7 @@ if yaml.__with_libyaml__:
         pass
 
     class _FastComposer(CParser):
-        """The same limits, kept by functions written in C: they are called for each node."""
+        """The same limits, kept by functions written in C, as PyYAML calls them for each node."""
 
         def __init__(self, text: str) -> None:
             super().__init__(text)
@@ -79,7 +79,7 @@ if yaml.__with_libyaml__:
             self.descend_resolver = self._around.setdefault
             self.ascend_resolver = starmap(self._around.popitem, repeat((), MOST_NODES)).__next__
 
-        def resolve(self, node: type[Node], value: str | None, implicit: Any) -> str:  # noqa: ANN401  # as PyYAML has it
+        def resolve(self, node: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str:
             if node is ScalarNode:
                 return PLAIN if implicit[0] else TEXT
             if len(self._around) >= DEEPEST:
@@ -107,7 +107,7 @@ def compose(text: str, file: str) -> Node:
 
 
 def _root(text: str) -> Node | None:
-    if _fast_composer is not None and "!" not in text:  # of a collection with a tag nobody asks its `resolve`
+    if _fast_composer is not None and "!" not in text:  # for a tagged collection PyYAML does not call `resolve`
         with suppress(StopIteration, _Stop, yaml.YAMLError):  # the other composer says why, and where
             return cast("Node | None", _fast_composer(text).get_single_node())
     return cast("Node | None", _composer(text).get_single_node())

@@ -1,9 +1,8 @@
 """A tree of routers above many rules: Traefik tries the routers of one parent one after the other.
 
 A group is a router without rules of its own. Groups below one parent part its requests by host or by the first segment
-of the path that differs, and each has every rule that one of its requests can meet, so that priorities still decide. A
-group is told from those behind it by how its hosts or segments begin, which costs little; the last one takes what is
-left.
+of the path that differs, and each has every rule that one of its requests can meet, so that priorities still decide.
+The rule of a group tests how its hosts or segments begin, which is cheap; the last group takes the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _RANK = attrgetter("rank")
 MOST = 50  # rules below one router before there are groups
 FIRST = 1_000_000  # priority of the first group
 _FEW = 12  # groups below one router where they are of the same size
-_MOST_KEYS, _LEAST_KEYS = 16, 6  # hosts or segments below one group; the least on an average
+_MOST_KEYS, _LEAST_KEYS = 16, 6  # hosts or segments below one group; the least is an average
 
 
 class Group(Struct, frozen=True, eq=False):
