@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from gc import get_referents
-from itertools import compress
-from operator import call, not_
+from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +16,6 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, LbgenError
-from lbgen.records import field_names
 from lbgen.resources import cache
 from lbgen.version import VERSION
 
@@ -195,10 +192,10 @@ def _at(origin: Atom | None = None) -> Markup:
     return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
 
 
-def without_marks(lines: Iterable[str]) -> list[str]:
+def without_marks(lines: Iterable[str]) -> Iterator[str]:
     """`lines` of a template's output, which have no blanks around them, but not those that are a mark of `at()` or
     `verbatim()` and nothing else."""
-    return [line for line in lines if line[0] != _MARK_OPEN or _MARK.sub("", line).strip()]
+    return (line for line in lines if line[0] != _MARK_OPEN or _MARK.sub("", line).strip())
 
 
 def _verbatim(place: str, indent: int = 0) -> Markup:
@@ -206,56 +203,10 @@ def _verbatim(place: str, indent: int = 0) -> Markup:
     return Markup(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")  # noqa: S704 - the template's own word
 
 
-_LEAVES = frozenset({type(None), Atom, Literal, int, bool, type(Struct)})
-
-
-_NAMES: dict[type, tuple[str, ...] | None] = {}
-
-
-def _field_names(kind: type) -> tuple[str, ...] | None:
-    if kind not in _NAMES:
-        _NAMES[kind] = field_names(kind)
-    return _NAMES[kind]
-
-
-def guard(view: object, path: str = "view") -> None:
-    """Walk a view: frozen records of Atom, Literal, int, bool, None and tuples only; else TypeError."""
-    if not _allowed(view):
-        _find(view, path)
-
-
-def _allowed(view: object) -> bool:
-    """Whether `guard` lets it pass; views are large, so the path of what does not is worked out afterwards."""
-    rest: list[object] = [] if type(view) in _LEAVES else [view]
-    while rest:
-        if any(kind is not tuple and _field_names(kind) is None for kind in {*map(type, rest)}):
-            return False
-        # A level of the view at once: what its tuples and records refer to, which for a record is its class as well.
-        # What several records share is checked once.
-        within = get_referents(*rest)
-        deeper = compress(within, map(not_, map(_LEAVES.__contains__, map(type, within))))
-        rest = [*{id(each): each for each in deeper}.values()]
-    return True
-
-
-def _find(view: object, path: str) -> None:
-    if view is None or isinstance(view, Atom | Literal | int):
-        return
-    if isinstance(view, tuple):
-        for index, item in enumerate(view):
-            _find(item, f"{path}[{index}]")
-    elif names := _field_names(type(view)):
-        for name in names:
-            _find(getattr(view, name), f"{path}.{name}")
-    else:
-        raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
-
-
 def render(env: Environment, template: str, view: object, own: Own = NOTHING) -> tuple[str, tuple[str, ...]]:
     """Template plus view -> (text, the topology field behind each line). The view is reachable as `v`. `own` is what
     the topology has for places (`verbatim.texts`), put in where the template says so; LbgenError LB304 when a
     place is not there this time."""
-    guard(view)
     text, origins = split_origins(env.get_template(template).render(v=view), own)
     if lost := [field for field, said in own.values() if said.strip() and field not in origins]:
         why = "this configuration has no such place, as nothing of the topology needs it"

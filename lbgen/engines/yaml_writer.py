@@ -12,8 +12,6 @@ from itertools import repeat
 from json import JSONEncoder
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.yaml_anchors import find_repeats, measure
 
@@ -55,12 +53,8 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
 
 
-class _Flow(Struct, frozen=True):
-    """A collection on one line, how many characters of it count, and the fields within it."""
-
-    text: str
-    size: int
-    fields: tuple[str, ...]
+# A collection on one line, how many characters of it count, and the fields within it.
+_Flow = tuple[str, int, tuple[str, ...]]
 
 
 class _Texts(dict[str, tuple[str, int]]):
@@ -120,9 +114,9 @@ class _Writer:
         elif (
             (indent > 2 or not _is_section(data, indent))
             and (flow := self._flow(data)) is not None
-            and flow.size <= self._width - len(start.strip())
+            and flow[1] <= self._width - len(start.strip())
         ):
-            self.line(start + flow.text, flow.fields[0] if len(flow.fields) == 1 else origin)
+            self.line(start + flow[0], flow[2][0] if len(flow[2]) == 1 else origin)
         elif not isinstance(data, dict):
             self._write_list(data, indent, start, origin)
         elif len(data) >= _MANY and (parts := self._words(data)):
@@ -209,19 +203,19 @@ class _Writer:
 
     def _flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         """A collection on one line; None where it needs several. What is within others is looked at once."""
-        known = id(data)
-        if known in self._flows:
-            return self._flows[known]
+        flows, known = self._flows, id(data)
+        if known in flows:
+            return flows[known]
         uses_before = self._anchor_uses
-        made = self._make_flow(data) if data else _Flow(_leaf(data), 2, ())
+        made = self._make_flow(data) if data else (_leaf(data), 2, ())
         if self._anchor_uses == uses_before:  # else another one may be written by the time that it is asked for again
-            self._flows[known] = made
+            flows[known] = made
         return made
 
     def _make_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
         parts: list[str] = []
         fields: tuple[str, ...] = ()
-        texts, keys, width = self._texts, self._keys, self._width
+        texts, keys, width, anchors = self._texts, self._keys, self._width, self._anchors
         items: Iterable[tuple[str | None, Data]]
         if isinstance(data, dict):
             begin, end, items = "{ ", " }", data.items()
@@ -230,20 +224,23 @@ class _Writer:
         size = len(begin) - 2  # each but the first follows a comma and a blank
         for name, value in items:
             kind = type(value)
-            if isinstance(value, str):
-                shown, length = texts[value]
+            if kind is str:
+                shown, length = texts[value]  # type: ignore[index]  # a text
             elif kind is int:
                 shown = str(value)
                 length = len(shown)
             elif isinstance(value, _NESTED):
-                inner = self._inner_flow(value) if self._anchors or kind is Tagged else self._flow(value)
+                inner = self._named_flow(value) if anchors else self._flow(value)
                 if inner is None:
                     return None
-                shown, length = inner.text, inner.size
-                if inner.fields:
-                    fields += inner.fields
+                shown, length, within = inner
+                if isinstance(value, Tagged) and value.field and value and shown[0] != "*":
+                    fields += (value.field,)
+                fields += within
             elif kind is Commented:
                 return None  # lines of their own
+            elif isinstance(value, str):
+                shown, length = texts[value]
             else:
                 shown = _leaf(value)
                 length = len(shown)
@@ -254,16 +251,14 @@ class _Writer:
                 return None
         if len(fields) > 1:
             fields = tuple(dict.fromkeys(fields))
-        return _Flow(f"{begin}{', '.join(parts)}{end}", size + len(end), fields)
+        return f"{begin}{', '.join(parts)}{end}", size + len(end), fields
 
-    def _inner_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
-        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
-            self._anchor_uses += 1
-            return _Flow(f"*{anchor}", len(anchor) + 1, ()) if anchor in self._written else None
-        flow = self._flow(data)
-        if flow is None or not isinstance(data, Tagged) or not data or not data.field:
-            return flow
-        return _Flow(flow.text, flow.size, (data.field, *flow.fields))
+    def _named_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
+        """Like `_flow`, of a collection that may have an anchor."""
+        if (anchor := self._anchors.get(id(data))) is None:
+            return self._flow(data)
+        self._anchor_uses += 1
+        return (f"*{anchor}", len(anchor) + 1, ()) if anchor in self._written else None
 
 
 def _is_section(data: Data, indent: int) -> bool:

@@ -153,32 +153,43 @@ def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
     prefix = group((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
     regexes = _Regexes([r for r in rules if r.match.path.kind is PathKind.REGEX], prefix)
     groups = [
-        PathGroup(PathKind.EXACT, path, tuple(_candidates(path, exact[path], prefix, regexes.at(path))))
+        PathGroup(PathKind.EXACT, path, _candidates(path, exact[path], prefix, regexes.at(path)))
         for path in sorted(exact)
     ]
     for path in sorted({*prefix, "/"}, key=lambda p: (-len(p), p)):
-        if candidates := tuple(_candidates(path, (), prefix, regexes.below(path))):
+        if candidates := _candidates(path, (), prefix, regexes.below(path)):
             groups.append(PathGroup(PathKind.PREFIX, path, candidates))
     return tuple(groups)
 
 
-def covering_prefixes(path: str) -> Iterator[str]:
+def covering_prefixes(path: str) -> list[str]:
     """The prefixes that cover `path`, longest first: `/a/b`, `/a`, `/`; of `/a/` they are `/a`, `/`."""
+    found = []
     at = len(path)
     while at > 0:
-        if not path.endswith("/", 0, at):
-            yield path[:at]
+        if path[at - 1] != "/":
+            found.append(path[:at])
         at = path.rfind("/", 0, at)
-    yield "/"
+    found.append("/")
+    return found
 
 
 def _candidates(
     path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate] | None
-) -> Iterator[Candidate]:
-    implied = [own, *(prefix[p] for p in covering_prefixes(path) if p in prefix)]
-    decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied if implying]
+) -> tuple[Candidate, ...]:
+    implied = [prefix[p] for p in covering_prefixes(path) if p in prefix]
+    if own:
+        implied.insert(0, own)
+    if regexes is None and len(implied) == 1 and implied[0][0].match.path_only:
+        return (Candidate(implied[0][0], test_path=False),)  # most paths have one rule
+    decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied]
     sources = (*decided, regexes) if regexes is not None else decided
-    for candidate in sources[0] if len(sources) == 1 else merge(*sources, key=lambda c: c.rule.rank):
+    return tuple(until_unconditional(merge(*sources, key=lambda c: c.rule.rank)))
+
+
+def until_unconditional(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The candidates up to the first one that every request of their group meets."""
+    for candidate in candidates:
         yield candidate
         if candidate.unconditional:
             return

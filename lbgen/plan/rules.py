@@ -21,7 +21,7 @@ class ValueKind(StrEnum):
     PRESENT = "present"  # there and not empty
 
 
-class HostPattern(Struct, frozen=True):
+class HostPattern(Struct, frozen=True, cache_hash=True):
     """`name` is lower-case, no port or trailing dot; a wildcard's name lacks the `*.` and covers any depth below."""
 
     name: str

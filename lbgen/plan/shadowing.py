@@ -10,7 +10,9 @@ from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch
 from lbgen.plan.precedence import covering_hosts, covering_prefixes
 from lbgen.plan.regex import literal_start, matches_whole
 
-_Index = dict["HostPattern | None", dict["Hashable", dict["Hashable", "list[Rule]"]]]
+_ANY = (None, True)  # no condition but the path
+# Rules by one condition with whether any method will do, and by path.
+_AtHost = dict["Hashable", dict["Hashable", "list[Rule]"]]
 _PRESENT = ValueMatch(ValueKind.PRESENT)
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
 
@@ -87,11 +89,15 @@ def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[st
     Earlier rules are looked up by host, path and one condition, so the cost grows with the number of rules, not of
     pairs.
     """
-    index: _Index = {}
+    known: dict[HostPattern | None, _AtHost] = {}
+    covering: dict[HostPattern | None, list[_AtHost]] = {}  # of a host: what is known of it, and of all that cover it
     for rule in rules:
         by: dict[str, Rule] = {}
         own = listeners(rule)
-        for earlier in _candidates(index, rule):
+        at_hosts = covering.get(rule.host)
+        if at_hosts is None:
+            at_hosts = covering[rule.host] = [known.setdefault(host, {}) for host in covering_hosts(rule.host)]
+        for earlier in _candidates(at_hosts, rule):
             theirs = listeners(earlier)
             if any(name not in by for name in theirs) and covers(earlier.match, rule.match):
                 for name in theirs:
@@ -102,44 +108,41 @@ def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[st
         if by:
             yield ShadowedRule(rule, by)
         if len(by) < len(own):
-            _enter(index, rule)
+            _enter(at_hosts[0], rule)
 
 
-def _enter(index: _Index, rule: Rule) -> None:
+def _enter(at_host: _AtHost, rule: Rule) -> None:
     """Index a rule under the keys by which rules that it may cover look it up."""
-    path = rule.match.path
+    match, path = rule.match, rule.match.path
     paths: tuple[Hashable, ...] = ((path.kind, path.value),)
     if path.kind is PathKind.REGEX:
         paths = ("anything",) if path.value in _ANYTHING else (*paths, ("starts", literal_start(path.value)))
-    named = None
-    if _has_named(rule.match):
-        named = min(_named(rule.match), key=lambda pair: pair[1].value.kind is not ValueKind.EXACT)
-    conditions: tuple[Hashable, ...] = (named,)
-    if named is not None and named[1].value.kind is ValueKind.REGEX:
-        conditions = (named, (named[0], named[1].name, ValueKind.REGEX))
-    at_host = index.setdefault(rule.host, {})
-    for where in paths:
-        at_path = at_host.setdefault(where, {})
-        for condition in conditions:
-            at_path.setdefault((condition, not rule.match.methods), []).append(rule)
+    keys: tuple[Hashable, ...] = (_ANY,)
+    if not match.path_only:
+        named = min(_named(match), key=lambda pair: pair[1].value.kind is not ValueKind.EXACT, default=None)
+        keys = ((named, not match.methods),)
+        if named is not None and named[1].value.kind is ValueKind.REGEX:
+            keys = (*keys, ((named[0], named[1].name, ValueKind.REGEX), not match.methods))
+    for key in keys:
+        at_key = at_host.setdefault(key, {})
+        for where in paths:
+            at_key.setdefault(where, []).append(rule)
 
 
-def _candidates(index: _Index, rule: Rule) -> Iterator[Rule]:
+def _candidates(at_hosts: list[_AtHost], rule: Rule) -> Iterator[Rule]:
     """All rules so far that may cover `rule`."""
-    conditions = (None, *_weaker(rule.match)) if _has_named(rule.match) else (None,)
-    any_method = (True, False) if rule.match.methods else (True,)
-    paths = _covering_paths(rule.match.path)
-    for host in covering_hosts(rule.host):
-        at_host = index.get(host)
-        if at_host is None:
-            continue
-        for path in paths:
-            at_path = at_host.get(path)
-            if at_path is None:
-                continue
-            for condition in conditions:
-                for any_ in any_method:
-                    yield from at_path.get((condition, any_), ())
+    match = rule.match
+    keys: list[Hashable] = [_ANY]
+    if not match.path_only:
+        any_method = (True, False) if match.methods else (True,)
+        keys = [(condition, any_) for condition in (None, *_weaker(match)) for any_ in any_method]
+    paths = _covering_paths(match.path)
+    for at_host in at_hosts:
+        tables = [at_host[key] for key in keys if key in at_host] if at_host else ()
+        for path in paths if tables else ():
+            for table in tables:
+                if path in table:
+                    yield from table[path]
 
 
 def _covering_paths(path: PathMatch) -> list[Hashable]:
@@ -152,10 +155,6 @@ def _covering_paths(path: PathMatch) -> list[Hashable]:
     elif path.kind is PathKind.REGEX:
         reached = literal_start(path.value).rpartition("/")[0]
     return found + [(PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached)]
-
-
-def _has_named(match: Match) -> bool:
-    return bool(match.headers or match.query or match.cookies)
 
 
 def _named(match: Match) -> Iterator[tuple[int, NamedMatch]]:

@@ -11,6 +11,8 @@ from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH_CHARS = re.compile(r"[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*")
+_SEGMENT = "[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
+_USUAL_PATH = re.compile(f"/(?:{_SEGMENT}(?:/{_SEGMENT})*/?)?")  # nothing to refuse, nothing to write anew
 _QUERY_NAME = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$'()*+,;%-]+")
 _QUERY = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
@@ -24,6 +26,8 @@ _ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9
 def parse_path(value: object) -> str:
     """A path that strict paths accept, escapes in upper-case hex; LB117 otherwise."""
     path = require_text("a path", value)
+    if _USUAL_PATH.fullmatch(path):
+        return path
     if not path.startswith("/"):
         raise invalid("LB117", f'"{shorten(path)}" is not a path', f"write /{shorten(path)}" if path else "write /")
     if "?" in path:

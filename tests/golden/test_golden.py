@@ -8,16 +8,22 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 import lbgen
 from lbgen import resources
+from lbgen.engines import text as templates
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
 from lbgen.records import replace
 from tests.support.plans import examples
+from tests.support.views import check_view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 HERE = Path(__file__).parent
 
@@ -32,6 +38,18 @@ CASES["shop-native"] = lbgen.plan(
 # Other versions are pinned on one case, the rest on the default one. What renders the same bytes has no folder.
 TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
 TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]
+
+
+@pytest.fixture(autouse=True)
+def _checked_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every view that a case makes holds what a view may hold: only what is printed is checked by `render`."""
+    render = templates.render
+
+    def checked(env: Environment, template: str, view: object, *own: templates.Own) -> tuple[str, tuple[str, ...]]:
+        check_view(view)
+        return render(env, template, view, *own)
+
+    monkeypatch.setattr(templates, "render", checked)
 
 
 def rendered(case: str, name: str, version: str | None) -> dict[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 from jinja2 import DictLoader
 
-from lbgen.engines.text import Atom, Literal, environment, guard, render
+from lbgen.engines.text import Atom, Literal, environment, render
+from tests.support.views import check_view
 
 ORIGIN = Atom("routes[2]")
 
@@ -52,9 +53,9 @@ def test_filters_are_an_allow_list(template):
         env(template).get_template("t")
 
 
-def test_the_guard_names_the_place_of_a_bare_string():
+def test_a_bare_string_in_a_view_is_found_with_its_place():
     with pytest.raises(TypeError, match=r"view\.name: str"):
-        guard(View("bare"))
+        check_view(View("bare"))
 
 
 def test_lines_know_their_origin():

@@ -85,7 +85,7 @@ def _common(one: str, other: str) -> str:
     return min(one, other, key=len)
 
 
-def _covering_prefixes(key: str) -> Iterator[str]:
+def _covering_prefixes(key: str) -> list[str]:
     """The prefixes that match every target which begins with `key`."""
     return covering_prefixes(key.rpartition("/")[0])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images, RenderedFile
@@ -127,6 +127,7 @@ def _environment() -> Environment:
     env.globals |= {"block": block, "one_line": one_line, "short": short, "unindent": unindent}
     macros = vars(env.get_template("text.j2").module)
     env.globals |= {name: macros[name] for name in ("times", "client_times", "dropped")}
+    env.globals["forward"] = lru_cache(1024)(vars(env.get_template("proxy.j2").module)["forward"])
     return env
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from msgspec import Struct
+
 from lbgen.engines.nginx import access_log, paths, queues
 from lbgen.engines.nginx.compression import CompressionMaps, response_directives
 from lbgen.engines.nginx.connection_options import ClientHeaders
@@ -46,6 +48,14 @@ _PORTS = {"http": 80, "https": 443}
 Body = Proxy | Answer
 
 
+class RouteFacts(Struct, frozen=True):
+    """What all locations of a route on a listener have in common."""
+
+    name: Atom
+    log_variables: tuple[Line, ...]  # of the access log and of queues
+    at_once: bool  # they forward without checks, and continue in no other location
+
+
 class RouteActions:
     """Builds the bodies of locations; collects what belongs to the http block in `maps` and in its helpers."""
 
@@ -74,8 +84,8 @@ class RouteActions:
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
         self.logged_routes = access_log.LoggedRoutes()
-        self._log_variables: dict[tuple[str, str], tuple[Line, ...]] = {}
-        self._at_once: dict[tuple[str, str], bool] = {}
+        self._facts: dict[tuple[str, str], RouteFacts] = {}
+        self._logged_pools: dict[Atom, Text] = {}
         self._own_hosts: dict[str, str] = {}
         self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
@@ -94,8 +104,13 @@ class RouteActions:
             case _:
                 assert_never(route.action)
 
-    def answer_locations(self, route: Route) -> Iterator[Location]:
+    def answer_locations(self, route: Route, listener: Listener) -> list[Location]:
         """The named locations with answers of nginx's own to which the bodies of this route refer."""
+        if self.facts(route, listener).at_once and not (route.response_headers or route.cors):
+            return []  # only the answer of the server block
+        return list(self._answer_locations(route))
+
+    def _answer_locations(self, route: Route) -> Iterator[Location]:
         origin = Atom(route.field)
         action = route.action
         if self.kept.answers and self.failure_location(route) and (isinstance(action, Forward) or has_limits(route)):
@@ -139,18 +154,23 @@ class RouteActions:
         start = [pair for pair in start if pair[0] not in HIDDEN]
         return response_headers(start, route.response_headers, self.texts, self.cors.headers(route, route.cors))
 
-    def log_variables(self, route: Route, listener: Listener) -> tuple[Line, ...]:
-        """The variables of the access log and of queues in the route's locations."""
-        key = (route.name, listener.name)
-        if key not in self._log_variables:
+    def facts(self, route: Route, listener: Listener) -> RouteFacts:
+        """What the locations of a route on a listener have in common."""
+        found = self._facts.get((route.name, listener.name))
+        if found is None:
+            at_once = self._forwards_at_once(route, listener)
             log = self.logged_routes.add(listener, route.name, self._logged_pool(route))
-            self._log_variables[key] = (*log, *queues.route_directives(self.queued_pool(route)))
-        return self._log_variables[key]
+            queue = queues.route_directives(self.queued_pool(route)) if self._has_queues else ()
+            found = self._facts[route.name, listener.name] = RouteFacts(Atom(route.name), (*log, *queue), at_once)
+        return found
 
     def _logged_pool(self, route: Route) -> Text | None:
         if not isinstance(route.action, Forward):
             return None
-        return text(inline_upstream(self.pool_selection.upstream(route, route.action)))
+        upstream = self.pool_selection.upstream(route, route.action)
+        if upstream not in self._logged_pools:
+            self._logged_pools[upstream] = text(inline_upstream(upstream))
+        return self._logged_pools[upstream]
 
     def queued_pool(self, route: Route) -> Pool | None:
         """The pool that requests of the route may wait for."""
@@ -181,14 +201,8 @@ class RouteActions:
             return None
         return targets[0].pool
 
-    def forwards_at_once(self, route: Route, listener: Listener) -> bool:
-        """Whether the location of the route forwards without checks, and never continues in another location."""
-        key = (route.name, listener.name)
-        if key not in self._at_once:
-            self._at_once[key] = self._forwards_at_once(route, listener)
-        return self._at_once[key]
-
     def _forwards_at_once(self, route: Route, listener: Listener) -> bool:
+        """Whether the location of the route forwards without checks, and never continues in another location."""
         action = route.action
         if not isinstance(action, Forward) or action.mirrors or action.retries or self.queued_pool(route):
             return False

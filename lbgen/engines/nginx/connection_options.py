@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Check, Entry, Guard, Header, Location, Map, Text
+from lbgen.engines.nginx.view import NONE, Check, Entry, Guard, Header, Location, Map, Proxy, Text
 from lbgen.engines.text import Atom, Literal
 from lbgen.records import replace
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.access_log import LoggedRoutes
     from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Line, Proxy
+    from lbgen.engines.nginx.view import Line
     from lbgen.plan.model import Listener
 
 SCRIPTS = (
@@ -65,6 +67,18 @@ class ClientHeaders:
         return self._known[header]
 
 
+class _Place(Struct):
+    """Where the filtered requests of a proxy go: their location, upstream and target, and the names of the headers that
+    nginx sets. `shared`: the location is one of all such routes. `keys` are the values of `$filtered`, by route."""
+
+    proxy: Proxy
+    at: Atom
+    to: Text
+    names: str
+    shared: bool
+    keys: dict[str, str]
+
+
 class FilteredLocations:
     """The filtered locations of all server blocks; collects their maps."""
 
@@ -72,11 +86,11 @@ class FilteredLocations:
         self._in_use = in_use
         self._logged_routes = logged_routes
         self.texts = texts
+        self._places: dict[tuple[Proxy, Guard | None, tuple[Header, ...]], _Place] = {}
         self._locations: dict[tuple[Proxy, Guard | None], Atom] = {}
-        self._filtered: dict[Proxy, tuple[Proxy, Text, bool]] = {}
-        self._header_names: dict[tuple[Header, ...], str] = {}
         self._shared: dict[tuple[Atom, tuple[Line, ...]], Location] = {}
-        self._keys: dict[tuple[str, Atom, Text, str], str] = {}
+        self._by_target: dict[tuple[Atom, Text, str], dict[str, str]] = {}
+        self._keys: list[tuple[Literal, Atom, Text, str]] = []
         self._variants: Counter[str] = Counter()
 
     @property
@@ -85,13 +99,10 @@ class FilteredLocations:
         shares its request's variables."""
         if not self._keys:
             return (Map(NONE, text(inline("nominates")), Atom("$filtered_fields"), EMPTY, ()),) if self._in_use else ()
-        keys = tuple(self._keys.items())
-        default = Counter(names for (_, _, _, names), _ in keys).most_common(1)[0][0]
-        places = tuple(Entry(Literal(key, "key"), at) for (_, at, _, _), key in keys if at != _SHARED)
-        targets = tuple(Entry(Literal(key, "key"), to) for (_, _, to, _), key in keys if to != EMPTY)
-        made = tuple(
-            Entry(Literal(key, "key"), self.texts.of(f"{names},")) for (_, _, _, names), key in keys if names != default
-        )
+        default = Counter(names for *_, names in self._keys).most_common(1)[0][0]
+        places = tuple(Entry(key, at) for key, at, _, _ in self._keys if at != _SHARED)
+        targets = tuple(Entry(key, to) for key, _, to, _ in self._keys if to != EMPTY)
+        made = tuple(Entry(key, self.texts.of(f"{names},")) for key, _, _, names in self._keys if names != default)
         place: Text | Atom = text(inline("filtered_location")) if places else _SHARED
         none = Literal("", "key")
         at = Map(
@@ -108,42 +119,55 @@ class FilteredLocations:
     def _by_filtered(name: str, default: Text | Atom, entries: tuple[Entry, ...]) -> Map:
         return Map(NONE, text(inline("filtered")), Atom(name), default, entries, volatile=True)
 
-    def add(self, listener: Listener, location: Location, standard: tuple[Header, ...]) -> tuple[str, Location]:
+    def add(
+        self,
+        listener: Listener,
+        route: Atom,
+        proxy: Proxy,
+        log_variables: tuple[Line, ...],
+        standard: tuple[Header, ...],
+        guard: Guard | None = None,
+    ) -> tuple[str, Location]:
         """The value of `$filtered` for requests of a location, and their filtered location. `standard` are the headers
-        of the listener."""
-        proxy = location.proxy
-        assert proxy is not None  # noqa: S101  # only such locations forward
+        of the listener, the others are of the location."""
+        limits = Guard((), (), guard.lines) if guard and guard.lines else None
         headers = proxy.headers or standard
-        limits = Guard((), (), location.guard.lines) if location.guard and location.guard.lines else None
-        if proxy not in self._filtered:
-            self._filtered[proxy] = _upstream_apart(proxy)
-        filtered, to, is_shared = self._filtered[proxy]
+        place = self._places.get((proxy, limits, headers))
+        if place is None:
+            place = self._places[proxy, limits, headers] = self._place(proxy, limits, headers)
+        key = place.keys.get(route.text) or self.key(route.text, place.at, place.to, place.names)
+        if not place.shared:
+            return key, Location(
+                NONE, route=route, name=place.at, proxy=place.proxy, guard=limits, log_variables=log_variables
+            )
+        log = self._logged_routes.add_alias(listener, key, route.text)
+        if (place.at, log) not in self._shared:
+            self._shared[place.at, log] = Location(
+                NONE, route=_FILTERED, name=place.at, proxy=place.proxy, guard=limits, log_variables=log
+            )
+        return key, self._shared[place.at, log]
+
+    def _place(self, proxy: Proxy, limits: Guard | None, headers: tuple[Header, ...]) -> _Place:
+        filtered, to, shared = _upstream_apart(proxy)
         count = len(self._locations) + 1
         at = self._locations.setdefault((filtered, limits), _SHARED if count == 1 else Atom(f"@filtered:{count}"))
-        key = self.key(location.route.text, at, to, headers)
-        if not is_shared:
-            return key, Location(
-                NONE, route=location.route, name=at, proxy=filtered, guard=limits, log_variables=location.log_variables
-            )
-        log = self._logged_routes.add_alias(listener, key, location.route.text)
-        if (at, log) not in self._shared:
-            self._shared[at, log] = Location(
-                NONE, route=_FILTERED, name=at, proxy=filtered, guard=limits, log_variables=log
-            )
-        return key, self._shared[at, log]
+        names = header_names(headers)
+        return _Place(filtered, at, to, names, shared, self._by_target.setdefault((at, to, names), {}))
 
-    def key(self, route: str, at: Atom, to: Text, headers: tuple[Header, ...]) -> str:
+    def key(self, route: str, at: Atom, to: Text, names: str) -> str:
         """The value of `$filtered` for a location, an upstream with a target, and the headers that nginx sets."""
-        names = self._header_names.get(headers)
-        if names is None:
-            names = "".join(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers))
-            self._header_names[headers] = names
-        known = (route, at, to, names)
-        if known not in self._keys:
+        keys = self._by_target.setdefault((at, to, names), {})
+        if route not in keys:
             self._variants[route] += 1
             count = self._variants[route]
-            self._keys[known] = f"{route}:{count}" if count > 1 else route
-        return self._keys[known]
+            keys[route] = f"{route}:{count}" if count > 1 else route
+            self._keys.append((Literal(keys[route], "key"), at, to, names))
+        return keys[route]
+
+
+def header_names(headers: tuple[Header, ...]) -> str:
+    """The names of headers, each after a comma."""
+    return "".join(f",{name}" for name in dict.fromkeys(x.name.text.lower() for x in headers))
 
 
 def add_filtered_locations(
@@ -153,31 +177,36 @@ def add_filtered_locations(
     headers."""
     out: list[Location] = []
     shared: dict[Location, None] = {}
-    for location in map(with_response_filter, locations):
+    for location in locations:
         proxy = location.proxy
-        if proxy is None or location.filtered_before:
+        if proxy is None:
+            out.append(location)
+            continue
+        if proxy.add:
+            proxy = with_response_filter(proxy)
+            location = replace(location, proxy=proxy)
+        if location.filtered_before:
             out.append(location)
         elif not is_http1(proxy):
             out.append(replace(location, proxy=replace(proxy, checks=(*proxy.checks, _REFUSES))))
         elif location.retry:
             assert location.name is not None  # noqa: S101  # a map names it
             name = Atom(f"{location.name.text}:nominated")
-            headers = proxy.headers or standard
-            key = all_filtered.key(location.route.text, name, EMPTY, headers)
+            key = all_filtered.key(location.route.text, name, EMPTY, header_names(proxy.headers or standard))
             log = (*location.log_variables, directive("set", "$filtered", Literal(key, "word")))
             out += (location, replace(location, name=name, proxy=_filtered(proxy), log_variables=log))
         else:
-            key, filtered = all_filtered.add(listener, location, standard)
+            key, filtered = all_filtered.add(
+                listener, location.route, proxy, location.log_variables, standard, location.guard
+            )
             shared[filtered] = None
             out.append(replace(location, proxy=replace(proxy, filtered=Literal(key, "word"))))
     return [*out, *shared]
 
 
-def with_response_filter(location: Location) -> Location:
+def with_response_filter(proxy: Proxy) -> Proxy:
     """The header of the http block that drops fields of responses; a location with headers of its own repeats it."""
-    if location.proxy is None or not location.proxy.add or not is_http1(location.proxy):
-        return location
-    return replace(location, proxy=replace(location.proxy, add=(_RESPONSE_FILTER, *location.proxy.add)))
+    return replace(proxy, add=(_RESPONSE_FILTER, *proxy.add)) if proxy.add and is_http1(proxy) else proxy
 
 
 def is_http1(proxy: Proxy) -> bool:

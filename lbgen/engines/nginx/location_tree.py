@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import Candidate, covering_prefixes, path_groups
+from lbgen.plan.precedence import Candidate, covering_prefixes, path_groups, until_unconditional
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ def path_locations(
             # The decoded path has one raw form, hence one group.
             candidates = own[0].candidates
         else:
-            candidates = tuple(_cut(_merged([*own, *_around(key[1], by_path)], test_raw_paths)))
+            candidates = tuple(until_unconditional(_merged([*own, *_around(key[1], by_path)], test_raw_paths)))
         locations.append(PathLocation(*key, candidates))
     return tuple(sorted(locations, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
 
@@ -66,7 +66,7 @@ def path_locations(
 def raw_candidates(rules: Iterable[Rule]) -> tuple[Candidate, ...]:
     """The rules in their order, each of which tests the raw path."""
     by_rank = sorted(rules, key=lambda rule: rule.rank)
-    return tuple(_cut(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank))
+    return tuple(until_unconditional(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank))
 
 
 @lru_cache(maxsize=65536)
@@ -96,10 +96,3 @@ def _is_ambiguous(rule: Rule, test_raw_paths: bool) -> bool:
 
 def _writable(path: str) -> bool:
     return path.isascii() or not any("\udc80" <= char <= "\udcff" for char in path)
-
-
-def _cut(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    for candidate in candidates:
-        yield candidate
-        if candidate.unconditional:
-            return

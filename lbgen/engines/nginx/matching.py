@@ -60,7 +60,7 @@ class RuleMaps:
         """The variable with the key of the first candidate that matches, for requests whose Connection names fields
         alone, twice; empty for others and where the key is. Where all requests have one key, a variable that all server
         blocks share, and that key: nginx clears the places of all variables with each request."""
-        known = (target, tuple((c.rule.id, c.test_path, key) for c, key in zip(candidates, keys, strict=True)), "key")
+        known = (target, tuple([c.rule.id for c in candidates]), keys)
         tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
         default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
         while tests and default == text(tests[-1][1]):

@@ -22,7 +22,7 @@ from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.timeouts import proxy_times
-from lbgen.engines.nginx.view import NONE, Answer, Check, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, PathKind
 from lbgen.records import replace
@@ -78,7 +78,7 @@ class ServerBlocks:
             locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=self._not_found))
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
         every_route = (*routes.values(), *block.target_routes.values())
-        named = [*block.named, *(x for route in every_route for x in self.actions.answer_locations(route))]
+        named = [*block.named, *(x for route in every_route for x in self.actions.answer_locations(route, listener))]
         filtered, key = None, None
         if self.actions.filters:
             headers_set = header_directives(standard)
@@ -117,13 +117,13 @@ class ServerBlocks:
         """The variable that is set where Connection names fields, `$filtered` of such requests, and their locations."""
         rules = raw_candidates(server.table.rules)
         keys, locations = [], []
-        for each in rules:
-            if (body := block.filtered_body(each.rule)) is None:
+        for rule in (each.rule for each in rules):
+            if (body := block.filtered_body(rule)) is None:
                 keys.append("")
                 continue
-            log = self.actions.log_variables(self.route(each.rule), listener)
-            start = Location(NONE, route=Atom(each.rule.route), proxy=body, log_variables=log)
-            key, location = self.filtered.add(listener, with_response_filter(start), standard)
+            facts = self.actions.facts(self._routes[rule.route], listener)
+            proxy = with_response_filter(body)
+            key, location = self.filtered.add(listener, facts.name, proxy, facts.log_variables, standard)
             keys.append(key)
             locations.append(location)
         if not locations:
@@ -198,13 +198,14 @@ class _ServerBlock:
     def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
         """`location` with the guard of the rule's route and its body."""
         route = self._servers.route(rule)
-        proxy = body if isinstance(body, Proxy) and self._actions.forwards_at_once(route, self._listener) else None
+        facts = self._actions.facts(route, self._listener)
+        proxy = body if isinstance(body, Proxy) and facts.at_once else None
         guard = None if proxy is not None else self._actions.guard(route, self._listener)
         location = replace(
             location,
             proxy=proxy,
-            log_variables=self._actions.log_variables(route, self._listener),
-            route=Atom(route.name),
+            log_variables=facts.log_variables,
+            route=facts.name,
             filtered_before=self._actions.filters and proxy is not None and is_http1(proxy),
         )
         if proxy is not None:
@@ -239,9 +240,9 @@ class _ServerBlock:
             if key not in self._names:
                 self.target_routes[each.name] = each
                 self._names[key] = self._next_name(each.name, "to")
-                log_variables = self._actions.log_variables(each, self._listener)
+                facts = self._actions.facts(each, self._listener)
                 empty = Location(
-                    location.origin, name=self._names[key], log_variables=log_variables, route=Atom(each.name)
+                    location.origin, name=self._names[key], log_variables=facts.log_variables, route=facts.name
                 )
                 self.named.append(self._with_body(empty, body, each, guard))
             names.append(self._names[key])
@@ -290,7 +291,7 @@ class _ServerBlock:
 
     def filtered_body(self, rule: Rule) -> Proxy | None:
         """How a rule forwards whose requests the server block itself can send to a filtered location, else None."""
-        if not self._actions.forwards_at_once(self._servers.route(rule), self._listener):
+        if not self._actions.facts(self._servers.route(rule), self._listener).at_once:
             return None
         body = self._body(rule)
         return body if isinstance(body, Proxy) and is_http1(body) else None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
-from lbgen.engines.nginx.view import NONE, Line, Map, Text
+from lbgen.engines.nginx.view import NONE, Entry, Line, Map, Text
 from lbgen.engines.text import Atom, Literal, Records, without_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def text(*parts: str | Atom) -> Text:
@@ -70,27 +71,31 @@ def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE
 
 
 def _print_text(value: Text, show: Callable[[object], str]) -> str:
-    return show(value.bare) if value.bare is not None else f'"{"".join(map(show, value.parts))}"'
+    return value.bare.text if value.bare is not None else f'"{"".join(map(show, value.parts))}"'
 
 
 def _print_line(value: Line, show: Callable[[object], str]) -> str:
-    return f"{show(value.name)}{''.join([f' {show(arg)}' for arg in value.args])};"
+    return f"{value.name.text}{''.join([f' {show(arg)}' for arg in value.args])};"
 
 
-PRINTED: Records = {Text: _print_text, Line: _print_line}
+def _print_entry(value: Entry, show: Callable[[object], str]) -> str:
+    return f"{show(value.key)} {show(value.value)};"
+
+
+PRINTED: Records = {Text: _print_text, Line: _print_line, Entry: _print_entry}
 
 
 def block(indent: int, heads: Markup, body: Markup) -> Markup:
     """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
     nothing else."""
-    lines = _bare_lines(body)
+    lines = list(islice(_bare_lines(body), _MOST_ON_A_LINE + 1))
     inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
     is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
     room = _LINE_LENGTH - indent - len(inside) if is_short else 0
     every, pad = str(heads).strip().split("\n"), " " * indent
     inner = ""
     if max(map(len, every)) > room:
-        inner = "".join([f"{line}\n" for line in str(body).split("\n") if line.strip()])
+        inner = "".join([f"{line}\n" for line in filter(str.strip, str(body).split("\n"))])
     return Markup(  # noqa: S704  # of parts that the template printed
         "\n".join(
             [f"{pad}{head}{inside}" if len(head) <= room else f"{pad}{head} {{\n{inner}{pad}}}" for head in every]
@@ -98,14 +103,14 @@ def block(indent: int, heads: Markup, body: Markup) -> Markup:
     )
 
 
-def _bare_lines(body: Markup) -> list[str]:
+def _bare_lines(body: Markup) -> Iterator[str]:
     """The lines without the blanks around them, empty ones and marks."""
     return without_marks(filter(None, map(str.strip, str(body).split("\n"))))
 
 
 def short(indent: int, body: Markup) -> Markup:
     """Up to four directives of one kind: on one line where they are short."""
-    lines = _bare_lines(body)
+    lines = list(_bare_lines(body))
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
     return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed

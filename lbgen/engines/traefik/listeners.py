@@ -38,6 +38,9 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
     common_idle = find_common_idle(plan, rules)
     counts = Counter(rule.route for rule in rules)
     prefix = _prefix(plan, listener)
+    parents: dict[
+        tuple[str, ...], list[str]
+    ] = {}  # one list for all rules below the same routers, as it is written once
     for rule in rules:
         route = plan.route(rule.route)
         matched = _matched(route, rule)
@@ -45,9 +48,8 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
         if counts[rule.route] > 1:
             name = f"{name}.{rule.id.rpartition('.')[2]}"
             action = name if matched else action
-        routers[name] = Tagged(
-            rule.field, _child(tree.parents[rule.rank], build_rule(rule), find_priority(rule, total), action)
-        )
+        above = parents.setdefault(tuple(tree.parents[rule.rank]), tree.parents[rule.rank])
+        routers[name] = Tagged(rule.field, _child(above, build_rule(rule), find_priority(rule, total), action))
         if action not in middlewares:
             config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
             if isinstance(route.action, Forward):
@@ -81,9 +83,9 @@ def _entry_router(listener: Listener) -> Tagged:
     return Tagged(listener.field, router)
 
 
-def _child(parents: list[str], rule: str, priority: int, middleware: str) -> dict[str, Data]:
+def _child(parents: Data, rule: str, priority: int, middleware: str) -> dict[str, Data]:
     return {
-        "parentRefs": [*parents],
+        "parentRefs": parents,
         "rule": rule,
         "priority": priority,
         "middlewares": [middleware],

@@ -28,10 +28,10 @@ def find_used_pools(routes: Iterable[Route]) -> set[str]:
 
 def build_route(route: Route) -> Tagged:
     """The route."""
-    data: dict[str, Data] = {"name": route.name}
+    data = Tagged(route.field, {"name": route.name})
     match route.action:
         case Forward() as forward:
-            data.update(_forward(forward))
+            _add_forward(data, forward)
         case Redirect() as redirect:
             data["redirect"] = _redirect(redirect)
         case Respond() as respond:
@@ -48,18 +48,16 @@ def build_route(route: Route) -> Tagged:
         data["request"] = _edits(route.request_headers)
     if route.response_headers:
         data["reply"] = _edits(route.response_headers)
-    data.update(_policies(route))
-    return Tagged(route.field, data)
+    _add_policies(data, route)
+    return data
 
 
-def _forward(forward: Forward) -> dict[str, Data]:
+def _add_forward(data: dict[str, Data], forward: Forward) -> None:
     times = forward.timeouts
-    data: dict[str, Data] = {
-        "targets": [_target(target) for target in forward.targets],
-        "connect": times.connect,
-        "response": times.response,
-        "idle": times.idle,
-    }
+    data["targets"] = [_target(target) for target in forward.targets]
+    data["connect"] = times.connect
+    data["response"] = times.response
+    data["idle"] = times.idle
     if times.request:
         data["total"] = times.request
     if forward.rewrite is not None:
@@ -71,14 +69,13 @@ def _forward(forward: Forward) -> dict[str, Data]:
             Tagged(mirror.field, {"pool": mirror.pool, "percent": round(mirror.percent * 100)})
             for mirror in forward.mirrors
         ]
-    return data
 
 
 def _target(target: Target) -> Tagged:
-    data: dict[str, Data] = {"pool": target.pool, "weight": target.weight}
+    data = Tagged(target.field, {"pool": target.pool, "weight": target.weight})
     if target.request_headers:
         data["request"] = _edits(target.request_headers)
-    return Tagged(target.field, data)
+    return data
 
 
 def _retries(retries: Retries) -> dict[str, Data]:
@@ -104,8 +101,7 @@ def _body(route: Route) -> dict[str, Data]:
     return data
 
 
-def _policies(route: Route) -> dict[str, Data]:
-    data: dict[str, Data] = {}
+def _add_policies(data: dict[str, Data], route: Route) -> None:
     if route.access is not None:
         data["access"] = build_access(route.access)
     if (rate := route.rate_limit) is not None:
@@ -117,7 +113,6 @@ def _policies(route: Route) -> dict[str, Data]:
         data["cors"] = _cors(route.cors)
     if route.compression is not None:
         data["compression"] = {"types": list(route.compression.types), "min": route.compression.min_size}
-    return data
 
 
 def build_access(access: Access) -> dict[str, Data]:

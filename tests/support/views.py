@@ -1,0 +1,20 @@
+"""What the views of text configurations hold; `finalize` refuses all else where a template prints it."""
+
+from __future__ import annotations
+
+from lbgen.engines.text import Atom, Literal
+from lbgen.records import field_names
+
+
+def check_view(view: object, path: str = "view") -> None:
+    """Walk a view: records of Atom, Literal, int, bool, None and tuples only; else TypeError with the place."""
+    if view is None or isinstance(view, Atom | Literal | int):
+        return
+    if isinstance(view, tuple):
+        for index, item in enumerate(view):
+            check_view(item, f"{path}[{index}]")
+    elif names := field_names(type(view)):
+        for name in names:
+            check_view(getattr(view, name), f"{path}.{name}")
+    else:
+        raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")
