@@ -70,7 +70,7 @@ def _wrong(record: Record, want: dict[str, object]) -> Iterator[str]:
 
 def log_of_one_request(ctx: ScriptContext) -> Iterator[str]:
     """One line for a request, in the schema, with values that are true. `with` says what is asked and what must be
-    in the line; `{path}` is the request's own path."""
+    in the line; `{path}` is the request's own path. `query` null: none, not even an empty one."""
     given = ctx.params
     method, _, target = str(given["ask"]).partition(" ")
     path = f"{target}/{uuid4().hex}"
@@ -79,7 +79,9 @@ def log_of_one_request(ctx: ScriptContext) -> Iterator[str]:
         headers.append((CONTROL, str(given["control"]).replace("TAG", path)))
     if given.get("chunked"):
         headers.append(("Transfer-Encoding", "chunked"))
-    request = Request(method, f"{path}?q={SECRET}", tuple(headers), body=str(given.get("body", "")).encode())
+    query = given.get("query", f"q={SECRET}")
+    target = path if query is None else f"{path}?{query}"
+    request = Request(method, target, tuple(headers), body=str(given.get("body", "")).encode())
     begun = time.monotonic()
     answer = fetch(ctx.at[given.get("listener", "web")], request)
     took = (time.monotonic() - begun) * 1000

@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.view import Location, Text
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener
+    from lbgen.plan.guarantees import Guarantees
+    from lbgen.plan.model import Listener, Plan
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"
+_NAME = "[a-z0-9._-]+"
 _SET, _ROUTE = Atom("set"), reference(ROUTE)
 _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
-# The keys of the format in http.j2.
+# The keys of the format in http.j2. The listener's only route is text, for requests that nginx refuses as well.
+_ONLY_ROUTE = "only_route"
 _FIELDS = frozenset(
     "time listener route pool addresses method host path status duration upstream bytes request_id".split()  # noqa: SIM905
 )
@@ -38,11 +41,19 @@ def format_name(listener: Listener) -> str:
     return f"json-{listener.name}"
 
 
-def log_format(listener: Listener, request_id: Text, pool: Atom) -> LogFormat:
-    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable."""
+def log_format(listener: Listener, request_id: Text, pool: Atom, only: tuple[Atom, Atom] | None) -> LogFormat:
+    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable;
+    `only` are the listener's only route and its pool."""
     variable = request_id.parts[0] if request_id.parts else NONE
     assert isinstance(variable, Atom)  # noqa: S101  # headers.standard_headers
-    return LogFormat(Atom(listener.field), Atom.of("[a-z0-9._-]+", listener.name), variable, pool)
+    route, pool = only or (_ROUTE, pool)
+    name = Atom.of(_NAME, listener.name)
+    return LogFormat(Atom(listener.field), name, variable, route, pool, only_route=only is not None)
+
+
+def has_own_text(plan: Plan) -> bool:
+    """Whether text of the topology may hold locations and redirects of its own."""
+    return any(place in ("http", "server") for place, _ in plan.options("nginx").verbatim)
 
 
 def log_directives(listener: Listener) -> Iterator[Line]:
@@ -61,9 +72,12 @@ def pool_variable(locations: Iterable[Location]) -> Atom:
 
 
 class LoggedRoutes:
-    """The variables of the log in locations; collects the pool of each route, which a map adds to the log."""
+    """The variables of the log in locations; collects the pool of each route, which a map adds to the log. A route
+    that takes every request of a listener is text in the log's format, with its pool: `only`, by listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan, kept: Guarantees) -> None:
+        self.only: dict[str, tuple[Atom, Atom]] = {}
+        self._as_text = not (kept.answers or kept.connection_options or has_own_text(plan))
         self._pools: dict[str, Text] = {}
         self._in_use = False
 
@@ -75,9 +89,13 @@ class LoggedRoutes:
         entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
         return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
 
-    def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
-        """The directives of a location of the route `name`; `pool` None: it forwards to none."""
+    def add(self, listener: Listener, name: str, pool: Text | None, *, at_once: bool) -> tuple[Line, ...]:
+        """The directives of a location of the route `name`; `pool` None: it forwards to none. `at_once`: every request
+        in the location is forwarded from it."""
         if not listener.logs:
+            return ()
+        if self._as_text and at_once and pool is not None and _only_route(listener) == name:
+            self.only[listener.name] = Atom.of(_NAME, name), _in_format(pool)
             return ()
         self._in_use = True
         if pool is not None:
@@ -91,6 +109,18 @@ class LoggedRoutes:
         if route in self._pools:
             self._pools[name] = self._pools[route]
         return _OF_FILTERED
+
+
+def _only_route(listener: Listener) -> str | None:
+    """The route of every request, where one rule takes them all."""
+    rules = listener.hosts[0].rules if len(listener.hosts) == 1 else ()
+    return rules[0].route if len(rules) == 1 and rules[0].match.covers_all else None
+
+
+def _in_format(pool: Text) -> Atom:
+    """A pool inside the format: the name of an upstream, or the variable that holds it."""
+    only = pool.parts[0]
+    return only if isinstance(only, Atom) else Atom.of(r"[a-z0-9._~-]+", only.text)
 
 
 def set_route(name: Text) -> Line:
@@ -107,8 +137,10 @@ def parse_line(line: str) -> AccessRecord | None:
         fields = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(fields, dict) or fields.keys() != _FIELDS:
+    if not isinstance(fields, dict) or fields.keys() - {_ONLY_ROUTE} != _FIELDS:
         return None
+    if _ONLY_ROUTE in fields and not fields["addresses"]:  # nginx refused the request before it chose a location
+        fields |= {"route": "", "pool": ""}
     addresses = _ADDRESS.findall(fields["addresses"])
     status = int(fields["status"])
     return {
@@ -119,7 +151,7 @@ def parse_line(line: str) -> AccessRecord | None:
         "endpoint": addresses[-1] if addresses else "",
         "method": fields["method"],
         "host": fields["host"],
-        "path": fields["path"],
+        "path": fields["path"].partition("?")[0],  # of an empty query
         "status": 0 if status == _CLIENT_CLOSED else status,
         "duration_ms": _milliseconds(fields["duration"]),
         "upstream_ms": _milliseconds(fields["upstream"]) if addresses else None,

@@ -83,7 +83,7 @@ class RouteActions:
         self.mirrors = MirrorLocations(names, pools, version)
         self.cors = CorsMaps(names, texts)
         self.compression = CompressionMaps(names)
-        self.logged_routes = access_log.LoggedRoutes()
+        self.logged_routes = access_log.LoggedRoutes(plan, kept)
         self._facts: dict[tuple[str, str], RouteFacts] = {}
         self._logged_pools: dict[Atom, Text] = {}
         self._own_hosts: dict[str, str] = {}
@@ -159,7 +159,7 @@ class RouteActions:
         found = self._facts.get((route.name, listener.name))
         if found is None:
             at_once = self._forwards_at_once(route, listener)
-            log = self.logged_routes.add(listener, route.name, self._logged_pool(route))
+            log = self.logged_routes.add(listener, route.name, self._logged_pool(route), at_once=at_once)
             queue = queues.route_directives(self.queued_pool(route)) if self._has_queues else ()
             found = self._facts[route.name, listener.name] = RouteFacts(Atom(route.name), (*log, *queue), at_once)
         return found

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import connection_options, queues
-from lbgen.engines.nginx.access_log import POOL, log_format, pool_variable
+from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_variable
 from lbgen.engines.nginx.actions import RouteActions
 from lbgen.engines.nginx.headers import header_directives, standard_headers, trust_by_listener, trust_maps
 from lbgen.engines.nginx.health_checks import uses_agent
@@ -152,6 +152,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         *(connection_options.SCRIPTS if nominates else ()),
         *(queues.SCRIPTS if queue_zones else ()),
     )
+    refusals = kept.answers or any(_answers_refusals(x) for x in listeners)
     harmless = _HOP_BY_HOP + ("" if trust else _SET_BY_NGINX)
     headers = header_directives(shared, filters=actions.filters)
     shared_blocks, headers_file = share_headers(blocks, headers)
@@ -181,7 +182,8 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         plain_text=kept.answers
         or any(may_have_extension(x) for block in blocks for x in (*block.locations, *block.named)),
         answers=kept.answers,
-        refusals=kept.answers or any(_answers_refusals(x) for x in listeners),
+        refusals=refusals,
+        keeps_args=not (refusals or has_own_text(plan)),
         recursive=kept.answers or any(continues_elsewhere(x) for block in blocks for x in block.named),
         refused=any(block.refused is not None for block in blocks),
         plain_request=plain_request(http2=any(x.http2 for x in listeners)),
@@ -197,7 +199,11 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         with_real_ip=bool(with_real_ip),
         proxy_protocol=any(x.proxy_protocol for x in listeners),
         log=servers.shared_log,
-        log_formats=tuple(log_format(x, _request_id(lines[x.name]), log_pool) for x in listeners if x.logs),
+        log_formats=tuple(
+            log_format(x, _request_id(lines[x.name]), log_pool, actions.logged_routes.only.get(x.name))
+            for x in listeners
+            if x.logs
+        ),
         grpc=header_directives(shared, GRPC) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),

@@ -249,7 +249,9 @@ class LogFormat(Struct, frozen=True, eq=False):
     origin: Atom
     listener: Atom
     request_id: Atom  # the variable with it, or nothing
+    route: Atom
     pool: Atom
+    only_route: bool  # every request that nginx forwards is of this route
 
 
 class Http(Struct, frozen=True, eq=False):
@@ -268,6 +270,7 @@ class Http(Struct, frozen=True, eq=False):
     plain_text: bool  # some answer has a path for which nginx knows another type
     answers: bool  # nginx's own answers have lbgen's texts
     refusals: bool  # a location answers refused requests
+    keeps_args: bool  # no request loses its $args before it is logged
     recursive: bool  # an error page leads to a location with another one
     refused: bool  # some listeners take the strict paths and well-formed requests alone
     plain_request: Literal  # regex over Host and the request line of ordinary requests

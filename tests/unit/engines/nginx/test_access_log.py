@@ -57,6 +57,23 @@ def test_a_client_that_left_got_no_status():
     assert (found["status"], found["endpoint"]) == (0, "[::1]:80")
 
 
+def test_a_request_that_nginx_refused_has_not_the_only_route():
+    only = {"only_route": "yes", "route": "all", "pool": "api"}
+    refused = ENGINE.access_record(line(**only, addresses="", upstream="", status="400"))
+    assert refused is not None
+    assert (refused["route"], refused["pool"]) == ("", "")
+    # Without a usable endpoint nginx names the upstream there.
+    failed = ENGINE.access_record(line(**only, addresses="api", upstream="0.000", status="502"))
+    assert failed is not None
+    assert (failed["route"], failed["pool"], failed["endpoint"]) == ("all", "api", "")
+
+
+def test_an_empty_query_is_no_part_of_the_path():
+    found = ENGINE.access_record(line(path="/a?"))
+    assert found is not None
+    assert found["path"] == "/a"
+
+
 def test_other_lines_are_no_records():
     for other in ("", "2026/01/01 [error] x", "[]", '{"time": "1"}'):
         assert ENGINE.access_record(other) is None

@@ -6,8 +6,11 @@ import lbgen
 from lbgen.engines.nginx import ENGINE
 
 
-def rendered(version: str = "1.31", listener: dict | None = None, guarantees="engine", **route) -> str:
+def rendered(
+    version: str = "1.31", listener: dict | None = None, guarantees="engine", topology: dict | None = None, **route
+) -> str:
     made = {
+        **(topology or {}),
         "version": 1,
         "name": "t",
         "guarantees": guarantees,
@@ -61,3 +64,39 @@ def test_times_of_clients_are_set_once_beside_the_grpc_module():
     text = ENGINE.render(lbgen.plan(lbgen.load(made)), "1.22")[0].text
     assert text.count(" send_timeout 2s;") == 1
     assert "grpc_send_timeout 2s;" in text
+
+
+ALL = {"match": [{"path": {"prefix": "/"}}]}
+LOGS = {"access_log": "json"}
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.22"])
+def test_the_only_route_of_a_listener_is_text_in_its_log(version):
+    text = rendered(version, topology=LOGS, **ALL)
+    assert '"only_route":"yes","route":"r","pool":"p",' in text
+    assert "$logged_route" not in text
+
+
+@pytest.mark.parametrize(
+    ("guarantees", "route"),
+    [
+        ("engine", {}),  # other paths get 404
+        ("engine", ALL | {"access": {"allow": ["10.0.0.0/8"]}}),
+        ("engine", ALL | {"retries": {"max": 1, "on": ["reset"]}}),
+        ("contract", ALL),
+        ({"paths": "engine", "framing": "engine", "answers": "engine"}, ALL),
+    ],
+)
+def test_a_route_that_may_not_forward_is_noted_in_its_location(guarantees, route):
+    text = rendered(guarantees=guarantees, topology=LOGS, **route)
+    assert "set $logged_route r;" in text
+    assert "only_route" not in text
+
+
+def test_the_log_matches_the_query_where_args_may_change():
+    by_args = 'map $args $logged_path { "" $request_uri;'
+    assert by_args in rendered(topology=LOGS)
+    assert by_args not in rendered(listener={"limits": {"headers": "4KiB"}}, topology=LOGS)
+    own = {"engines": {"nginx": {"server": "error_page 404 /missing.html;"}}}
+    assert by_args not in rendered(topology=LOGS | own, **ALL)
+    assert "set $logged_route r;" in rendered(topology=LOGS | own, **ALL)
