@@ -187,9 +187,7 @@ class _Builder:
                 return ""
         self._seen.add(id(node))
         if isinstance(node, SequenceNode):
-            return [
-                self._scalar(item) if type(item) is ScalarNode else self.build(item, depth + 1) for item in node.value
-            ]
+            return [self.build(item, depth + 1) for item in node.value]
         return self._mapping(node, depth) if isinstance(node, MappingNode) else ""
 
     def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
@@ -205,8 +203,7 @@ class _Builder:
                 where = f"in line {before.line}" if before.file == here.file else f"at {before}"
                 self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, f"the first is {where}")
                 continue
-            is_scalar = type(value_node) is ScalarNode  # most values are, and a call costs as much as reading one
-            data[key] = self._scalar(value_node) if is_scalar else self.build(value_node, depth + 1)
+            data[key] = self.build(value_node, depth + 1)
         return data
 
     def _key(self, node: Node) -> str | None:

@@ -26,7 +26,7 @@ from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.timeouts import own_times, proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
 from lbgen.engines.nginx.upstreams import has_separate_backups, may_be_empty
-from lbgen.engines.nginx.view import NONE, Answer, Entry, Header, Line, Location, Map, Proxy, Times
+from lbgen.engines.nginx.view import Answer, Entry, Header, Line, Location, Map, Proxy, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.policy import Buffering
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener, Plan, Pool, Route, Rule, Target
 
-_PORTS = {"http": 80, "https": 443}
 Body = Proxy | Answer
 
 
@@ -86,8 +85,6 @@ class RouteActions:
         self.logged_routes = access_log.LoggedRoutes(plan, kept)
         self._facts: dict[tuple[str, str], RouteFacts] = {}
         self._logged_pools: dict[Atom, Text] = {}
-        self._own_hosts: dict[str, str] = {}
-        self._hostless: dict[str, set[str]] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
         self._plain: dict[tuple[object, ...], Proxy] = {}
         self._has_queues = version.upstreams and any(map(queues.has_queue, plan.pools))
@@ -316,34 +313,8 @@ class RouteActions:
         return reference(name)
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
-        scheme = action.scheme or listener.scheme
-        default = _PORTS[scheme]
-        port = action.port or (default if action.scheme else listener.client_port)
-        host: str | Atom = action.host or inline(self._own_host(rule, listener))
-        authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
-        target = paths.target_variable(listener)
-        if action.path is not None:
-            target = self.rewrites.with_path(action.path, rule, target)
-        elif action.prefix is not None:
-            target = self.rewrites.with_prefix(action.prefix, rule, target)
         add, _ = self._response_headers(route)
-        return Answer(action.status, self.texts.of(*authority, inline(target)), add=add)
-
-    def _own_host(self, rule: Rule, listener: Listener) -> str:
-        """The variable with the request's host, or the listener's address when there is none."""
-        if listener.name not in self._hostless:
-            # Over TLS a request without Host is served by its SNI.
-            tables = [x for x in listener.hosts if x.host is None or listener.tls is not None]
-            self._hostless[listener.name] = {each.route for table in tables for each in table.rules}
-        if rule.route not in self._hostless[listener.name]:
-            return "host"
-        address = f"[{listener.address}]" if ":" in listener.address else listener.address
-        name = self._own_hosts.get(address)
-        if name is None:
-            name = self._own_hosts[address] = self.names.variable("own_host", "")
-            entry = Entry(Literal("", "key"), text(address))
-            self.maps.append(Map(NONE, text(inline("http_host")), reference(name), text(inline("host")), (entry,)))
-        return name
+        return Answer(action.status, self.rewrites.redirect(action, rule, listener), add=add)
 
     def _respond(self, route: Route, action: Respond) -> Answer:
         if action.status in ADDRESS_STATUSES:
