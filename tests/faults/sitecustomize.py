@@ -69,12 +69,29 @@ class Faults:
     def _begins(self, event: str, args: tuple[object, ...]) -> str:
         """A supervisor's work begins with what it is asked, a command's with the state directory."""
         if self.role == "supervisor":
-            if event != "pickle.find_class" or args[0] != "lbgen.runtime.local.messages":
-                return ""
-            roles = {"StartRequest": "supervisor", "ReloadRequest": "supervisor", "TakeoverRequest": "takeover"}
-            return roles.get(str(args[1]), "")
+            self._watch_requests()
+            return ""
         begins = self.count < 0 and event in ("open", "os.mkdir") and str(args[0]).startswith(self.state)
         return "client" if begins else ""
+
+    def _watch_requests(self) -> None:
+        """Begin with each request that a supervisor receives, once it has imported what receives them."""
+        connection = getattr(sys.modules.get("lbgen.runtime.local.connection"), "Connection", None)
+        receive = getattr(connection, "receive", None)
+        if receive is None or hasattr(receive, "watched"):
+            return
+        roles = {"StartRequest": "supervisor", "ReloadRequest": "supervisor", "TakeoverRequest": "takeover"}
+
+        def watched(*args: object) -> object:
+            found = receive(*args)
+            if role := roles.get(type(found).__name__):
+                self.inside.now = True
+                self._begin(role)
+                self.inside.now = False
+            return found
+
+        watched.watched = True
+        connection.receive = watched
 
     def _begin(self, role: str) -> None:
         with open(self.file) as plan:  # noqa: PTH123 - called in an audit hook

@@ -11,13 +11,12 @@ import os
 import stat
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Binary, BinaryHint, CheckSpec, Images, ProcessSpec, RenderedFile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbgen.plan.model import Plan
 
 # The engines' user may be nobody, who cannot enter a home folder where an interpreter may lie.

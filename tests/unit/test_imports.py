@@ -34,4 +34,4 @@ def test_the_end_of_a_stack_starts_light() -> None:
 def test_a_supervisor_starts_without_what_its_children_run() -> None:
     found = imported("import lbgen.runtime.local.supervisor")
     assert "lbgen.runtime.local.engine_process" in found
-    assert not found & {*LOOPS, *SPEC, *SCREEN, "docker", "requests"}
+    assert not found & {*LOOPS, *SPEC, *SCREEN, "docker", "requests", "multiprocessing"}

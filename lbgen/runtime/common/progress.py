@@ -35,7 +35,7 @@ class Step(StrEnum):
 REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
 
 
-class Progress(Struct, frozen=True):
+class Progress(Struct, frozen=True, tag=True):
     """A step that is done, or one of `REPORTED_AT_START` that begins. `done` of `total` counts the routes that answer;
     both are 0 in other steps."""
 

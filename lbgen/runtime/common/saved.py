@@ -6,6 +6,7 @@ Files are read only where they belong to the user and no other user can write th
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import DecodeError as DecodeError  # also ValidationError
 
 from lbgen.diagnostics import Diagnostic, EngineError, Span
 from lbgen.plan.spans import Spans
@@ -28,7 +30,7 @@ _PACKAGE = Path(__file__).parents[2]
 def write(path: Path, value: object) -> None:
     """Write `value`, a record or a dataclass, atomically. Raises EngineError LB408."""
     try:
-        content = msgspec.json.encode(value, enc_hook=_to_plain)
+        content = encode(value)
     except UnicodeEncodeError as error:  # a path that is not UTF-8
         raise EngineError(Diagnostic("LB408", f"{path}: {error}")) from None
     store(path, _version() + content)
@@ -51,9 +53,27 @@ def read(path: Path, kind: type[T]) -> T | None:
         if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or file.read(len(version)) != version:
             return None
         try:
-            return msgspec.json.decode(file.read(), type=kind, dec_hook=_from_plain)
-        except msgspec.DecodeError:  # also ValidationError
+            return decode(file.read(), kind)
+        except DecodeError:
             return None
+
+
+def encode(value: object, *, any_text: bool = False) -> bytes:
+    """JSON of records and dataclasses. UnicodeEncodeError for text that is not UTF-8, such as paths, unless
+    `any_text`."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_to_plain)
+    except UnicodeEncodeError:
+        if not any_text:
+            raise
+        return json.dumps(msgspec.to_builtins(value, enc_hook=_to_plain)).encode()
+
+
+def decode(content: bytes, kind: type[T]) -> T:
+    """The `kind` that `encode` was given. Raises DecodeError."""
+    if b"\\udc" in content:  # text that is not UTF-8, which msgspec does not read
+        return msgspec.convert(json.loads(content), kind, dec_hook=from_plain, str_keys=True)
+    return msgspec.json.decode(content, type=kind, dec_hook=from_plain)
 
 
 def _to_plain(value: object) -> object:
@@ -64,7 +84,8 @@ def _to_plain(value: object) -> object:
     raise NotImplementedError(type(value).__name__)
 
 
-def _from_plain(kind: type, plain: object) -> object:
+def from_plain(kind: type, plain: object) -> object:
+    """The `dec_hook` of msgspec for the types that plans and engines have."""
     if issubclass(kind, Path):
         return kind(str(plain))
     if issubclass(kind, Spans):

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EMFILE, ENFILE
-from multiprocessing.connection import Connection
 from pathlib import Path
+
+from lbgen.runtime.local.connection import Connection
 
 _NAME = "control"
 
@@ -42,7 +43,7 @@ class ControlSocket:
             os.close(self._reserve)  # so that the caller gets an answer
             self._reserve = None
             caller, _ = self._socket.accept()
-        return Connection(caller.detach())
+        return Connection(caller)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -65,7 +66,7 @@ def connect(folder: Path, name: str = _NAME) -> Connection:
     except OSError:
         client.close()
         raise
-    return Connection(client.detach())
+    return Connection(client)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class SavedStack(Struct, frozen=True):
 
 def write(folder: Path, value: SavedStack) -> None:
     """Commit `value` as what the stack serves. Raises EngineError LB408."""
-    engines = tuple(replace(each, supplied=None) for each in value.request.engines)  # objects of this process
+    engines = tuple(replace(each, described=None) for each in value.request.engines)  # code of this process
     saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)))
 
 

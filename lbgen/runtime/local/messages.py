@@ -1,24 +1,51 @@
-"""Messages between commands and the supervisor of a stack."""
+"""Messages between commands and the supervisor of a stack, which a `connection` carries as JSON."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by connection, as all that messages consist of
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
+from lbgen.plan.model import Plan  # noqa: TC001
+from lbgen.records import field_names, replace
+from lbgen.runtime.common.progress import Progress
+from lbgen.runtime.common.saved import from_plain
+from lbgen.runtime.common.state import StackState  # noqa: TC001
 
-if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
-    from lbgen.runtime.common.state import StackState
+
+class SuppliedEngine(Struct, frozen=True):
+    """An engine that is not installed, as data: its name in its module, or that of its class and its fields."""
+
+    module: str
+    name: str
+    fields: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, engine: Engine) -> SuppliedEngine:
+        kind = type(engine)
+        for name, value in vars(sys.modules[kind.__module__]).items():
+            if value is engine:
+                return cls(kind.__module__, name)
+        names = field_names(kind) or vars(engine)
+        return cls(kind.__module__, kind.__qualname__, {name: getattr(engine, name) for name in names})
+
+    def make(self) -> Engine:
+        found: Any = getattr(import_module(self.module), self.name)
+        engine: Engine = found if self.fields is None else msgspec.convert(self.fields, found, dec_hook=from_plain)
+        return engine
 
 
 class EngineChoice(Struct, frozen=True):
-    """An engine of the stack with its version and executable. `supplied`: the engine itself if it is not installed."""
+    """An engine of the stack with its version and executable. `supplied`: the engine itself if it is not installed, in
+    a message `described` instead."""
 
     name: str
     title: str
@@ -28,13 +55,16 @@ class EngineChoice(Struct, frozen=True):
     resolvers: tuple[str, ...]  # DNS servers for it
     offset: int = 0  # added to every listener's port
     supplied: Engine | None = None
+    described: SuppliedEngine | None = None
 
     @property
     def engine(self) -> Engine:
+        if self.described is not None:
+            return self.described.make()
         return self.supplied if self.supplied is not None else engine_by_name(self.name)
 
 
-class StartRequest(Struct, frozen=True):
+class StartRequest(Struct, frozen=True, tag=True):
     """To a new supervisor: bring a stack up. `folder` is the stack's in the state directory."""
 
     name: str
@@ -46,8 +76,16 @@ class StartRequest(Struct, frozen=True):
     backends: bool
     seconds: float  # to wait for listeners, and again for routes
 
+    def as_message(self) -> StartRequest:
+        """Itself with `described` for each engine that is `supplied`."""
+        engines = (
+            x if x.supplied is None else replace(x, supplied=None, described=SuppliedEngine.of(x.supplied))
+            for x in self.engines
+        )
+        return replace(self, engines=tuple(engines))
 
-class ReloadRequest(Struct, frozen=True):
+
+class ReloadRequest(Struct, frozen=True, tag=True):
     """To the supervisor of a running stack: serve `plan` instead.
 
     `engines` (name, version, executable) and `backends` are what the stack must be made of; None = whatever it is, and
@@ -61,7 +99,7 @@ class ReloadRequest(Struct, frozen=True):
     backends: bool | None = None
 
 
-class TakeoverRequest(Struct, frozen=True):
+class TakeoverRequest(Struct, frozen=True, tag=True):
     """To a new supervisor: take over the stack of that name, whose supervisor has ended. `folder` and `seconds` as in
     `StartRequest` and `ReloadRequest`."""
 
@@ -70,18 +108,25 @@ class TakeoverRequest(Struct, frozen=True):
     seconds: float
 
 
-class Success(Struct, frozen=True):
+class CommitRequest(Struct, frozen=True, tag=True):
+    """To the supervisor: continue without the command that started it."""
+
+
+class Success(Struct, frozen=True, tag=True):
     """From the supervisor: the request is done. `warnings` are LB405 of routes that cannot be verified."""
 
     state: StackState
     warnings: tuple[Diagnostic, ...]
 
 
-class Failure(Struct, frozen=True):
+class Failure(Struct, frozen=True, tag=True):
     """From the supervisor: the request failed, and the previous state is restored. `exit_code`: the kind of error."""
 
     diagnostics: tuple[Diagnostic, ...]
     exit_code: int
+
+
+Answer = Progress | Success | Failure
 
 
 def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool) -> str:
@@ -89,7 +134,3 @@ def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...]
     served = [(each.name, getattr(plan, each.name)) for each in fields(plan) if each.repr and each.name != "uses"]
     what = (served, tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
     return hashlib.sha256(repr(what).encode()).hexdigest()
-
-
-class CommitRequest(Struct, frozen=True):
-    """To the supervisor: continue without the command that started it."""

@@ -8,17 +8,14 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.runtime.local.control_socket import ControlSocket
 from lbgen.runtime.local.messages import Failure
 from lbgen.runtime.local.stand_ins import LOOK_SECONDS, SOCKET
 from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
 from lbgen.system_errors import set_supervisor, to_diagnostic
-
-if TYPE_CHECKING:
-    from lbgen.runtime.standins.stand_in import StandIn
 
 _WAIT_SECONDS = 3600.0
 
@@ -35,7 +32,7 @@ def main(folder: str) -> None:
                 caller = control.wait(_WAIT_SECONDS)
                 if caller is not None:
                     with caller:
-                        caller.send(_answer(caller.recv(), served, ends))
+                        caller.send(_answer(caller.receive(tuple[StandIn, ...]), served, ends))
             except Exception as error:  # noqa: BLE001 - no caller may end what serves
                 sys.stderr.write(f"{type(error).__name__}: {error}\n")
                 time.sleep(LOOK_SECONDS)

@@ -60,16 +60,16 @@ class StandIns(Struct):
         if self.process is not None:
             stop(self.process, signal.SIGTERM, 2.0)
 
-    def _ask(self, stand_ins: tuple[StandIn, ...]) -> object:
+    def _ask(self, stand_ins: tuple[StandIn, ...]) -> Failure | None:
         assert self.process is not None  # noqa: S101 - started by the caller
         end = time.monotonic() + _SECONDS
         while True:
             try:
                 with connect(self.folder, SOCKET) as pipe:
                     pipe.send(stand_ins)
-                    if pipe.poll(_SECONDS):
-                        return pipe.recv()
-            except (FileNotFoundError, ConnectionError, EOFError):  # starting, or ended
+                    answer: Failure | None = pipe.receive(Failure | None, _SECONDS)
+                    return answer
+            except (FileNotFoundError, ConnectionError, EOFError, TimeoutError):  # starting, or ended
                 if self.process.poll() is None and time.monotonic() < end:
                     time.sleep(LOOK_SECONDS)
                     continue

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,9 @@ from lbgen.records import replace
 from lbgen.runtime.common import state
 from lbgen.runtime.common.process_id import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
+from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local import journal
+from lbgen.runtime.local.connection import Connection
 from lbgen.runtime.local.control_socket import ControlSocket
 from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
 from lbgen.runtime.local.restarts import Backoff, EngineWatch
@@ -154,8 +156,8 @@ class Supervisor:
     def _serve(self) -> None:
         """Serve a caller's reload request. Every error is answered."""
         try:
-            asked = self.pipe.recv() if self.pipe.poll(_CALLER_SECONDS) else None
-        except (EOFError, ConnectionError):
+            asked: ReloadRequest = self.pipe.receive(ReloadRequest, _CALLER_SECONDS)
+        except (EOFError, ConnectionError, TimeoutError):
             return
         except Exception as error:  # noqa: BLE001 - e.g. data of another lbgen
             _log(traceback.format_exc())
@@ -163,8 +165,6 @@ class Supervisor:
             hint = f"where lbgen was updated while the stack ran: {REMEDY}"
             unread = _diagnostic(error) if isinstance(error, OSError) else Diagnostic("LB426", message, hint=hint)
             self._send(Failure((unread,), EngineError.exit_code))
-            return
-        if not isinstance(asked, ReloadRequest):
             return
         try:
             warnings = self.processes.reload(asked)
@@ -194,13 +194,12 @@ class Supervisor:
     def _await_commit(self) -> None:
         """Wait for the commit; if `up` ends without one, end the stack."""
         try:
-            said = self.pipe.recv()
-        except (EOFError, OSError):
-            said = None
-        if isinstance(said, CommitRequest):
+            self.pipe.receive(CommitRequest)
+        except (EOFError, OSError, DecodeError):
+            if not self._stopping:
+                os.kill(os.getpid(), signal.SIGTERM)
+        else:
             self.committed.set()
-        elif not self._stopping:
-            os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping:
@@ -272,9 +271,9 @@ def _takeover_lock(folder: Path) -> Iterator[None]:
 def main(descriptor: int) -> None:
     """Serve the request that arrives over the pipe with this descriptor: bring a stack up, or take one over."""
     set_supervisor()
-    pipe = Connection(descriptor)
+    pipe = Connection(socket.socket(fileno=descriptor))
     try:
-        asked: StartRequest | TakeoverRequest = pipe.recv()
+        asked: StartRequest | TakeoverRequest = pipe.receive(StartRequest | TakeoverRequest)
     except EOFError:
         return
     if isinstance(asked, TakeoverRequest):

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +17,20 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS
 from lbgen.runtime.common.log_excerpt import tail
 from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.saved import DecodeError, encode
 from lbgen.runtime.local.adopt import kill_all_in
 from lbgen.runtime.local.child_process import how_ended
+from lbgen.runtime.local.connection import Connection
 from lbgen.runtime.local.control_socket import connect
-from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
+from lbgen.runtime.local.messages import (
+    Answer,
+    CommitRequest,
+    Failure,
+    ReloadRequest,
+    StartRequest,
+    Success,
+    TakeoverRequest,
+)
 from lbgen.runtime.local.supervisor_process import CHILDREN, STOP_SECONDS, has_ended, stop
 
 if TYPE_CHECKING:
@@ -43,7 +51,7 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
     process, pipe = _spawn_supervisor(folder, "wb")
     with pipe:
         try:
-            pipe.send(order)
+            pipe.send(order.as_message())
             _listen(pipe, progress)
             pipe.send(CommitRequest())
             done = _listen(pipe, progress)
@@ -91,12 +99,12 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
     from lbgen.runtime.common.reload import refusal
 
     before = state.read(name)
-    wire = bytes(ForkingPickler.dumps(asked))  # before connecting: thousands of routes take seconds
+    content = encode(asked, any_text=True)  # before connecting: thousands of routes take seconds
     connected = False
     try:
         with connect(state.folder(name)) as pipe:
             connected = True
-            pipe.send_bytes(wire)
+            pipe.send_encoded(content)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
         if before is None or not has_ended(before.supervisor):
@@ -128,12 +136,17 @@ def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes],
             cwd="/",
             env={**os.environ, "LBGEN_STATE_DIR": str(state.root())},
         )
-    return process, Connection(ours.detach())
+    return process, Connection(ours)
 
 
 def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Success:
     while True:
-        said = pipe.recv()
+        try:
+            said: Answer = pipe.receive(Answer)
+        except (DecodeError, ValueError):
+            from lbgen.runtime.common.reload import refusal
+
+            raise EngineError(refusal("the supervisor is another lbgen's, whose answers cannot be read")) from None
         if isinstance(said, Success):
             return said
         if isinstance(said, Failure):

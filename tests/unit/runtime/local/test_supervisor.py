@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import socket
 import threading
 from contextlib import suppress
 from errno import EMFILE
-from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +15,12 @@ import pytest
 from lbgen import system_errors
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
+from lbgen.runtime.common.saved import encode
+from lbgen.runtime.common.state import StackState
 from lbgen.runtime.local import supervisor
+from lbgen.runtime.local.connection import Connection
 from lbgen.runtime.local.control_socket import ControlSocket, connect
-from lbgen.runtime.local.messages import Failure, ReloadRequest, Success
+from lbgen.runtime.local.messages import Answer, Failure, ReloadRequest, Success
 from lbgen.runtime.local.supervisor import Supervisor
 from tests.unit.runtime.local.test_process import plan
 
@@ -29,7 +34,7 @@ class Company:
 
     def __init__(self, *outcomes: object) -> None:
         self.outcomes = list(outcomes)
-        self.record = SimpleNamespace(engines=())
+        self.record = StackState("shop", "", 0, 0)
         self.handles: dict[str, object] = {}
         self.stand_ins = SimpleNamespace(is_alive=lambda: True)
 
@@ -40,12 +45,17 @@ class Company:
         return ()
 
 
+def pipe_ends() -> tuple[Connection, Connection]:
+    one, other = socket.socketpair()
+    return Connection(one), Connection(other)
+
+
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """A supervisor in this process: its `_supervise` runs in a thread until the test ends."""
     made = object.__new__(Supervisor)
     made.request = SimpleNamespace(folder=str(tmp_path))
-    made.pipe, _ = Pipe()
+    made.pipe, _ = pipe_ends()
     monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(system_errors._Process, "lasting", True)
     return made
@@ -71,8 +81,7 @@ def serve(made: Supervisor, tmp_path, *outcomes: object):
     for _ in outcomes:
         with connect(tmp_path) as pipe:
             pipe.send(ReloadRequest(plan(), (), 1.0))
-            assert pipe.poll(20), "no answer"
-            answers.append(pipe.recv())
+            answers.append(pipe.receive(Answer, 20))
     thread.join(5)
     assert not thread.is_alive()
     control.close()
@@ -108,24 +117,24 @@ def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tm
     assert "goes on after an error: lbgen failed: RuntimeError: accept" in said
 
 
-class Unreadable:
-    """Data that only the lbgen of another version has."""
+def of_another_lbgen() -> dict[str, bytes]:
+    """Requests that this lbgen does not have, and what it must not ignore."""
+    known = json.loads(encode(ReloadRequest(plan(), (), 1.0)))
+    more = {**known, "plan": {**known["plan"], "later": True}}
+    fewer = {name: value for name, value in known.items() if name != "accept"}
+    other = {**known, "type": "LaterRequest"}
+    as_json = {name: json.dumps(x).encode() for name, x in {"more": more, "fewer": fewer, "other": other}.items()}
+    return {**as_json, "pickle": pickle.dumps((1, "two")), "no text": b'"\xff"', "empty": b""}
 
-    def __reduce__(self):
-        return (_refuse, ())
 
-
-def _refuse():
-    raise AttributeError("no such class here")
-
-
-def test_what_cannot_be_read_is_answered(made, tmp_path):
+@pytest.mark.parametrize("content", of_another_lbgen().values(), ids=of_another_lbgen())
+def test_what_cannot_be_read_is_answered(made, content: bytes):
     made.processes = Company()
-    theirs, ours = Pipe()
+    theirs, ours = pipe_ends()
     made.pipe = theirs
-    ours.send(Unreadable())
+    ours.send_encoded(content)
     made._serve()
-    answer = ours.recv()
+    answer = ours.receive(Answer)
     assert answer.diagnostics[0].code == "LB426"
     assert "lbgen up" in answer.diagnostics[0].hint
     ours.close()

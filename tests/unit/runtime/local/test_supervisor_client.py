@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
 from contextlib import contextmanager
+from multiprocessing.connection import Connection as OldConnection
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -10,9 +13,13 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.local import supervisor_client as client
+from lbgen.runtime.local.control_socket import ControlSocket
+from lbgen.runtime.local.messages import ReloadRequest
+from tests.unit.runtime.local.test_process import plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 RUNNING = SimpleNamespace(supervisor=None, committed=True, changes=3, engines=[SimpleNamespace(running=True)])
 
@@ -32,7 +39,7 @@ def connect_to(monkeypatch: pytest.MonkeyPatch, *first: Exception | None, broken
     """Make `connect` fail as `first` says and succeed then; `broken`: the connection breaks at the first request."""
     left = list(first)
 
-    def send(wire: bytes) -> None:
+    def send(content: bytes) -> None:
         if broken:
             raise BrokenPipeError
 
@@ -40,7 +47,7 @@ def connect_to(monkeypatch: pytest.MonkeyPatch, *first: Exception | None, broken
     def connect(folder: object) -> Iterator[SimpleNamespace]:
         if left and (error := left.pop(0)) is not None:
             raise error
-        yield SimpleNamespace(send_bytes=send)
+        yield SimpleNamespace(send_encoded=send)
 
     monkeypatch.setattr(client, "connect", connect)
 
@@ -61,3 +68,31 @@ def test_a_request_that_may_have_been_received_is_not_repeated(
     with pytest.raises(EngineError, match="LB426"):
         client.request_reload("shop", None, print)
     assert ended == ["take over"]
+
+
+@pytest.mark.parametrize("answer", [pickle.dumps(("an", "answer")), b'{"type":"Later"}'], ids=["pickle", "later"])
+def test_a_supervisor_of_another_lbgen_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """LB412, upon which `up` starts the stack again. One from before JSON answers any request with a pickle."""
+    monkeypatch.setattr(client.state, "folder", lambda name: tmp_path)
+    monkeypatch.setattr(client.state, "read", lambda name: RUNNING)
+    control = ControlSocket(tmp_path)
+
+    def serve() -> None:
+        caller = control.wait(20)
+        assert caller is not None
+        with OldConnection(caller._socket.detach()) as old:
+            received.append(old.recv_bytes())
+            old.send_bytes(answer)
+
+    received: list[bytes] = []
+    supervisor = threading.Thread(target=serve)
+    supervisor.start()
+    with pytest.raises(EngineError, match=r"LB412: the supervisor is another lbgen's.*`lbgen up` replaces what runs"):
+        client.request_reload("shop", ReloadRequest(plan(), (), 1.0), print)
+    supervisor.join()
+    control.close()
+    (content,) = received
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(content)  # noqa: S301  # our own
