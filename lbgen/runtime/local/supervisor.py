@@ -163,7 +163,7 @@ class Supervisor:
             _log(traceback.format_exc())
             message = f"the supervisor cannot read what is asked of it: {type(error).__name__}: {error}"
             hint = f"where lbgen was updated while the stack ran: {REMEDY}"
-            unread = _diagnostic(error) if isinstance(error, OSError) else Diagnostic("LB426", message, hint=hint)
+            unread = _diagnostic(error) if isinstance(error, OSError) else refusal(message, hint)
             self._send(Failure((unread,), EngineError.exit_code))
             return
         try:

@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_answered(made, content: bytes):
     ours.send_encoded(content)
     made._serve()
     answer = ours.receive(Answer)
-    assert answer.diagnostics[0].code == "LB426"
+    assert answer.diagnostics[0].code == "LB412"  # upon which `up` does what the hint says
     assert "lbgen up" in answer.diagnostics[0].hint
     ours.close()
     made._serve()  # a caller that is gone again
