@@ -106,6 +106,11 @@ class Retries(Struct, frozen=True):
     all_methods: bool = False
     budget: float | None = None
 
+    def __repr__(self) -> str:
+        """With the causes in the same order in every process, as the digest of a stack is that of its plan's text."""
+        values = (getattr(self, name) for name in self.__struct_fields__)
+        return f"Retries{tuple(sorted(each) if isinstance(each, frozenset) else each for each in values)}"
+
 
 class Mirror(Struct, frozen=True):
     """A copy of `percent` of the requests as sent to the endpoint; its response is dropped."""
