@@ -19,7 +19,7 @@ from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.resolvers import judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local import journal, messages, supervisor_client, supervisor_process
+from lbgen.runtime.local import journal, supervisor_client, supervisor_process
 from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
 from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
@@ -37,19 +37,18 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
 
     Raises LbgenError (verdicts), EngineError LB402 to LB405, LB407, LB408.
     """
-    backends, accept, progress = options.backends, options.accept, options.progress
-    plan, chosen, skipped = choose_for(plan, engines, options)
-    if plan.pools:
-        progress(Progress(Step.POOLS, detail=describe_pools(plan)))
-    digest = messages.digest(plan, chosen, accept, backends=backends)
+    progress = options.progress
+    wanted, skipped = request_for(plan, engines, options)
+    if wanted.plan.pools:
+        progress(Progress(Step.POOLS, detail=describe_pools(wanted.plan)))
     with lock(f"stack-{plan.name}"):
         before, kept = state.read(plan.name), None
         replaced = False
         if before is not None:
             before = _ensure_supervisor(before, progress)
-            if is_up_to_date(before, digest):
+            if is_up_to_date(before, wanted.digest):
                 return Result(before, skipped, unchanged=True)
-            taken_over = _try_reload(before, plan, chosen, accept, backends, progress)
+            taken_over = _try_reload(before, wanted, progress)
             if taken_over is not None:
                 return Result(taken_over.state, skipped, taken_over.warnings, reloaded=True)
             replaced = before.supervisor.alive()
@@ -59,9 +58,7 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
             supervisor_process.stop(before)
         try:
             with lock("ports"):
-                chosen = _assign_offsets(plan, chosen)
-            folder = str(state.folder(plan.name))
-            wanted = StartRequest(plan.name, digest, folder, plan, chosen, accept, backends, options.seconds)
+                wanted = replace(wanted, engines=_assign_offsets(wanted.plan, wanted.engines))
             done = supervisor_client.start(wanted, progress)
         except (LbgenError, KeyboardInterrupt) as error:
             if kept is not None:
@@ -105,42 +102,32 @@ def _ensure_supervisor(before: StackState, progress: Callable[[Progress], None],
     return done.state
 
 
-def _try_reload(
-    before: StackState,
-    plan: Plan,
-    chosen: tuple[EngineChoice, ...],
-    accept: tuple[str, ...],
-    backends: bool,
-    progress: Callable[[Progress], None],
-) -> Success | None:
+def _try_reload(before: StackState, wanted: StartRequest, progress: Callable[[Progress], None]) -> Success | None:
     """Reload what runs; None when the change needs a restart. Raises as `reload` does."""
     if not is_serving(before):
         return None
     try:
-        return supervisor_client.request_reload(
-            before.name, request_of_up(plan, chosen, accept, backends=backends), progress
-        )
+        return supervisor_client.request_reload(before.name, reload_request(wanted), progress)
     except EngineError as error:
         if any(each.code != "LB412" for each in error.diagnostics):
             raise
         return None
 
 
-def request_of_up(
-    plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool
-) -> ReloadRequest:
+def reload_request(wanted: StartRequest) -> ReloadRequest:
     """The reload by which `up` changes a stack that runs."""
-    engines = tuple((x.name, x.version, x.binary) for x in chosen)
-    return ReloadRequest(plan, accept, for_routes(plan, RELOAD_SECONDS), engines, backends)
+    seconds = for_routes(wanted.plan, RELOAD_SECONDS)
+    return ReloadRequest(wanted.plan, wanted.accept, seconds, wanted.programs, wanted.backends)
 
 
-def choose_for(
-    plan: Plan, engines: Sequence[Engine], options: UpOptions
-) -> tuple[Plan, tuple[EngineChoice, ...], Skipped]:
-    """The plan with the endpoints that `up` forwards to, the engines that will run, and the skipped ones."""
-    plan = plan if options.backends else with_real_endpoints(plan)
-    named = selection.configured(plan)
-    return plan, *choose(plan, engines, insist=options.insist, accept=options.accept, named=named)
+def request_for(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> tuple[StartRequest, Skipped]:
+    """What `up` asks for: the plan with the endpoints to forward to, and the engines that will run, without offsets;
+    and the skipped engines."""
+    backends, accept = options.backends, options.accept
+    plan = plan if backends else with_real_endpoints(plan)
+    chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept, named=selection.configured(plan))
+    folder = str(state.folder(plan.name))
+    return StartRequest(plan.name, folder, plan, chosen, accept, backends, options.seconds), skipped
 
 
 def choose(

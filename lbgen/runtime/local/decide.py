@@ -89,10 +89,9 @@ def accept_request(order: StartRequest, asked: ReloadRequest) -> tuple[Plan, tup
     Raises LbgenError (verdicts), EngineError LB412 (other engines or versions, so that it needs a restart).
     """
     plan = asked.plan if order.backends else with_real_endpoints(asked.plan)
-    engines = tuple((x.name, x.version, x.binary) for x in order.engines)
-    if asked.engines not in (None, engines) or asked.backends not in (None, order.backends):
+    if asked.programs not in (None, order.programs) or asked.backends not in (None, order.backends):
         raise EngineError(refusal("other engines, or other backends, run"))
-    before = () if asked.engines is not None else order.accept
+    before = () if asked.programs is not None else order.accept
     accept = tuple(dict.fromkeys((*before, *asked.accept)))
     return plan, tuple(_same_choice(x, order.plan, plan, accept) for x in order.engines), accept
 

@@ -68,13 +68,25 @@ class StartRequest(Struct, frozen=True, tag=True):
     """To a new supervisor: bring a stack up. `folder` is the stack's in the state directory."""
 
     name: str
-    digest: str
     folder: str
     plan: Plan
     engines: tuple[EngineChoice, ...]
     accept: tuple[str, ...]
     backends: bool
     seconds: float  # to wait for listeners, and again for routes
+
+    @property
+    def programs(self) -> tuple[tuple[str, str, Binary], ...]:
+        """Name, version and executable of each engine."""
+        return tuple((x.name, x.version, x.binary) for x in self.engines)
+
+    @property
+    def digest(self) -> str:
+        """A digest of what the stack serves and runs, without positions in the topology file."""
+        plan = self.plan
+        served = [(each.name, getattr(plan, each.name)) for each in fields(plan) if each.repr and each.name != "uses"]
+        what = (served, self.programs, self.accept, self.backends)
+        return hashlib.sha256(repr(what).encode()).hexdigest()
 
     def as_message(self) -> StartRequest:
         """Itself with `described` for each engine that is `supplied`."""
@@ -88,14 +100,14 @@ class StartRequest(Struct, frozen=True, tag=True):
 class ReloadRequest(Struct, frozen=True, tag=True):
     """To the supervisor of a running stack: serve `plan` instead.
 
-    `engines` (name, version, executable) and `backends` are what the stack must be made of; None = whatever it is, and
+    `programs` and `backends` of its `StartRequest` are what the stack must be made of; None = whatever it is, and
     then `accept` comes on top of what was accepted before.
     """
 
     plan: Plan
     accept: tuple[str, ...]
     seconds: float
-    engines: tuple[tuple[str, str, Binary], ...] | None = None
+    programs: tuple[tuple[str, str, Binary], ...] | None = None
     backends: bool | None = None
 
 
@@ -127,10 +139,3 @@ class Failure(Struct, frozen=True, tag=True):
 
 
 Answer = Progress | Success | Failure
-
-
-def digest(plan: Plan, chosen: tuple[EngineChoice, ...], accept: tuple[str, ...], *, backends: bool) -> str:
-    """A digest of what the stack serves and runs, without positions in the topology file."""
-    served = [(each.name, getattr(plan, each.name)) for each in fields(plan) if each.repr and each.name != "uses"]
-    what = (served, tuple((x.name, x.version, x.binary) for x in chosen), accept, backends)
-    return hashlib.sha256(repr(what).encode()).hexdigest()

@@ -12,8 +12,8 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange, agent_action, reads_by_itself
 from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.reload import refusal
-from lbgen.runtime.local import journal, messages
-from lbgen.runtime.local.apply import choose_for, request_of_up
+from lbgen.runtime.local import journal
+from lbgen.runtime.local.apply import reload_request, request_for
 from lbgen.runtime.local.decide import (
     SavedEngine,
     accept_request,
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
     """What `stack.up` would do. Raises as it does while it decides: LbgenError (verdicts), EngineError LB402, LB404,
     LB407."""
-    plan, chosen, skipped = choose_for(plan, engines, options)
+    wanted, skipped = request_for(plan, engines, options)
+    plan, chosen = wanted.plan, wanted.engines
     before = state.read(plan.name)
     saved = journal.read(state.folder(plan.name)) if before is not None else None
     ran = None if saved is None else saved.request.plan
     if before is None:
         return Decision(_new_parts(plan, chosen), None, plan, skipped)
     taken_over = needs_supervisor(before) and saved is not None
-    digest = messages.digest(plan, chosen, options.accept, backends=options.backends)
+    digest = wanted.digest
     if is_up_to_date(before, digest) or (taken_over and before.digest == digest):
         return Decision(_same_parts(before), ran, plan, skipped)
     why = f"{before.name} does not run whole"
     if saved is not None and (is_serving(before) or taken_over):
         try:
-            asked = request_of_up(plan, chosen, options.accept, backends=options.backends)
-            return Decision(_reloaded_parts(before, saved, asked), ran, plan, skipped)
+            return Decision(_reloaded_parts(before, saved, reload_request(wanted)), ran, plan, skipped)
         except EngineError as error:
             if any(each.code != "LB412" for each in error.diagnostics):
                 raise

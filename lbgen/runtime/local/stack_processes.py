@@ -22,7 +22,6 @@ from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
 from lbgen.runtime.local import journal
 from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
 from lbgen.runtime.local.journal import SavedNetwork, SavedStack
-from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, digest
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
@@ -33,6 +32,7 @@ from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
+    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
 
 
 @dataclass(slots=True)
@@ -217,8 +217,7 @@ class StackProcesses:
         except BaseException:
             self.request, self.active_set, self.generation = before
             raise
-        what = digest(order.plan, order.engines, order.accept, backends=order.backends)
-        self.record = replace(self.record, digest=what, changes=self.generation)
+        self.record = replace(self.record, digest=order.digest, changes=self.generation)
 
     def _settle(self) -> None:
         """Remove the marks and files of a finished change. Where that fails (no space, no descriptor), the next change

@@ -19,7 +19,6 @@ from lbgen.runtime.local import agent
 from lbgen.runtime.local.adopt import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of
 from lbgen.runtime.local.decide import saved_engine
 from lbgen.runtime.local.engine_process import EngineProcess
-from lbgen.runtime.local.messages import EngineChoice, digest
 from lbgen.runtime.local.network import Network
 from lbgen.runtime.local.spawn import stop
 from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common import state
     from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.local.journal import SavedStack
+    from lbgen.runtime.local.messages import EngineChoice
 
 
 def take_over(
@@ -42,9 +42,10 @@ def take_over(
     order = saved.request
     me = ProcessId.of(os.getpid())
     assert me is not None  # noqa: S101 - we live
-    what = digest(order.plan, order.engines, order.accept, backends=order.backends)
     listed = endpoint_states(order.plan, saved.stand_in_set)
-    record = replace(record, pid=me.pid, started=me.started, digest=what, endpoints=listed, changes=saved.generation)
+    record = replace(
+        record, pid=me.pid, started=me.started, digest=order.digest, endpoints=listed, changes=saved.generation
+    )
     networks = {
         name: Network(each.host, each.inside, AdoptedProcess.of(each.holder), each.device)
         for name, each in saved.networks

@@ -56,7 +56,7 @@ def test_what_a_supervisor_saved_comes_back(example: str, tmp_path: Path) -> Non
     engine = EngineChoice(
         "nginx", "nginx", "1.22", Binary(Path("/n"), "1.22.1", (Path("/m.so"),)), False, ("::1",), 1000
     )
-    order = StartRequest(plan.name, "digest", "/stack", plan, (engine,), ("all",), True, 20.0)
+    order = StartRequest(plan.name, "/stack", plan, (engine,), ("all",), True, 20.0)
     network = SavedNetwork("10.0.0.1", "10.0.0.2", "lb0", ProcessId(7, 9))
     value = journal.SavedStack(3, order, stand_in_set, (("nginx", network),), (("nginx", engine.binary),))
     journal.write(tmp_path, value)
