@@ -22,6 +22,7 @@ from lbgen.conformance.runner import CaseState, Result, run_file
 from lbgen.engines.api import engines
 from lbgen.engines.left_to_engine import Habitual
 from lbgen.records import replace
+from tests.support.case_failures import failures
 from tests.support.lateness import observed_lateness
 from tests.support.version_results import CONFORMANCE, recorded
 
@@ -127,7 +128,7 @@ def judged_in_time(file, subject) -> tuple[Result, ...]:
 
 def _judged(results) -> None:
     COUNTS.update((r.subject, r.state) for r in results)
-    failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is CaseState.FAIL]
-    assert not failed, f"{len(failed)} of {len(results)} cases\n" + "\n".join(failed)
+    failed = failures(results)
+    assert not failed, failed
     if all(r.state is CaseState.SKIPPED for r in results):
         pytest.skip(f"{len(results)} cases not run: {results[0].detail}")

@@ -11,6 +11,7 @@ from lbgen.conformance.engine_under_test import engines_in_images
 from lbgen.conformance.runner import CaseState, run_file
 from lbgen.engines.api import engine_names
 from lbgen.runtime.docker.single_engine import share_netns
+from tests.support.case_failures import failures
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, request
     every = request.config.getoption("--container-cases") == "all"
     for subject in engines_in_images([name], place)[: None if every else 1]:
         results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))
-        failed = [f"{r.case}: {r.detail}\n    {r.again}" for r in results if r.state is CaseState.FAIL]
-        assert not failed, f"{subject.label}: {len(failed)} of {len(results)} cases\n" + "\n".join(failed)
+        failed = failures(results)
+        assert not failed, failed
         assert results
         if all(r.state is CaseState.SKIPPED for r in results):
             assert subject.gap, results[0].detail
