@@ -75,7 +75,8 @@ def calls_per_route(work: Callable[[int], Callable[[], object]], routes: int) ->
 
 def _executed(work: Callable[[], object]) -> Counter[str]:
     """How often each function is called, those in C among them, and how many lines of each function run."""
-    return _calls(work) + _lines(work)
+    lines: Counter[str] = Counter()
+    return _calls(lambda: lines.update(_lines(work))) + lines
 
 
 def _calls(work: Callable[[], object]) -> Counter[str]:
@@ -89,14 +90,28 @@ def _calls(work: Callable[[], object]) -> Counter[str]:
     return counts
 
 
+class _LineCounter:
+    """Counts the lines of one function."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.lines = 0
+
+    def trace(self, frame: FrameType, event: str, _: object) -> Callable[..., object]:
+        if event == "line":
+            self.lines += 1
+        return self.trace
+
+
 def _lines(work: Callable[[], object]) -> Counter[str]:
     """How many lines of each function run; each turn of a loop counts, also where it stands in one line."""
-    counts: Counter[CodeType] = Counter()
+    counters: dict[int, _LineCounter] = {}  # by the id of a function's code, whose hash takes longer than a line
 
     def count(frame: FrameType, event: str, _: object) -> Callable[..., object]:
-        if event == "line":
-            counts[frame.f_code] += 1
-        return count
+        counter = counters.get(id(frame.f_code))
+        if counter is None:
+            counter = counters[id(frame.f_code)] = _LineCounter(frame.f_code)
+        return counter.trace
 
     before = sys.gettrace()
     sys.settrace(count)
@@ -104,7 +119,10 @@ def _lines(work: Callable[[], object]) -> Counter[str]:
         work()
     finally:
         sys.settrace(before)
-    return Counter({f"{_LINES}{_name(code)}": found for code, found in counts.items()})
+    found: Counter[str] = Counter()
+    for each in counters.values():
+        found[f"{_LINES}{_name(each.code)}"] += each.lines
+    return +found
 
 
 def _name(code: CodeType) -> str:
