@@ -16,7 +16,8 @@ from lbgen.runtime.common.process_id import ProcessId
 
 READY = "ready"
 _LISTEN = "0A"
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.02  # at first; the pause grows, as each look reads all sockets of the host
+_MOST_SECONDS = 0.1
 
 
 def group_members(leader: int) -> tuple[ProcessId, ...]:
@@ -44,11 +45,12 @@ def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], sec
 
     A process whose descriptors may not be read counts as closed.
     """
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, _LOOK_SECONDS
     while any(_listens(each, ports) for each in former):
         if time.monotonic() > end:
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(pause)
+        pause = min(pause * 1.3, _MOST_SECONDS)
     return True
 
 
