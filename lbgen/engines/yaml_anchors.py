@@ -43,15 +43,15 @@ class _Repeats:
 
     def number(self, data: object) -> tuple[object, int]:
         """A key that equal data share, and how many characters they have, about."""
-        if isinstance(data, str):
-            return data, measure(data)
-        if isinstance(data, Commented):
-            return self.number(data.value)
         size = 0
         if isinstance(data, dict):
-            parts = [dict, getattr(data, "field", "")]
+            parts: list[object] = [dict, getattr(data, "field", "")]
+            part: object
             for name, value in data.items():
-                part, each = (value, measure(value)) if type(value) is str else self.number(value)
+                if type(value) is str:  # most are texts, and few of them times
+                    part, each = value, measure(value) if value[:1] in _TIME_STARTS else len(value)
+                else:
+                    part, each = self.number(value)
                 parts += (name, part)
                 size += len(name) + each
         elif isinstance(data, list | tuple):
@@ -60,6 +60,10 @@ class _Repeats:
                 part, each = self.number(value)
                 parts.append(part)
                 size += each
+        elif isinstance(data, str):
+            return data, measure(data)
+        elif isinstance(data, Commented):
+            return self.number(data.value)
         else:
             return (type(data), data), measure(str(data))
         number = self._equal.setdefault(tuple(parts), len(self._equal))

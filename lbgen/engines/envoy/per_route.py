@@ -82,6 +82,8 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
         found[BUFFER] = ENABLED
     if route.compression is not None:
         found[compression_filter_name(route.compression)] = ENABLED
+    if not clusters.tracked:
+        return found
     pools = clusters.target_pools(route)
     if sticky := [pool for pool in pools if pool.sticky is not None]:
         found[FILTER] = build_lua_per_route({"pools": [pool.name for pool in sticky]})

@@ -35,7 +35,7 @@ from lbgen.engines.envoy.timeouts import (
     stream_idle_timeout,
 )
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
-from lbgen.plan.model import Balance, Forward, HeaderEdits, Redirect, Respond
+from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Listener, Pool, Route, Rule, Target
+    from lbgen.plan.model import Listener, Route, Rule, Target
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
@@ -254,9 +254,9 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                 for target in targets
             ]
         }
-    if any(pool.sticky or pool.max_per_endpoint is not None for pool in clusters.target_pools(route)):
+    if clusters.tracked and not clusters.tracked.isdisjoint(pool.name for pool in clusters.target_pools(route)):
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
-    if any(_is_hashed(clusters.pools[target.pool], clusters) for target in targets):
+    if not clusters.hashed.isdisjoint([target.pool for target in targets]):
         action["hash_policy"] = build_peer_hash(saved=clusters.saved_peer)
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
@@ -265,11 +265,6 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     if forward.rewrite is not None:
         action |= build_rewrite(forward.rewrite, rule.match.path)
     return action, edits
-
-
-def _is_hashed(pool: Pool, clusters: Clusters) -> bool:
-    """Whether the route has to give the hash of the peer."""
-    return pool.balance is Balance.SOURCE_HASH and pool.name not in clusters.own_hashes
 
 
 def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:

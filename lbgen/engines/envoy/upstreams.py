@@ -50,7 +50,8 @@ class Clusters(Struct, frozen=True, eq=False):
     listeners save the peer in a filter state, to be hashed. `connection_options`: some drop the headers that Connection
     names.
     `shared_rate_routes`, `counted_routes`: names, see `shared_counters`. `own_hashes`: pools with `source_hash` that
-    compute the hash in their clusters, since a route's would reach the others of its pools that are to be random."""
+    compute the hash in their clusters, since a route's would reach the others of its pools that are to be random.
+    `hashed`: those whose routes give the hash of the peer. `tracked`: those with cookies or bounded endpoints."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
@@ -61,6 +62,8 @@ class Clusters(Struct, frozen=True, eq=False):
     shared_rate_routes: frozenset[str]
     counted_routes: frozenset[str]
     own_hashes: frozenset[str]
+    hashed: frozenset[str]
+    tracked: frozenset[str]
 
     def target_pools(self, route: Route) -> list[Pool]:
         """The pools to which the route forwards, each once."""
@@ -86,6 +89,7 @@ def plan_clusters(plan: Plan) -> Clusters:
     )
     rates = frozenset(route.name for route in find_shared_rates(plan))
     kept = any(hashes_saved_peer(plan, listener) for listener in plan.listeners)
+    own_hashes = frozenset(_find_own_hashes(plan)) - l4
     ordered = {name: tuple(sorted(every, key=_sort_key)) for name, every in found.items()}
     return Clusters(
         {pool.name: pool for pool in plan.pools},
@@ -96,7 +100,9 @@ def plan_clusters(plan: Plan) -> Clusters:
         any(listener.guarantees.connection_options for listener in plan.listeners if listener.mode is Mode.L7),
         rates,
         find_counted_routes(plan),
-        frozenset(_find_own_hashes(plan)) - l4,
+        own_hashes,
+        frozenset(x.name for x in plan.pools if x.balance is Balance.SOURCE_HASH and x.name not in own_hashes),
+        frozenset(x.name for x in plan.pools if x.sticky is not None or x.max_per_endpoint is not None),
     )
 
 
