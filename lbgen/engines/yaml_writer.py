@@ -224,8 +224,8 @@ class _Writer:
         size = len(begin) - 2  # each but the first follows a comma and a blank
         for name, value in items:
             kind = type(value)
-            if kind is str:
-                shown, length = texts[value]  # type: ignore[index]  # a text
+            if isinstance(value, str):
+                shown, length = texts[value]
             elif kind is int:
                 shown = str(value)
                 length = len(shown)
@@ -239,8 +239,6 @@ class _Writer:
                 fields += within
             elif kind is Commented:
                 return None  # lines of their own
-            elif isinstance(value, str):
-                shown, length = texts[value]
             else:
                 shown = _leaf(value)
                 length = len(shown)

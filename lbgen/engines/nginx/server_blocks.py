@@ -121,7 +121,7 @@ class ServerBlocks:
             if (body := block.filtered_body(rule)) is None:
                 keys.append("")
                 continue
-            facts = self.actions.facts(self._routes[rule.route], listener)
+            facts = self.actions.facts(self.route(rule), listener)
             proxy = with_response_filter(body)
             key, location = self.filtered.add(listener, facts.name, proxy, facts.log_variables, standard)
             keys.append(key)

@@ -38,9 +38,7 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
     common_idle = find_common_idle(plan, rules)
     counts = Counter(rule.route for rule in rules)
     prefix = _prefix(plan, listener)
-    parents: dict[
-        tuple[str, ...], list[str]
-    ] = {}  # one list for all rules below the same routers, as it is written once
+    parents: dict[tuple[str, ...], list[str]] = {}  # one list for all rules below the same routers
     for rule in rules:
         route = plan.route(rule.route)
         matched = _matched(route, rule)

@@ -14,11 +14,11 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by connection, as all that messages consist of
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.plan.model import Plan  # noqa: TC001
+from lbgen.plan.model import Plan  # noqa: TC001  # likewise
 from lbgen.records import field_names, replace
 from lbgen.runtime.common.progress import Progress
 from lbgen.runtime.common.saved import from_plain
-from lbgen.runtime.common.state import StackState  # noqa: TC001
+from lbgen.runtime.common.state import StackState  # noqa: TC001  # likewise
 
 
 class SuppliedEngine(Struct, frozen=True):
