@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
+from functools import partial
 from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,9 @@ _PLACE = "!"  # begins no field
 _FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
 _INCLUDE = re.compile(r'^[ \t]*\{% include "([^"]+)" %\}\n', re.MULTILINE)
 ALLOWED_FILTERS = ("length",)
+
+printed: Callable[[str], Markup] = partial(str.__new__, Markup)
+"""The Markup of text that a template printed; Markup's own constructor first looks for other kinds of values."""
 
 
 class Atom(Struct, frozen=True):
@@ -143,6 +147,13 @@ class _Generator(CodeGenerator):
 
 
 class _Template(Template):
+    @classmethod
+    def _from_namespace(
+        cls, environment: Environment, namespace: MutableMapping[str, Any], globals: MutableMapping[str, Any]
+    ) -> Template:
+        namespace["Markup"] = printed
+        return super()._from_namespace(environment, namespace, globals)
+
     def new_context(
         self, vars: dict[str, Any] | None = None, shared: bool = False, locals: Mapping[str, Any] | None = None
     ) -> Context:
@@ -189,7 +200,7 @@ def _at(origin: Atom | None = None) -> Markup:
     text = origin.text if origin is not None else ""
     if not _FIELD.fullmatch(text):
         raise ValueError(f"{text!r} is not a topology field")
-    return Markup(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")  # noqa: S704 - matched above
+    return printed(f"{_MARK_OPEN}{text}{_MARK_CLOSE}")
 
 
 def without_marks(lines: Iterable[str]) -> Iterator[str]:
@@ -200,7 +211,7 @@ def without_marks(lines: Iterable[str]) -> Iterator[str]:
 
 def _verbatim(place: str, indent: int = 0) -> Markup:
     """In a template, alone on a line: here goes the topology's own text for this place, if it has any."""
-    return Markup(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")  # noqa: S704 - the template's own word
+    return printed(f"{' ' * indent}{_MARK_OPEN}{_PLACE}{place}{_MARK_CLOSE}")
 
 
 def render(env: Environment, template: str, view: object, own: Own = NOTHING) -> tuple[str, tuple[str, ...]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
 from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
@@ -21,8 +22,7 @@ EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
 _L4, _L7 = frozenset({"l4"}), frozenset({"l7"})
 
 
-@dataclass(frozen=True)
-class ExpandedTopology:
+class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
     """`listeners[i]` are the names of the existing listeners of route i, in the order of the file."""
 
     model: TopologyModel
@@ -51,6 +51,11 @@ class ExpandedTopology:
                 ]
         return rank_l4_rules(found)
 
+    @cached_property
+    def used_pools(self) -> frozenset[str]:
+        """Names of the pools that a route forwards or mirrors to."""
+        return forwarded_pools(self.model.routes)
+
     def is_l4(self, index: int) -> bool:
         """Whether all listeners of the route are L4."""
         return self.modes[index] == _L4
@@ -64,6 +69,12 @@ class ExpandedTopology:
         """The modes of the listeners of each route."""
         of = {names: frozenset(self.model.listeners[name].mode for name in names) for names in set(self.listeners)}
         return tuple(of[names] for names in self.listeners)
+
+
+def forwarded_pools(routes: Iterable[WrittenRoute]) -> frozenset[str]:
+    """Names of the pools that these routes forward or mirror to."""
+    lists = [targets for route in routes for targets in (route.forward, route.mirror) if targets]
+    return frozenset([target.pool for targets in lists for target in targets])
 
 
 def expand(model: TopologyModel) -> ExpandedTopology:

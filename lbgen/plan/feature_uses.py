@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.plan.expand import forwarded_pools
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.resolve_policies import client_timeouts, guarantees
@@ -81,16 +82,6 @@ _TIMES = {
 }
 
 
-def used_pools(model: TopologyModel) -> frozenset[str]:
-    """Names of the pools that a route forwards or mirrors to."""
-    return _forwarded(model.routes)
-
-
-def _forwarded(routes: Iterable[Route]) -> frozenset[str]:
-    lists = [targets for route in routes for targets in (route.forward, route.mirror) if targets]
-    return frozenset([target.pool for targets in lists for target in targets])
-
-
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
     """Every use, in the order of the file, without fields of pools that no route uses.
 
@@ -104,12 +95,12 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
         uses = _listener(model, f"listeners.{name}", listener, name in forwarding)
         left = guarantees(listener, model).unused_features
         yield from (use for use in uses if use[0] not in left)
-    used = used_pools(model)
+    used = expanded.used_pools
     for name, pool in model.pools.items():
         if name in used:
             yield from _pool(f"pools.{name}", pool)
             for l4, feature in _PROXY_PROTOCOL.items() if pool.proxy_protocol is not None else ():
-                if name in _forwarded(route for index, route in routes if expanded.is_l4(index) == l4):
+                if name in forwarded_pools(route for index, route in routes if expanded.is_l4(index) == l4):
                     yield feature, f"pools.{name}.proxy_protocol"
     tcp = any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
     if model.metrics is not None and tcp:

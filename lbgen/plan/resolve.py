@@ -10,7 +10,7 @@ from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import ExpandedTopology, expand, path_prefix
-from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
+from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
 from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import (
@@ -93,8 +93,7 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of the topology's listeners; routes without a listener here belong to another tier."""
-    model = topology.model
-    used = used_pools(model)
+    model, used = topology.model, expanded.used_pools
     files = Files(topology)
     uses = (
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),

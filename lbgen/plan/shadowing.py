@@ -11,7 +11,7 @@ from lbgen.plan.precedence import covering_hosts, covering_prefixes
 from lbgen.plan.regex import literal_start, matches_whole
 
 _ANY = (None, True)  # no condition but the path
-# Rules by one condition with whether any method will do, and by path.
+# Rules by one condition with whether any method will do, and by path; a prefix stands for itself.
 _AtHost = dict["Hashable", dict["Hashable", "list[Rule]"]]
 _PRESENT = ValueMatch(ValueKind.PRESENT)
 _ANYTHING = frozenset({".*", "/.*", "^.*", ".*$", "^.*$", "^/.*", "/.*$", "^/.*$"})
@@ -114,7 +114,7 @@ def find_shadowed(rules: Sequence[Rule], listeners: Callable[[Rule], Sequence[st
 def _enter(at_host: _AtHost, rule: Rule) -> None:
     """Index a rule under the keys by which rules that it may cover look it up."""
     match, path = rule.match, rule.match.path
-    paths: tuple[Hashable, ...] = ((path.kind, path.value),)
+    paths: tuple[Hashable, ...] = (path.value,) if path.kind is PathKind.PREFIX else ((path.kind, path.value),)
     if path.kind is PathKind.REGEX:
         paths = ("anything",) if path.value in _ANYTHING else (*paths, ("starts", literal_start(path.value)))
     keys: tuple[Hashable, ...] = (_ANY,)
@@ -154,7 +154,7 @@ def _covering_paths(path: PathMatch) -> list[Hashable]:
         found += [("starts", path.value[:end]) for end in range(len(path.value) + 1)]
     elif path.kind is PathKind.REGEX:
         reached = literal_start(path.value).rpartition("/")[0]
-    return found + [(PathKind.PREFIX, prefix) for prefix in covering_prefixes(reached)]
+    return found + covering_prefixes(reached)
 
 
 def _named(match: Match) -> Iterator[tuple[int, NamedMatch]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from itertools import repeat, starmap
 from typing import Any, cast
@@ -22,6 +23,9 @@ DEEPEST = 64  # levels of nesting
 PLAIN = "\0plain"
 TEXT = "\0text"
 COLLECTION = "\0collection"
+
+_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ASCII_TEXT = bytes({*b"\t\n\r", *range(0x20, 0x7F)})
 
 
 class _Stop(Exception):  # noqa: N818  # leaves the parser early
@@ -87,6 +91,13 @@ if yaml.__with_libyaml__:
             return COLLECTION
 
     _composer, _fast_composer = _LibyamlComposer, _FastComposer
+
+
+def find_control_character(text: str) -> re.Match[str] | None:
+    """The first character that YAML text does not hold."""
+    if text.isascii() and not text.encode().translate(None, _ASCII_TEXT):  # a sixth of the time of a search
+        return None
+    return _NOT_TEXT.search(text)
 
 
 def compose(text: str, file: str) -> Node:

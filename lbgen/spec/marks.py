@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -63,17 +61,16 @@ class Places(Struct):
         return Span(file, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-@dataclass(slots=True)
-class Marks:
+class Marks(Struct, eq=False):
     """The places of every key and value; `file` is the only or the first one. `root` None: there are no places, only
     Python `data`."""
 
     file: str
     root: Node | None = None
     data: object = None
-    places: Places = dataclasses.field(default_factory=Places, repr=False)
-    _keys: dict[int, tuple[_Keys, bool]] = dataclasses.field(default_factory=dict, repr=False)
-    _by_path: dict[str, _Found] = dataclasses.field(default_factory=dict, repr=False)
+    places: Places = field(default_factory=Places)
+    _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict)
+    _by_path: dict[str, _Found] = field(default_factory=dict)
 
     def index(self) -> None:
         """Walk over all nodes once, for callers that ask for several places of each route."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,7 +15,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import replace
-from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose
+from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose, find_control_character
 from lbgen.spec.marks import Marks, Step, field_path
 from lbgen.spec.scalars import Ambiguous, read_scalar
 from lbgen.spec.value_errors import kind_of, shorten
@@ -28,7 +27,6 @@ MOST_ALIASED = 100_000  # values reached through aliases
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 _READS: ContextVar[set[Path] | None] = ContextVar("reads", default=None)
-NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Source(Struct, frozen=True):
@@ -96,7 +94,7 @@ def parse(raw: bytes, file: str) -> Node:
 
 
 def _parse_text(text: str, file: str) -> Node:
-    if found := NOT_TEXT.search(text):
+    if found := find_control_character(text):
         span = _span_at(text, found.start(), file)
         message = f"holds the control character U+{ord(found[0]):04X}, so it is not text"
         raise LbgenError(Diagnostic("LB109", message, span))
@@ -263,7 +261,7 @@ class _Builder:
             return ""
         if "${" in node.value:
             self.marks.places.values[id(node)] = text
-        if found := NOT_TEXT.search(text):
+        if found := find_control_character(text):
             self._find("LB109", f"a variable holds the control character U+{ord(found[0]):04X}", node)
         return text
 

@@ -10,7 +10,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.view import NONE, Answer, Location
-from lbgen.engines.text import Atom
+from lbgen.engines.text import Atom, Literal
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -58,13 +58,15 @@ def share_locations(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tupl
     every = tuple(servers)
     if len(every) < 2:
         return every, ()
+    places = Counter(map(_place, chain.from_iterable((*x.locations, *x.named) for x in every)))
     users: dict[Location, list[int]] = {}
     first: dict[Location, Location] = {}
     for at, server in enumerate(every):
         for location in (*server.locations, *server.named):
-            same = replace(location, origin=NONE)
-            users.setdefault(same, []).append(at)
-            first.setdefault(same, location)
+            if places[_place(location)] > 1:  # most paths of many hosts are of one host
+                same = replace(location, origin=NONE)
+                users.setdefault(same, []).append(at)
+                first.setdefault(same, location)
     groups: dict[tuple[int, ...], list[Location]] = {}
     for same, at_servers in users.items():
         if len(at_servers) > 1:
@@ -88,13 +90,17 @@ def share_locations(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tupl
     def rest(at: int, locations: tuple[Location, ...]) -> tuple[Location, ...]:
         if at not in moved:
             return locations
-        return tuple(x for x in locations if replace(x, origin=NONE) not in moved[at])
+        return tuple(x for x in locations if places[_place(x)] < 2 or replace(x, origin=NONE) not in moved[at])
 
     out = tuple(
         replace(x, locations=rest(at, x.locations), named=rest(at, x.named), includes=tuple(of_server.get(at, ())))
         for at, x in enumerate(every)
     )
     return out, tuple(files)
+
+
+def _place(location: Location) -> Atom | Literal | None:
+    return location.name or location.path or location.below
 
 
 def share_headers(servers: Iterable[Server], standard: tuple[Header, ...]) -> tuple[tuple[Server, ...], bool]:

@@ -130,11 +130,10 @@ def _protocols(plan: Plan, route: Route, action: Forward, version: Version) -> I
 
 
 def _edits(route: Route, action: Forward) -> Iterator[Objection]:
-    for edits in (route.request_headers, *(t.request_headers for t in action.targets)):
-        for name, _ in edits.add:
-            if not is_readable(name):
-                why = f"nginx cannot read the header {name}, so it cannot add to it"
-                yield Objection(refused(why), f"{route.field}.request_headers")
+    for name, _ in (*route.request_headers.add, *[pair for x in action.targets for pair in x.request_headers.add]):
+        if not is_readable(name):
+            why = f"nginx cannot read the header {name}, so it cannot add to it"
+            yield Objection(refused(why), f"{route.field}.request_headers")
     # Where one target of a split edits a header, the others get the client's value, which nginx must read.
     for target in action.targets if len(action.targets) > 1 else ():
         for name in dict.fromkeys(_edited_headers(target.request_headers)):

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Entry, Line, Map, Text
-from lbgen.engines.text import Atom, Literal, Records, without_marks
+from lbgen.engines.text import Atom, Literal, Records, printed, without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -96,7 +96,7 @@ def block(indent: int, heads: Markup, body: Markup) -> Markup:
     inner = ""
     if max(map(len, every)) > room:
         inner = "".join([f"{line}\n" for line in filter(str.strip, str(body).split("\n"))])
-    return Markup(  # noqa: S704  # of parts that the template printed
+    return printed(
         "\n".join(
             [f"{pad}{head}{inside}" if len(head) <= room else f"{pad}{head} {{\n{inner}{pad}}}" for head in every]
         )
@@ -113,12 +113,12 @@ def short(indent: int, body: Markup) -> Markup:
     lines = list(_bare_lines(body))
     if len(lines) > _MOST_ON_A_LINE or sum(map(len, lines)) > _SHORT:
         return body
-    return Markup(f"{' ' * indent}{' '.join(lines)}")  # noqa: S704  # of parts that the template printed
+    return printed(f"{' ' * indent}{' '.join(lines)}")
 
 
 def one_line(body: Markup) -> Markup:
     """Directives with a blank between each."""
-    return Markup(" ".join(str(body).split()))  # noqa: S704  # of parts that the template printed
+    return printed(" ".join(str(body).split()))
 
 
 def unindent(body: Markup) -> Markup:

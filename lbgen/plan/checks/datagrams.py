@@ -46,4 +46,5 @@ def check(context: Context) -> None:
 def udp_routes(context: Context) -> Iterator[int]:
     """The numbers of routes on UDP listeners."""
     udp = {name for name, listener in context.model.listeners.items() if listener.protocol == "udp"}
-    return (index for index, names in enumerate(context.expanded.listeners) if udp & set(names))
+    listeners = context.expanded.listeners if udp else ()
+    return (index for index, names in enumerate(listeners) if not udp.isdisjoint(names))

@@ -24,35 +24,28 @@ def check(context: Context) -> None:
     """LB206 L7 on L4, LB207 the reverse or both, LB209 an L4 route without listeners, LB217 a pool of both."""
     _listeners(context)
     layers: dict[str, dict[str, str]] = {}  # pool -> layer -> a route that uses it there
-    every_mode = frozenset(listener.mode for listener in context.model.listeners.values())
-    for index, route in enumerate(context.model.routes):
-        field = f"routes[{index}]"
-        modes = context.expanded.modes[index]
+    l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
+    only_l4 = len(l4) == len(context.model.listeners)
+    for index, (route, modes) in enumerate(zip(context.model.routes, context.expanded.modes, strict=True)):
         if len(modes) > 1:
             message = "is attached to l4 and l7 listeners"
-            context.add("LB207", f"{field}.listeners", message, "write a route for each")
+            context.add("LB207", f"routes[{index}].listeners", message, "write a route for each")
             continue
-        if route.listeners is None and _looks_l4(every_mode, route):
-            l4 = [name for name, listener in context.model.listeners.items() if listener.mode == "l4"]
-            hint = f"write listeners: [{l4[0]}]" if l4 else "write listeners: with an l4 listener"
-            context.add("LB209", field, "an l4 route must name its listeners", hint)
+        if l4 and route.listeners is None and (only_l4 or route.sources is not None):  # it can only be meant for l4
+            hint = f"write listeners: [{l4[0]}]"
+            context.add("LB209", f"routes[{index}]", "an l4 route must name its listeners", hint)
             continue
         layer = next(iter(modes), "l7")
         if layer == "l4":
-            _l4_route(context, field, index, route)
+            _l4_route(context, f"routes[{index}]", index, route)
         elif route.sources is not None:
             message = "sources is for l4 routes"
-            context.add("LB207", f"{field}.sources", message, "on l7 write access: { allow: [...] }", key=True)
+            context.add("LB207", f"routes[{index}].sources", message, "on l7 write access: { allow: [...] }", key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
     for name, users in layers.items():
         if name in context.model.pools:
             _pool(context, name, users)
-
-
-def _looks_l4(modes: frozenset[str], route: Route) -> bool:
-    """Whether a route without listeners can only have been meant for L4; `modes` are those of all listeners."""
-    return modes == {"l4"} or (route.sources is not None and "l4" in modes)
 
 
 def _set(model: BaseModel, keys: Iterable[str]) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lbgen.diagnostics import Severity
 from lbgen.plan.checks.context import Context, suggest_known
-from lbgen.plan.feature_uses import default_uses, explicit_uses, used_pools
+from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.features import Feature
 
 _ACCEPTED = ("all", *(feature.value for feature in Feature))
@@ -20,24 +22,23 @@ def check(context: Context) -> None:
         context.add("LB218", "routes", "the topology has no route", hint)
     seen: dict[str, int] = {}
     for index, route in enumerate(model.routes):
-        field = f"routes[{index}]"
-        if seen.setdefault(route.name, index) != index:
-            context.add(
-                "LB202", f"{field}.name", f'routes[{seen[route.name]}] has the name "{route.name}" too', "rename one"
-            )
+        if (first := seen.setdefault(route.name, index)) != index:
+            message = f'routes[{first}] has the name "{route.name}" too'
+            context.add("LB202", f"routes[{index}].name", message, "rename one")
         for n, name in enumerate(route.listeners or ()):
             if name not in model.listeners:
-                message = f'there is no listener "{name}"'
-                context.add("LB201", f"{field}.listeners[{n}]", message, suggest_known(name, model.listeners))
+                _unknown(context, f"routes[{index}].listeners[{n}]", "listener", name, model.listeners)
         for n, target in enumerate(route.forward or ()):
-            _pool(context, f"{field}.forward[{n}].pool", target.pool)
+            if target.pool not in model.pools:
+                _unknown(context, f"routes[{index}].forward[{n}].pool", "pool", target.pool, model.pools)
         for n, mirror in enumerate(route.mirror or ()):
-            _pool(context, f"{field}.mirror[{n}].pool", mirror.pool)
-    used = used_pools(model)
+            if mirror.pool not in model.pools:
+                _unknown(context, f"routes[{index}].mirror[{n}].pool", "pool", mirror.pool, model.pools)
+    used = context.expanded.used_pools
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
-    asked = (explicit_uses, default_uses) if model.accept else ()
+    asked = (explicit_uses, default_uses) if set(model.accept) - {"all"} else ()
     features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
     for n, name in enumerate(model.accept):
         if name not in _ACCEPTED:
@@ -48,6 +49,5 @@ def check(context: Context) -> None:
             context.add("LB303", f"accept[{n}]", "nothing here uses this feature", "drop it", Severity.WARNING)
 
 
-def _pool(context: Context, field: str, name: str) -> None:
-    if name not in context.model.pools:
-        context.add("LB201", field, f'there is no pool "{name}"', suggest_known(name, context.model.pools))
+def _unknown(context: Context, field: str, kind: str, name: str, known: Iterable[str]) -> None:
+    context.add("LB201", field, f'there is no {kind} "{name}"', suggest_known(name, known))

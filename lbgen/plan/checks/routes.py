@@ -24,7 +24,8 @@ def check(context: Context) -> None:
         if route.forward is not None and not any(target.weight for target in route.forward):
             message = "every target has weight 0, so nothing is served"
             context.add("LB210", f"{field}.forward", message, "give one a weight of 1 or more")
-        _prefixes(context, field, route)
+        if route.rewrite is not None or route.redirect is not None:
+            _prefixes(context, field, route)
         if route.respond is not None and route.respond.status in (204, 304) and route.respond.body:
             message = f"a response of status {route.respond.status} has no body"
             context.add("LB214", f"{field}.respond.body", message, "drop the body, or write status: 200")
@@ -51,7 +52,7 @@ def _redirects(context: Context) -> None:
     model = context.model
     numbers = {route.name: index for index, route in enumerate(model.routes) if route.redirect is not None}
     told = set()
-    for rule in context.expanded.rules:
+    for rule in context.expanded.rules if numbers else ():
         index = numbers.get(rule.route)
         if index is None or index in told:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,26 +26,23 @@ def check(context: Context) -> None:
         if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
     }
     for index, route in enumerate(model.routes):
-        listeners = context.expanded.listeners[index]
-        if context.expanded.is_l4(index) or not listeners or not passing.isdisjoint(listeners):
-            continue
-        for header, field in (*_asked(f"routes[{index}]", route), *_of_pools(hashed, route)):
-            if "_" in header:
-                message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
-                hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
-                context.add("LB286", field, message, hint)
+        for header, field in _asked(index, route, hashed):
+            listeners = context.expanded.listeners[index]
+            if "_" not in header or context.expanded.is_l4(index) or not listeners or passing & set(listeners):
+                continue
+            message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
+            hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
+            context.add("LB286", field, message, hint)
 
 
-def _asked(field: str, route: Route) -> Iterator[tuple[str, str]]:
+def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The headers that rules and keys of a route look at; `hashed` are those of pools."""
     for number, match in enumerate(route.match or ()):
-        for name in match.headers or {}:
-            yield name, f"{field}.match[{number}].headers.{name}"
+        for name in match.headers or ():
+            yield name, f"routes[{index}].match[{number}].headers.{name}"
     for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
         if limit is not None and limit.key is not None and limit.key.header is not None:
-            yield limit.key.header, f"{field}.{key}.key"
-
-
-def _of_pools(hashed: dict[str, str], route: Route) -> list[tuple[str, str]]:
-    if not hashed:
-        return []
-    return [(hashed[to.pool], f"pools.{to.pool}.balance") for to in route.forward or () if to.pool in hashed]
+            yield limit.key.header, f"routes[{index}].{key}.key"
+    for target in route.forward or () if hashed else ():
+        if target.pool in hashed:
+            yield hashed[target.pool], f"pools.{target.pool}.balance"

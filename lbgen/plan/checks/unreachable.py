@@ -75,7 +75,7 @@ def _hidden(context: Context, numbers: dict[str, int], on: dict[str, tuple[str, 
                 walls.setdefault(name, []).append(rule)
     ranks = {name: [rule.rank for rule in rules] for name, rules in walls.items()}
     told = set()
-    for rule in context.expanded.rules:
+    for rule in context.expanded.rules if walls else ():
         if rule.host is not None or rule.match.covers_all or rule.route in told:
             continue
         for name in on[rule.route]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from lbgen.plan.checks.context import Context, list_names
-from lbgen.plan.feature_uses import used_pools
 
 
 def check(context: Context) -> None:
     """LB267 no health, LB269 sticky without health, LB276 backup without health, LB277 TLS not verified,
     LB293 sticky without secret."""
-    used = used_pools(context.model)
+    used = context.expanded.used_pools
     alone = []
     for name, pool in context.model.pools.items():
         if name not in used:
