@@ -7,18 +7,25 @@ and its aliases. PyYAML's emitter has no source map and takes seconds for ten th
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import repeat
-from json import JSONEncoder
+from json import dumps
+from json.encoder import encode_basestring
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.yaml_anchors import find_repeats, measure
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from lbgen.engines.document import Data
+
+    _Nested: TypeAlias = "tuple[str, Data, _Content]"  # key, value, what is in that
 
 WIDTH = 120  # characters of a collection on one line, beside the indentation
 _WORTH = 100  # characters of a collection; a shorter one is written again rather than named
@@ -36,8 +43,9 @@ _BLOCK = re.compile(r"[^\s][\t\n\x20-\x7e]*\n")  # ends in one line break; check
 # What JSON leaves as it is and YAML does not allow, or reads as a line break.
 _ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
+_COMPLEX = (*_NESTED, Commented)
 _ON_NO_LINE = 1 << 30  # characters
-_json = JSONEncoder(ensure_ascii=False).encode
+_NOTHING: Mapping[int, _Nested] = MappingProxyType({})
 
 
 def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = False) -> tuple[str, tuple[str, ...]]:
@@ -46,24 +54,25 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     A collection of at most `width` characters stands on one line. With `anchors` a long collection that occurs again
     is an alias.
     """
-    writer = _Writer(find_repeats(data, _WORTH) if anchors else {}, width)
+    names = find_repeats(data, _WORTH) if anchors else {}
+    writer = _Writer(names, width)
     for line in header.splitlines():
         writer.line(f"# {line}".rstrip(), "")
-    writer.write(data, 0, "", "", "")
+    writer.write("", data, _Reader(names, width).read(data), 0, "", "")
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
 
 
-# A collection on one line, how many characters of it count, and the fields within it.
-_Flow = tuple[str, int, tuple[str, ...]]
+class _Texts(dict[str, str]):
+    """Texts as they are written on one line: most of them occur several times."""
 
+    def __init__(self) -> None:
+        self.spare: dict[str, int] = {}  # how many characters count in addition, where some do
 
-class _Texts(dict[str, tuple[str, int]]):
-    """Texts as they are written on one line, and how many characters count: most of them occur several times."""
-
-    def __missing__(self, text: str) -> tuple[str, int]:
-        shown = _text(text)
-        self[text] = made = (shown, _ON_NO_LINE if "\n" in text and _is_block(text) else measure(shown))
-        return made
+    def __missing__(self, text: str) -> str:
+        self[text] = shown = _text(text)
+        if spare := _ON_NO_LINE if "\n" in text and _is_block(text) else measure(shown) - len(shown):
+            self.spare[text] = spare
+        return shown
 
 
 class _Keys(dict["str | None", str]):
@@ -74,196 +83,190 @@ class _Keys(dict["str | None", str]):
         return made
 
 
+class _Content(Struct):
+    """What is in a collection."""
+
+    parts: Sequence[str] = ()  # each on one line with its key, if it can be; none of an empty one or an alias
+    nested: Mapping[int, _Nested] = _NOTHING  # those of `parts` that may need several lines
+    flow: str = ""  # the collection on one line; "" = it needs several
+    size: int = 0  # how many characters of `flow` count
+    spare: int = _ON_NO_LINE  # how many more those are than there are; as many where no other one can hold `flow`
+    fields: tuple[str, ...] = ()  # of the collections on that line
+
+
+_SCALAR = _Content()
+
+
+class _Reader:
+    """Reads each value once, in the order of lines. `anchors` are names of collections by identity."""
+
+    def __init__(self, anchors: Mapping[int, str], width: int) -> None:
+        self._anchors = anchors
+        self._width = width
+        self._texts = _Texts()
+        self._keys = _Keys()
+        self._seen: set[str] = set()  # anchors
+
+    def read(self, data: Data) -> _Content:
+        """What is in a value."""
+        items: Iterable[tuple[str | None, Data]]
+        if isinstance(data, dict):
+            begin, end, items = "{ ", " }", data.items()
+        elif isinstance(data, list | tuple):
+            begin, end, items = "[", "]", zip(repeat(None), data)
+        elif isinstance(data, Commented):
+            return replace(self.read(data.value), spare=_ON_NO_LINE)
+        else:
+            return _SCALAR
+        if not data:
+            return _Content((), _NOTHING, _leaf(data), 2, 0)
+        outer = 0
+        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
+            if anchor in self._seen:
+                return _Content((), _NOTHING, f"*{anchor}", len(anchor) + 1, 0)
+            self._seen.add(anchor)
+            outer = _ON_NO_LINE  # an anchor has a line of its own
+        keys, texts = self._keys, self._texts
+        parts: list[str] = []
+        nested: dict[int, _Nested] = {}
+        fields: tuple[str, ...] = ()
+        spare = 0
+        for name, value in items:
+            # Most values are plain ones: they are read here, without a call for each.
+            if type(value) is str:
+                text = texts[value]
+                if value in texts.spare:
+                    spare += texts.spare[value]
+                    if "\n" in value:
+                        nested[len(parts)] = keys[name], value, _SCALAR
+                parts.append(keys[name] + text)
+            elif type(value) is int:
+                parts.append(f"{keys[name]}{value}")
+            elif isinstance(value, _COMPLEX):
+                key, content = keys[name], self.read(value)
+                # A short list of scalars is on one line wherever it stands.
+                if type(value) is not list or content.nested or not 0 < content.size < self._width // 2 - len(key):
+                    nested[len(parts)] = key, value, content
+                parts.append(key + content.flow)
+                spare += content.spare
+                if spare < _ON_NO_LINE:
+                    if isinstance(value, Tagged) and value.field and content.parts:
+                        fields += (value.field,)
+                    fields += content.fields
+            else:
+                parts.append(f"{keys[name]}{_leaf(value)}")
+        if spare < _ON_NO_LINE:
+            flow = f"{begin}{', '.join(parts)}{end}"
+            if (size := len(flow) + spare) <= self._width:
+                if len(fields) > 1:
+                    fields = tuple(dict.fromkeys(fields))
+                return _Content(parts, nested, flow, size, spare + outer, fields)
+        return _Content(parts, nested)
+
+
 class _Writer:
-    """The lines of a document, and the field behind each. `anchors` are names of mappings by identity."""
+    """The lines of a document, and the field behind each."""
 
     def __init__(self, anchors: Mapping[int, str], width: int) -> None:
         self.lines: list[str] = []
         self.origins: list[str] = []
         self._anchors = anchors
         self._width = width
-        self._texts = _Texts()
-        self._keys = _Keys()
-        self._written: set[str] = set()
-        self._flows: dict[int, _Flow | None] = {}  # by identity
-        self._anchor_uses = 0  # how often a named collection was met within another
 
     def line(self, text: str, origin: str) -> None:
         self.lines.append(text)
         self.origins.append(origin)
 
-    def write(self, data: Data, indent: int, lead: str, origin: str, key: str) -> None:
-        """The lines of `data`, the first of which begins with `lead` and `key`."""
-        start = lead + key
+    def write(self, key: str, data: Data, content: _Content, indent: int, lead: str, origin: str) -> None:
+        """The lines of a value that may need several, the first of which begins with `lead` and `key`."""
         if not isinstance(data, _NESTED):
-            if isinstance(data, str) and "\n" in data and _is_block(data):
-                self._write_text(data, indent, start, origin)
-            else:
-                self.line(f"{start}{_leaf(data)}", origin)
+            self._write_other(key, data, content, indent, lead, origin)
             return
+        start = lead + key
         if isinstance(data, Tagged):
             origin = data.field or origin
-        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
-            if anchor in self._written:
-                self.line(f"{start}*{anchor}", origin)
-                return
-            self._written.add(anchor)
+        if self._anchors and content.parts and (anchor := self._anchors.get(id(data))) is not None:
             start += f"&{anchor} "
-        if not data:
-            self.line(start + _leaf(data), origin)
-        elif (
-            (indent > 2 or not _is_section(data, indent))
-            and (flow := self._flow(data)) is not None
-            and flow[1] <= self._width - len(start.strip())
-        ):
-            self.line(start + flow[0], flow[2][0] if len(flow[2]) == 1 else origin)
-        elif not isinstance(data, dict):
-            self._write_list(data, indent, start, origin)
-        elif len(data) >= _MANY and (parts := self._words(data)):
-            self._write_words(parts, indent, start, origin)
-        else:
-            self._write_mapping(data, indent, start, origin)
-
-    def _write_mapping(self, data: Mapping[str, Data], indent: int, start: str, origin: str) -> None:
-        lines, origins, keys, texts = self.lines, self.origins, self._keys, self._texts
-        pad = " " * indent
-        first = next(iter(data.values()))
-        if item := isinstance(first, Commented) and start.lstrip().startswith("- "):
-            self._write_comment(first, start.partition("-")[0], origin)
-        lead = pad
-        if start.endswith("- "):
-            lead = start  # the first key is on the line of the dash
-        elif start.strip():
-            self.line(start.rstrip(), origin)
-        for at, (key, value) in enumerate(data.items()):
-            if isinstance(value, Commented):
-                if at or not item:
-                    self._write_comment(value, pad, origin)
-                value = value.value
-            # Most values are plain ones: they are written here, without a call for each.
-            if type(value) is str and "\n" not in value:
-                lines.append(f"{lead}{keys[key]}{texts[value][0]}")
-                origins.append(origin)
-            elif type(value) is int:
-                lines.append(f"{lead}{keys[key]}{value}")
-                origins.append(origin)
+        lines, origins = self.lines, self.origins
+        fits = content.flow and content.size <= self._width - len(start.strip())
+        if not content.parts or (fits and not _is_section(data, indent)):
+            lines.append(start + content.flow)
+            origins.append(content.fields[0] if len(content.fields) == 1 else origin)
+            return
+        nested = content.nested
+        is_mapping = isinstance(data, dict)
+        if is_mapping and len(content.parts) >= _MANY and not _holds_others(data):
+            self._write_words(content.parts, indent, start, origin)
+            return
+        if is_mapping and "-" in lead and 0 in nested:
+            nested = {**nested, 0: self._write_first_comment(*nested[0], lead, origin)}
+        continues = start.endswith("- ")  # the first part is on the line of the dash
+        if start and not continues:
+            lines.append(start.rstrip())
+            origins.append(origin)
+            if not is_mapping:
+                indent -= 2  # a list stands below its key
+        pad = " " * indent if is_mapping else f"{' ' * indent}- "
+        lead = start + pad[indent:] if continues else pad
+        for at, part in enumerate(content.parts):
+            if at in nested:
+                inner_key, value, inner = nested[at]
+                self.write(inner_key, value, inner, indent + 2, lead, origin)
             else:
-                self.write(value, indent + 2, lead, origin, keys[key])
+                lines.append(lead + part)
+                origins.append(origin)
             lead = pad
 
-    def _write_comment(self, value: Commented, pad: str, origin: str) -> None:
-        if self._anchors.get(id(value.value)) in self._written:
+    def _write_other(self, key: str, value: Data, content: _Content, indent: int, lead: str, origin: str) -> None:
+        if isinstance(value, Commented):
+            self._write_comment(value, content, lead.partition("-")[0], origin)
+            self.write(key, value.value, content, indent, lead, origin)
+        elif isinstance(value, str) and _is_block(value):
+            self.line(f"{lead}{key}|", origin)
+            for line in value.splitlines():
+                self.line(f"{' ' * indent}{line}".rstrip(), origin)
+        else:
+            self.line(f"{lead}{key}{_leaf(value)}", origin)
+
+    def _write_first_comment(self, key: str, value: Data, content: _Content, lead: str, origin: str) -> _Nested:
+        """The comment of the first part of an item of a list, above the dash; the part without it."""
+        if not isinstance(value, Commented):
+            return key, value, content
+        self._write_comment(value, content, lead.partition("-")[0], origin)
+        return key, value.value, content
+
+    def _write_comment(self, value: Commented, content: _Content, pad: str, origin: str) -> None:
+        if content.flow and not content.parts and content.flow[0] == "*":
             return  # an alias; the comment is above what it stands for
         if value.apart and self.lines:
             self.line("", "")
         for line in value.comment.splitlines():
             self.line(f"{pad}# {line}".rstrip(), origin)
 
-    def _write_list(self, data: Sequence[Data], indent: int, start: str, origin: str) -> None:
-        if start.endswith("- "):
-            lead = f"{start}- "
-        else:
-            if start.strip():
-                self.line(start.rstrip(), origin)
-                indent -= 2  # a list stands below its key
-            lead = f"{' ' * indent}- "
-        for at, item in enumerate(data):
-            if isinstance(item, Commented):
-                above = start.partition("-")[0] if not at and start.endswith("- ") else " " * indent
-                self._write_comment(item, above, origin)
-                item = item.value
-            self.write(item, indent + 2, lead, origin, "")
-            lead = f"{' ' * indent}- "
-
-    def _write_text(self, text: str, indent: int, start: str, origin: str) -> None:
-        self.line(f"{start}|", origin)
-        for line in text.splitlines():
-            self.line(f"{' ' * indent}{line}".rstrip(), origin)
-
-    def _words(self, data: Mapping[str, Data]) -> list[str] | None:
-        """The parts of a mapping of scalars; None for any other."""
-        if any(isinstance(each, (*_NESTED, Commented)) for each in data.values()):
-            return None
-        return [f"{_key(key)}: {_leaf(value)}" for key, value in data.items()]
-
-    def _write_words(self, parts: Sequence[str], indent: int, start: str, origin: str) -> None:
+    def _write_words(self, words: Sequence[str], indent: int, start: str, origin: str) -> None:
         """Many short words next to each other within braces of their own lines."""
         self.line(f"{start}{{", origin)
         rows: list[list[str]] = [[]]
         room = self._width
-        for part in parts:
-            if measure(part) + 2 > room and rows[-1]:
+        for word in words:
+            if len(word) + 2 > room and rows[-1]:
                 rows.append([])
                 room = self._width
-            rows[-1].append(part)
-            room -= measure(part) + 2
+            rows[-1].append(word)
+            room -= len(word) + 2
         for at, row in enumerate(rows):
             self.line(f"{' ' * indent}{', '.join(row)}{',' if at < len(rows) - 1 else ''}", origin)
         self.line(f"{' ' * (indent - 2)}}}", origin)
 
-    def _flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
-        """A collection on one line; None where it needs several. What is within others is looked at once."""
-        flows, known = self._flows, id(data)
-        if known in flows:
-            return flows[known]
-        uses_before = self._anchor_uses
-        made = self._make_flow(data) if data else (_leaf(data), 2, ())
-        if self._anchor_uses == uses_before:  # else another one may be written by the time that it is asked for again
-            flows[known] = made
-        return made
 
-    def _make_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
-        parts: list[str] = []
-        fields: tuple[str, ...] = ()
-        texts, keys, width, anchors = self._texts, self._keys, self._width, self._anchors
-        items: Iterable[tuple[str | None, Data]]
-        if isinstance(data, dict):
-            begin, end, items = "{ ", " }", data.items()
-        else:
-            begin, end, items = "[", "]", zip(repeat(None), data)
-        size = len(begin) - 2  # each but the first follows a comma and a blank
-        for name, value in items:
-            kind = type(value)
-            if isinstance(value, str):
-                shown, length = texts[value]
-            elif kind is int:
-                shown = str(value)
-                length = len(shown)
-            elif isinstance(value, _NESTED):
-                inner = self._named_flow(value) if anchors else self._flow(value)
-                if inner is None:
-                    return None
-                shown, length, within = inner
-                if isinstance(value, Tagged) and value.field and value and shown[0] != "*":
-                    fields += (value.field,)
-                fields += within
-            elif kind is Commented:
-                return None  # lines of their own
-            else:
-                shown = _leaf(value)
-                length = len(shown)
-            key = keys[name]
-            parts.append(key + shown)
-            size += 2 + len(key) + length
-            if size > width:
-                return None
-        if len(fields) > 1:
-            fields = tuple(dict.fromkeys(fields))
-        return f"{begin}{', '.join(parts)}{end}", size + len(end), fields
-
-    def _named_flow(self, data: Mapping[str, Data] | Sequence[Data]) -> _Flow | None:
-        """Like `_flow`, of a collection that may have an anchor."""
-        if (anchor := self._anchors.get(id(data))) is None:
-            return self._flow(data)
-        self._anchor_uses += 1
-        return (f"*{anchor}", len(anchor) + 1, ()) if anchor in self._written else None
-
-
-def _is_section(data: Data, indent: int) -> bool:
+def _is_section(data: Mapping[str, Data] | Sequence[Data], indent: int) -> bool:
     """Whether it is the document, or a key of it that holds others: never on one line."""
-    if not isinstance(data, dict):
-        return False
-    return not indent or (indent == 2 and any(isinstance(each, (*_NESTED, Commented)) for each in data.values()))
+    return indent <= 2 and isinstance(data, dict) and (not indent or _holds_others(data))
+
+
+def _holds_others(data: Mapping[str, Data] | Sequence[Data]) -> bool:
+    """Whether it is a mapping in which not all are plain values."""
+    return isinstance(data, dict) and any(isinstance(each, _COMPLEX) for each in data.values())
 
 
 def _is_block(text: str) -> bool:
@@ -278,7 +281,7 @@ def _leaf(value: Data) -> str:
     if type(value) is int:
         return str(value)
     if value is None or isinstance(value, bool | int | float):
-        return _json(value)
+        return dumps(value)
     if isinstance(value, dict):
         return "{}"
     if isinstance(value, list | tuple):
@@ -286,7 +289,6 @@ def _leaf(value: Data) -> str:
     raise TypeError(f"{type(value).__name__} cannot be written as YAML")
 
 
-@lru_cache(maxsize=4096)
 def _text(text: str) -> str:
     """A text in the quotes that it needs; back-slashes stay single where they can."""
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_PLAIN:
@@ -297,9 +299,9 @@ def _text(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", _json(text))
+    shown = encode_basestring(text)
+    return shown if text.isprintable() else _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", shown)
 
 
-@lru_cache(maxsize=1024)
 def _key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else _quote(key)
