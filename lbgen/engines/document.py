@@ -17,7 +17,7 @@ class Tagged(dict[str, "Data"]):
     __slots__ = ("field",)
 
     def __init__(self, field: str, data: Mapping[str, Data]) -> None:
-        super().__init__(data)
+        self.update(data)
         self.field = field
 
 

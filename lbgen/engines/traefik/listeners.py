@@ -28,14 +28,16 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
     tree = Tree(edge, listener.hosts, escape_path)
     total = count_rules(rules) + 1  # the last priority is that of the answer to requests that no rule takes
     routers: dict[str, Data] = {edge: _entry_router(listener)}
+    common_idle = find_common_idle(plan, rules)
     middlewares: dict[str, Data] = {
-        edge: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules)}})
+        edge: Tagged(
+            listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules, common_idle)}}
+        )
     }
     for group in tree.groups:
         routers[group.name] = Tagged(
             listener.field, {"parentRefs": [group.parent], "rule": group.rule, "priority": group.priority}
         )
-    common_idle = find_common_idle(plan, rules)
     counts = Counter(rule.route for rule in rules)
     prefix = _prefix(plan, listener)
     parents: dict[tuple[str, ...], list[str]] = {}  # one list for all rules below the same routers

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Rule
 
 
-def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -> Tagged:
-    """The configuration; `rules` are those of the listener."""
+def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule], common_idle: int) -> Tagged:
+    """The configuration; `rules` are those of the listener, and `common_idle` the idle time that all of them share."""
     used_pools = find_used_pools(plan.route(rule.route) for rule in rules)
     data: dict[str, Data] = {
         "listener": listener.name,
@@ -38,8 +38,8 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -
         data["through"] = True
     if any(rule.host is not None for rule in rules):
         data["named"] = True
-    if idle := find_common_idle(plan, rules):
-        data["idle"] = idle
+    if common_idle:
+        data["idle"] = common_idle
     if asked := find_asked(rules):
         data["asks"] = asked
     if used_pools:

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
 def find_used_pools(routes: Iterable[Route]) -> set[str]:
     """The names of all pools that receive requests or copies of these routes."""
-    found: set[str] = set()
-    for route in routes:
-        if isinstance(route.action, Forward):
-            found.update(target.pool for target in route.action.targets)
-            found.update(mirror.pool for mirror in route.action.mirrors)
-    return found
+    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
+    targets = {target.pool for forward in forwards for target in forward.targets}
+    return targets | {mirror.pool for forward in forwards for mirror in forward.mirrors}
 
 
 def build_route(route: Route) -> Tagged:
@@ -96,8 +93,10 @@ def _body(route: Route) -> dict[str, Data]:
         data = {"limited": True, "max": route.max_body}
     if isinstance(route.action, Forward):
         buffering = route.action.buffering
-        data |= {"request": True} if buffering.request else {}
-        data |= {"reply": True} if buffering.response else {}
+        if buffering.request:
+            data["request"] = True
+        if buffering.response:
+            data["reply"] = True
     return data
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import ENGINE, names
-from lbgen.engines.traefik.plugin_config import build_plugin_config
+from lbgen.engines.traefik.plugin_config import build_plugin_config, find_common_idle
 from lbgen.engines.traefik.quote import quote_data, quote_text
 from lbgen.engines.traefik.routes import build_route
 from lbgen.engines.traefik.run import judge
@@ -51,7 +51,7 @@ def forward(*targets: tuple[str, int], edits: HeaderEdits = NO) -> Forward:
 
 def edge_config(made: Plan) -> dict[str, Any]:
     rules = [rule for table in made.listeners[0].hosts for rule in table.rules]
-    return build_plugin_config(made, made.listeners[0], rules)
+    return build_plugin_config(made, made.listeners[0], rules, find_common_idle(made, rules))
 
 
 def rendered(made: Plan) -> dict[str, str]:
