@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.severity import Severity
 
@@ -22,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """A place in a file: line and column count from 1; 0 = no line."""
 
     file: str
@@ -37,8 +37,7 @@ class Span:
 NOWHERE = Span("<topology>")
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """A finding: its place, the field, the problem and the remedy (`hint`). KeyError for an unknown code."""
 
     code: str

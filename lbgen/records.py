@@ -1,6 +1,5 @@
-"""What data classes share: records (msgspec.Struct, cheap to define, of which every start defines hundreds) are what
-lbgen keeps to itself; dataclasses are what its callers get, what is printed as JSON with a schema, and what is
-compared by a part of its fields."""
+"""What data classes share: most are records (msgspec.Struct, cheap to define, of which every start defines hundreds);
+dataclasses are what is printed as JSON with a schema, and what is compared by a part of its fields."""
 
 from __future__ import annotations
 

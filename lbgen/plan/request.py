@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
@@ -34,8 +33,7 @@ _STRICT = Paths()
 Headers = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One HTTP request as sent. `target` and header values are raw (latin-1 text, one character per byte);
     `headers` hold Host like any other line, in order. `listener` "" = the first L7 listener of the plan."""
 

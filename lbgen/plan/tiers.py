@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.plan.expand import ExpandedTopology
 from lbgen.plan.model import Listener, Plan, TierOf
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from lbgen.spec.model import TopologyModel
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
+class Tier(Struct, frozen=True):
     """`plan` is what each of the `replicas` serves; `engine` is the topology's choice, or None. `entry`: clients
     connect to this tier."""
 

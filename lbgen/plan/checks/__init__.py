@@ -11,7 +11,6 @@ from lbgen.plan.checks import (
     datagrams,
     engines,
     ignored,
-    key_pairs,
     layers,
     listeners,
     pools,
@@ -42,6 +41,8 @@ def find_problems(
 
     context = _check(topology, expanded)
     if files:
+        from lbgen.plan.checks import key_pairs
+
         file_checks.check(context)
         key_pairs.check(context)
     if all(finding.severity is not Severity.ERROR for finding in context.found):
@@ -74,6 +75,8 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
 
 def find_file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
     """Findings about the files that `topology` names: LB211, LB427, and LB428 (warnings)."""
+    from lbgen.plan.checks import key_pairs
+
     context = Context(topology, expand(topology.model))
     file_checks.check(context)
     key_pairs.check(context)
