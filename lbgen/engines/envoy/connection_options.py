@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.conditional_filters import run_first, skip_where_header_is
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
-from lbgen.engines.envoy.predicates import all_of, header_matches, not_
+from lbgen.engines.envoy.predicates import header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 _LIST = ".*,.*"
-_USUAL = ("close", "keep-alive")
-_SIMPLE = f"(?i:{'|'.join(_USUAL)})"
-_NOMINATES = all_of(
-    header_matches("connection", r"\C+", "Response"), not_(header_matches("connection", _SIMPLE, "Response"))
-)
+_USUAL = ("close", "keep-alive", "Close", "Keep-Alive")  # written otherwise they run the script in vain
+_NOMINATES = header_matches("connection", r"\C+", "Response")
 
 
 def build_upstream_filters(*others: Data, options: bool = True) -> list[Data]:

@@ -8,7 +8,7 @@ from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.comments import HANDSHAKE_NOTE, HOSTS_NOTE, NOTES, ROUTE_NOTES, explain_filter
-from lbgen.engines.envoy.conditional_filters import run_first
+from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
@@ -150,7 +150,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     filters = [*([build_snapshot_filter(saved)] if saved else ()), *([build_normalize_filter()] if normal else ())]
     filters += build_forwarded_filters(listener)  # first, so that the log has the X-Request-Id of refused requests
     if (refusal := build_refusal(listener.paths, kept)) is not None:
-        filters.append(run_first("malformed", refusal))
+        filters.append(skip_where(*refusal))
     if listener.limits.target is not None:
         filters.append(build_target_limit_filter(listener.limits.target))
     if listener.paths.mode is PathsMode.VERBATIM:

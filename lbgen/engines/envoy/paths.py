@@ -15,10 +15,9 @@ from lbgen.engines.envoy.conditional_filters import ENABLED, skip_where
 from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.predicates import any_of, header_equals, header_matches, not_
+from lbgen.engines.envoy.predicates import all_of, any_of, header_equals, header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.policy import Paths, PathsMode
-from lbgen.plan.request import AUTHORITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +32,12 @@ NOT_SERVED = "a-method-not-served"
 MALFORMED = "b-malformed"
 TOO_LONG = "too-long"
 
+# The language of `lbgen.plan.request.AUTHORITY`. No byte leaves RE2 a choice, so it runs its fastest matcher.
+AUTHORITY = (
+    r"(?:(?:[A-Za-z0-9_-]\.?)+|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?:[07-9][0-9]{0,3}|[1-5][0-9]{0,4}|6(?:[0-4][0-9]{0,3}|[6-9][0-9]{0,2}"
+    r"|5(?:[0-4][0-9]{0,2}|[6-9][0-9]?|5(?:[0-2][0-9]?|[4-9]|3[0-5]?)?)?)?)?)?"
+)
 ODD_METHOD = r"TRACE|CONNECT||[^A-Z]\C*|\C*[^A-Z_-]\C*"  # all but [A-Z][A-Z_-]*, without those two
 _PLAIN = r"[A-Za-z0-9_~:\[\]@!$&'()*+,;=-]"
 # Escapes of `/`, `\`, control and unreserved characters are refused.
@@ -69,23 +74,23 @@ TARGET = build_target_pattern(Paths())
 
 
 def build_refusal(paths: Paths, guarantees: Guarantees) -> tuple[Predicate, dict[str, Data]] | None:
-    """The test that malformed requests fail, and the filter that answers those with 403, which local_replies.py maps to
-    400 or 405; None where nothing is tested."""
-    odd: list[Predicate] = []
+    """The test that well-formed requests pass, and the filter that answers all others with 403, which local_replies.py
+    maps to 400 or 405; None where nothing is tested."""
+    tests: list[Predicate] = []
     policies: dict[str, Data] = {MALFORMED: _policy({"any": True})}
     if guarantees.framing:
         policies = {NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")), **policies}
-        odd = [
-            header_matches(":method", ODD_METHOD),
-            not_(header_matches(":authority", AUTHORITY)),
-            header_matches("connection", _NEVER_NOMINATED),
-            header_equals(TRANSFER_CODING, "HTTP/1.0"),
+        tests = [
+            any_of(header_equals(":method", "GET"), not_(header_matches(":method", ODD_METHOD))),  # most are known soon
+            header_matches(":authority", AUTHORITY),
+            not_(header_matches("connection", _NEVER_NOMINATED)),
+            not_(header_equals(TRANSFER_CODING, "HTTP/1.0")),
         ]
     if guarantees.paths:
-        odd.append(not_(header_matches(":path", build_target_pattern(paths))))
-    if not odd:
+        tests.append(header_matches(":path", build_target_pattern(paths)))
+    if not tests:
         return None
-    return any_of(*odd), extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
+    return all_of(*tests), extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
 
 
 def build_target_limit_filter(limit: int) -> dict[str, Data]:

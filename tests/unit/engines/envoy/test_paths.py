@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
-from lbgen.engines.envoy.paths import build_target_pattern
+from lbgen.engines.envoy.paths import AUTHORITY, build_target_pattern
+from lbgen.plan import request
 from lbgen.plan.policy import Paths, PathsMode
 
 
@@ -30,3 +32,10 @@ from lbgen.plan.policy import Paths, PathsMode
 )
 def test_targets(paths: Paths, target: str, let_in: bool) -> None:
     assert (re.fullmatch(build_target_pattern(paths), target) is not None) is let_in
+
+
+def test_the_hosts_that_envoy_accepts_are_those_of_the_contract() -> None:
+    names = ("".join(each) for length in range(7) for each in product("a.-[:]", repeat=length))
+    ports = (f"{name}:{zeros}{port}" for name in ("h", "[::1]") for zeros in ("", "0", "00") for port in range(70_000))
+    for text in (*names, *ports, "a b", "a,b", "\u00e9", "h:1a", "h:-1", "h: 1"):
+        assert bool(re.fullmatch(AUTHORITY, text)) is bool(re.fullmatch(request.AUTHORITY, text)), text
