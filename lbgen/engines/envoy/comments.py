@@ -41,7 +41,7 @@ _FILTERS: Mapping[str, str] = {
     "odd-values": "Drops empty values and empty list elements that trusted proxies send; skipped for other requests.",
     "forwarded-headers": "Adds X-Forwarded-* and X-Request-Id.",
     "no-host": "HTTP/1.0 requests without a host get no X-Forwarded-Host.",
-    "malformed": "Denies malformed requests: its 403 becomes 400 or 405 in local_reply_config. Skipped for all others.",
+    "malformed": "Denies malformed requests: its 403 becomes 400 or 405 in local_reply_config. No others pass it.",
     "handshake": "Removes headers that Connection names, as Envoy itself does for requests without an upgrade.",
     "content-type": "Edits Content-Type of own responses, which Envoy sets after edits of routes; routes enable it.",
     "response-connection": "Removes headers that a response's Connection names; skipped where it names none.",

@@ -43,7 +43,7 @@ from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
 from lbgen.engines.envoy.timeouts import build_client_timeouts, build_head_only_filter, needs_head_only_filter
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
-from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts
+from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, refuse_others
 from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
@@ -149,7 +149,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     coding = head_only or kept.framing
     filters = [*([build_snapshot_filter(saved)] if saved else ()), *([build_normalize_filter()] if normal else ())]
     filters += build_forwarded_filters(listener)  # first, so that the log has the X-Request-Id of refused requests
-    if (refusal := build_refusal(listener.paths, kept)) is not None:
+    refusal = build_refusal(listener.paths, kept)
+    if refusal is not None:
         filters.append(skip_where(*refusal))
     if listener.limits.target is not None:
         filters.append(build_target_limit_filter(listener.limits.target))
@@ -169,6 +170,11 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     if any(has_late_edits(route) for _, route in rules):
         filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")
+    hosts = build_virtual_hosts(plan, listener, clusters, [build_non_normal_route(filters)] if normal else [])
+    if refusal is not None and filters[-1]["name"] == "malformed":  # no policy could answer first
+        well_formed, deny = refusal
+        if (refusing := refuse_others(hosts, well_formed, "malformed")) is not None:
+            hosts, filters[-1] = refusing, {**deny, "disabled": True}
     upstream = build_upstream_filters(options=kept.connection_options) if forwards else []
     filters.append(
         extension(
@@ -192,7 +198,6 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
             handshakes["filters"] = [explain_filter(each) for each in whole]
     logs = build_access_log(listener, used, saved) if listener.logs else []
     logs += [build_release_log(plan, held) for held in _slot_keys(used, clusters)]
-    first = [build_non_normal_route(filters)] if normal else []
     removed: list[Data] = [
         *([TRANSFER_CODING] if coding else ()),
         *list_late_removals(listener, remote_address=remote_address),
@@ -206,7 +211,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
         **({"request_headers_to_remove": removed} if removed else {}),
         **({"response_headers_to_remove": ["te"]} if forwards else {}),
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
-        "virtual_hosts": build_virtual_hosts(plan, listener, clusters, first),
+        "virtual_hosts": hosts,
     }
     route_notes = {**ROUTE_NOTES, **({"virtual_hosts": HOSTS_NOTE} if len(listener.hosts) > 1 else {})}
     if max(bodies, default=0) > 4096:

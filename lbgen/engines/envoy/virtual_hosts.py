@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.conditional_filters import ENABLED
 from lbgen.engines.envoy.forwarded_headers import NO_HOST, build_no_host_edits
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.protobuf import typed
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lbgen.engines.document import Data, Tagged
+    from lbgen.engines.envoy.predicates import Predicate
     from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import HostPattern, HostTable, Listener, Plan, Route, Rule
+
+# What a route adds to responses made by Envoy too, or other filters do for it.
+_ANSWERS = frozenset({"response_headers_to_add", "response_headers_to_remove", "typed_per_filter_config"})
 
 
 def build_virtual_hosts(
@@ -32,6 +37,33 @@ def build_virtual_hosts(
     if (edits := build_no_host_edits(listener)) and found and found[-1]["domains"] == ["*"]:
         found.append({**found[-1], "name": "no-host", "domains": [NO_HOST], **edits})
     return found
+
+
+def refuse_others(hosts: Sequence[dict[str, Data]], well_formed: Predicate, name: str) -> list[dict[str, Data]] | None:
+    """`hosts` with a further route, for requests that are not `well_formed`, which enables the filter `name`.
+
+    A filter costs 3,000 instructions per request even where it is skipped. None where this would change an answer,
+    as the further route edits no responses, or would repeat the test for each of many hosts."""
+    found = []
+    for host in hosts:
+        routes = host.get("routes")
+        if host["domains"] not in (["*"], [NO_HOST]) or not isinstance(routes, list):
+            return None
+        if not all(isinstance(route, dict) and "route" in route and not _ANSWERS & route.keys() for route in routes):
+            return None
+        kind = "envoy.config.route.v3.Route"
+        refused: dict[str, Data] = {"match": {"prefix": ""}, "direct_response": {"status": 400}}
+        matchers: Data = [{"predicate": well_formed, "on_match": _pick(routes)}]
+        last = typed(kind, {**refused, "typed_per_filter_config": {name: ENABLED}})
+        others: Data = {"action": {"name": name, "typed_config": last}}
+        matcher: Data = {"matcher_list": {"matchers": matchers}, "on_no_match": others}
+        found.append({**{key: value for key, value in host.items() if key != "routes"}, "matcher": matcher})
+    return found or None
+
+
+def _pick(routes: Sequence[Data]) -> dict[str, Data]:
+    """The result of a matcher: the first of these routes that matches."""
+    return {"action": {"name": "routes", "typed_config": typed("envoy.config.route.v3.RouteList", {"routes": routes})}}
 
 
 def _virtual_host(
@@ -57,12 +89,7 @@ def _virtual_host(
 def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:
     """A matcher that picks the list of the longest key which is a prefix of the target."""
     target = typed("envoy.type.matcher.v3.HttpRequestHeaderMatchInput", {"header_name": ":path"})
-    kind = "envoy.config.route.v3.RouteList"
-    route_lists: dict[str, Data] = {
-        key: {"action": {"name": "routes", "typed_config": typed(kind, {"routes": routes})}}
-        for key, routes in lists.items()
-        if routes
-    }
+    route_lists: dict[str, Data] = {key: _pick(routes) for key, routes in lists.items() if routes}
     return {
         "matcher_tree": {
             "input": {"name": "target", "typed_config": target},

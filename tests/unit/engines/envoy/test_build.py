@@ -58,9 +58,16 @@ def http(plan: Plan) -> dict[str, Any]:
     return found["typed_config"]
 
 
-def routes_of(plan: Plan) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = http(plan)["route_config"]["virtual_hosts"][0]["routes"]
+def routes_in(host: dict[str, Any]) -> list[dict[str, Any]]:
+    """The routes of a virtual host, which may stand behind the test of requests."""
+    if "routes" not in host:
+        host = host["matcher"]["matcher_list"]["matchers"][0]["on_match"]["action"]["typed_config"]
+    found: list[dict[str, Any]] = host["routes"]
     return found
+
+
+def routes_of(plan: Plan) -> list[dict[str, Any]]:
+    return routes_in(http(plan)["route_config"]["virtual_hosts"][0])
 
 
 def test_every_feature_has_an_answer() -> None:
@@ -245,7 +252,7 @@ def test_a_request_without_a_host_has_a_host_table_of_its_own_instead_of_a_filte
     hosts = manager()["route_config"]["virtual_hosts"]
     assert hosts[-1]["domains"] == ["no-host.invalid"]
     assert hosts[-1]["request_headers_to_remove"] == ["x-forwarded-host"]
-    assert hosts[-1]["routes"] == hosts[-2]["routes"]
+    assert routes_in(hosts[-1]) == routes_in(hosts[-2])
 
 
 def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() -> None:
@@ -287,3 +294,33 @@ def test_a_rate_limit_has_one_set_of_buckets() -> None:
     found = of_text(limited)["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
     assert "handshake" in [f["name"] for f in found["http_filters"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "by_route"),
+    [
+        ("", True),
+        (", rewrite: { prefix: /x }", True),
+        (", retries: { max: 1, on: [503] }", False),
+        (", hosts: [a.test]", False),
+        (", response_headers: { set: { x-a: b } }", False),
+        (", access: { deny: [10.0.0.0/8] }", False),
+        (", cors: { origins: ['https://a.test'] }", False),
+        (", sticky: true", False),
+    ],
+)
+def test_malformed_requests_have_a_route_where_no_other_answer_depends_on_it(more: str, by_route: bool) -> None:
+    topology = SMALL.replace("EXTRA", "")
+    if "sticky" in more:
+        topology = topology.replace("p: {", "p: { sticky: { cookie: LB },")
+    else:
+        topology = topology.replace("forward: p", f"forward: p{more}")
+    listener = of_text(topology)["static_resources"]["listeners"][0]
+    found = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    (malformed,) = (each for each in found["http_filters"] if each["name"] == "malformed")
+    assert malformed.get("disabled", False) is by_route
+    for host in found["route_config"]["virtual_hosts"]:
+        assert ("matcher" in host) is by_route
+        if by_route:
+            assert "malformed" in host["matcher"]["on_no_match"]["action"]["typed_config"]["typed_per_filter_config"]
+    assert malformed in found["upgrade_configs"][0]["filters"]
