@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,19 @@ class Connection:
 def test_a_first_line_is_judged_above_known_lines(address, first, status):
     with kept(address) as connection:
         assert connection.ask(first, LINES)[0] == status
+
+
+def test_a_request_that_comes_during_an_answer_is_judged_whole(address):
+    """net/http looks whether a client leaves while it is answered, and so gets the first byte of its next request."""
+    for number in range(60):
+        with socket.create_connection(address, timeout=5) as connected:
+            connected.sendall(f"GET /p/{number} HTTP/1.1\r\n{LINES}\r\n".encode())
+            time.sleep(number % 10 * 0.0003)
+            connected.sendall(f"GET /p HTTP/1.1\r\nX-B: c\r\n folded\r\n{LINES}\r\n".encode())
+            answers = b""
+            while answers.count(b"HTTP/1.1 ") < 2:
+                answers += Connection(connected).receive()
+            assert b"HTTP/1.1 400 " in answers
 
 
 def test_other_lines_are_judged_after_known_ones(address):

@@ -2,6 +2,8 @@ package lbgen
 
 import (
 	"bufio"
+	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"reflect"
@@ -72,8 +74,7 @@ var (
 	lookahead   int
 )
 
-// shrinkLookahead shrinks that buffer from 4 KiB to the bytes that it holds. Nothing else reads the connection yet, and later
-// reads are larger than the buffer, so they bypass it.
+// shrinkLookahead frees that buffer of 4 KiB. Nothing else reads the connection yet.
 func shrinkLookahead(connection net.Conn) {
 	found := reflect.ValueOf(connection)
 	if found.Type() != lookaheadOf {
@@ -104,18 +105,15 @@ func findLookahead(found reflect.Value) reflect.Value {
 
 var readerType = reflect.TypeOf(&bufio.Reader{})
 
-// leastLookahead is what bufio.Reader has at least.
-const leastLookahead = 16
-
+// The bytes that the buffer holds are read first; every later read bypasses the new one, also a read of a single byte, by which
+// net/http looks whether a client leaves. With more room that would take in part of the next head, of which net/http then
+// keeps the second part only (see rawHead).
 func shrink(ahead *reading) {
-	size := ahead.buffered - ahead.next
-	if size < leastLookahead {
-		size = leastLookahead
-	}
-	kept := make([]byte, size)
-	ahead.buffered = copy(kept, ahead.buffer[ahead.next:ahead.buffered])
+	kept := append([]byte{}, ahead.buffer[ahead.next:ahead.buffered]...)
+	ahead.from = io.MultiReader(bytes.NewReader(kept), ahead.from)
+	ahead.buffer = make([]byte, 1)
 	ahead.next = 0
-	ahead.buffer = kept
+	ahead.buffered = 0
 }
 
 // manyConnections is from how many on their first requests leave garbage worth a collection.
