@@ -69,8 +69,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.MALFORMED: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access "
-        "log; a first line without a version is waited on for more; in a head above 4 KiB, or one that comes in several "
-        "pieces, a target in absolute form is refused, and bare line feeds, folded lines and a Content-Length beside a "
+        "log; a first line without a version is waited on for more; in a head above 4 KiB or that comes in several "
+        "pieces a target in absolute form is refused, and bare line feeds, folded lines and a Content-Length beside a "
         f"coding are accepted{_OTHER_FAMILY}; an empty line before a request is refused",
         {
             "framing.malformed.no_host": "text",
