@@ -17,7 +17,7 @@ class Tagged(dict[str, "Data"]):
     __slots__ = ("field",)
 
     def __init__(self, field: str, data: Mapping[str, Data]) -> None:
-        self.update(data)
+        self.update(data)  # without the search of super(), as each route has several of these
         self.field = field
 
 

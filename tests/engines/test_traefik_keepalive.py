@@ -107,7 +107,7 @@ def test_a_request_that_comes_during_an_answer_is_judged_whole(address):
     for number in range(60):
         with socket.create_connection(address, timeout=5) as connected:
             connected.sendall(f"GET /p/{number} HTTP/1.1\r\n{LINES}\r\n".encode())
-            time.sleep(number % 10 * 0.0003)
+            time.sleep(number % 10 * 0.0003)  # some of these moments are within the answer
             connected.sendall(f"GET /p HTTP/1.1\r\nX-B: c\r\n folded\r\n{LINES}\r\n".encode())
             answers = b""
             while answers.count(b"HTTP/1.1 ") < 2:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 _LIST = ".*,.*"
-_USUAL = ("close", "keep-alive", "Close", "Keep-Alive")  # written otherwise they run the script in vain
-_NOMINATES = header_matches("connection", r"\C+", "Response")
+_USUAL = ("close", "keep-alive", "Close", "Keep-Alive")  # in other letters they run the script, like any other name
+_IS_THERE = header_matches("connection", r"\C+", "Response")
 
 
 def build_upstream_filters(*others: Data, options: bool = True) -> list[Data]:
@@ -24,7 +24,7 @@ def build_upstream_filters(*others: Data, options: bool = True) -> list[Data]:
     nominated = build_lua_filter("response-connection", load_lua("response_connection"))
     found = list(others)
     if options:
-        found.append(skip_where_header_is("connection", _USUAL, not_(_NOMINATES), nominated, "Response"))
+        found.append(skip_where_header_is("connection", _USUAL, not_(_IS_THERE), nominated, "Response"))
     return [*found, _CODEC] if found else []
 
 
