@@ -100,7 +100,9 @@ def _arguments() -> argparse.Namespace:
     about.add_argument("--engines", type=_words(ENGINES), default=(), metavar="A,B", help="default: all four")
     about.add_argument("--cases", type=_words(tuple(CASES)), default=tuple(CASES), metavar="A,B", help=", ".join(CASES))
     about.add_argument("--rounds", type=int, default=5, help="of each side, in turn (default: %(default)s)")
-    about.add_argument("--seconds", type=int, default=2, help="of a round (default: %(default)s)")
+    about.add_argument(
+        "--seconds", type=int, default=2, help="of each side in a round, one at a time (default: %(default)s)"
+    )
     about.add_argument(
         "--binary", action="append", default=[], metavar="ENGINE=PATH", help="this build only; may be repeated"
     )

@@ -8,8 +8,9 @@ import resource
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import yaml
@@ -18,7 +19,7 @@ from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from tests.bench import goals, load
 from tests.bench.goals import Result
-from tests.bench.measure import measure_pair
+from tests.bench.measure import Paired, measure_pair
 from tests.bench.proxies import (
     EXPERT_PORT,
     HERE,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.model import Plan
-    from tests.bench.measure import Paired
     from tests.bench.proxies import Build, Proxy
 
 WARM_UP_SECONDS = 1
@@ -83,27 +83,26 @@ class Bench:
         *asked: tuple[str, str],
         headers: tuple[tuple[str, str], ...] = (),
     ) -> Paired:
-        """CPU microseconds per request of both; `asked` is host and path, of each or of both."""
-        first, second = asked[0], asked[-1]
-        with running(base) as one, running(ours) as other:
-            load.wait_until_serving(one, *first)
-            load.wait_until_serving(other, *second)
-            done = 0
+        """CPU microseconds per request of both; `asked` is host and path, of each or of both.
 
-            def tell() -> None:
-                nonlocal done
-                done += 1
-                self.report(f"{case}, {ours.build.label}: {done} of {2 * self.rounds}")
-
-            with self.turn():
-                load.ask(one, WARM_UP_SECONDS, *first, headers)
-                load.ask(other, WARM_UP_SECONDS, *second, headers)
-                return measure_pair(
-                    lambda: load.ask(one, self.seconds, *first, headers),
-                    lambda: load.ask(other, self.seconds, *second, headers),
-                    self.rounds,
-                    tell,
-                )
+        Each round has new processes, since the ratio of two of them depends on where their memory happens to lie, and
+        asks both in turn for a second each, since the machine's speed changes within seconds.
+        """
+        sides = tuple(zip((base, ours), (asked[0], asked[-1]), strict=True))
+        figures = []
+        for number in range(self.rounds):
+            self.report(f"{case}, {ours.build.label}: round {number + 1} of {self.rounds}")
+            with ExitStack() as stack:
+                started = [(stack.enter_context(running(proxy)), where) for proxy, where in sides]
+                for proxy, where in started:
+                    load.wait_until_serving(proxy, *where)
+                stack.enter_context(self.turn())
+                for proxy, where in started:
+                    load.ask(proxy, WARM_UP_SECONDS, *where, headers)
+                turns = [[load.ask(proxy, 1, *where, headers) for proxy, where in started] for _ in range(self.seconds)]
+                figures.append([fmean(side) for side in zip(*turns, strict=True)])
+        of_base, of_ours = zip(*figures, strict=True)
+        return Paired(of_base, of_ours)
 
 
 TOPOLOGIES = HERE / "topologies"
@@ -227,8 +226,9 @@ def idle_memory(build: Build, bench: Bench) -> list[Result]:
             load.wait_until_serving(one)
             return load.hold_idle(one, count)
 
-    # HAProxy takes two descriptors for a connection.
-    count = min(IDLE_CONNECTIONS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[1] * 0.48))
+    # HAProxy takes two descriptors for a connection; some are for other things.
+    share = 0.48 if build.engine == "haproxy" else 0.96
+    count = min(IDLE_CONNECTIONS, int(resource.getrlimit(resource.RLIMIT_NOFILE)[1] * share))
     rounds = min(bench.rounds, _MEMORY_ROUNDS)
     paired = measure_pair(
         lambda: measure(base), lambda: measure(ours), rounds, lambda: bench.report(f"idle-memory, {build.label}")
