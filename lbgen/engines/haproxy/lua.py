@@ -23,7 +23,6 @@ _HELPERS = {
     "cookie": ("lines", "cookies"),
     "cors": ("lines",),
     "join": ("lines",),
-    "join_filled": ("lines",),
     "query_value": ("parameters",),
 }
 _SHARED_CALLS = ("judged", "take_token")

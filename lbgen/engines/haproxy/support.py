@@ -120,7 +120,7 @@ _EMULATED = {
     Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
     Feature.TIMEOUT_REQUEST: "a Lua filter with a timer; the connect time is capped by it",
     Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
-    Feature.FORWARDED_HEADERS: "one statement per header; a Lua function joins several X-Forwarded-For lines",
+    Feature.FORWARDED_HEADERS: "one statement per header; a regex joins several X-Forwarded-For lines",
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
     Feature.REDIRECT: "a response whose Location is built from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are stored and appended to the new one",

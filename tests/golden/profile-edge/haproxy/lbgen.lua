@@ -55,7 +55,7 @@ core.register_action("drop_nominated_response", { "http-res" }, function(txn)
   txn.http:res_del_header("connection")
 end)
 
--- The reason phrase for a request that HAProxy itself answers 503; `late` is the connect time in microseconds.
+-- The reason phrase for a request that HAProxy itself answers 503; `late` is 95 % of the connect time, in us.
 core.register_fetches("failure", function(txn, late)
   local sent = txn:get_var("txn.sent")
   if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end

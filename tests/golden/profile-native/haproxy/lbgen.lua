@@ -13,7 +13,7 @@ core.register_fetches("bad_body", function(txn)
   return fail(txn, 408, "Request Timeout") -- the client's time expired
 end)
 
--- The reason phrase for a request that HAProxy itself answers 503; `late` is the connect time in microseconds.
+-- The reason phrase for a request that HAProxy itself answers 503; `late` is 95 % of the connect time, in us.
 core.register_fetches("failure", function(txn, late)
   local sent = txn:get_var("txn.sent")
   if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end

@@ -1,14 +1,5 @@
 -- What statements of haproxy.cfg cannot express.
 
-local function lines_of(txn, name)
-  local lines = txn.http:req_get_headers()[name]
-  local found = {}
-  if lines ~= nil then
-    for i = 0, #lines do found[#found + 1] = lines[i] end
-  end
-  return found
-end
-
 -- The reason phrase for a request that HAProxy itself answers 400 after it has chosen an endpoint.
 local function fail(txn, status, phrase)
   txn:set_var("txn.failed", status)
@@ -64,7 +55,7 @@ core.register_action("drop_nominated_response", { "http-res" }, function(txn)
   txn.http:res_del_header("connection")
 end)
 
--- The reason phrase for a request that HAProxy itself answers 503; `late` is the connect time in microseconds.
+-- The reason phrase for a request that HAProxy itself answers 503; `late` is 95 % of the connect time, in us.
 core.register_fetches("failure", function(txn, late)
   local sent = txn:get_var("txn.sent")
   if txn.f:srv_id() == nil or sent == nil then return "Service Unavailable" end
@@ -73,15 +64,6 @@ core.register_fetches("failure", function(txn, late)
   txn:set_var("txn.failed", is_late and 504 or 502)
   return is_late and "Gateway Timeout" or "Bad Gateway"
 end)
-
--- Joins the lines of a header that are not empty into one.
-core.register_action("join_filled", { "http-req" }, function(txn, name)
-  local filled = {}
-  for _, value in ipairs(lines_of(txn, name)) do
-    if value ~= "" then filled[#filled + 1] = value end
-  end
-  txn.http:req_set_header(name, table.concat(filled, ", "))
-end, 1)
 
 -- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
 -- is over instead, HAProxy answers 504.

@@ -1,8 +1,0 @@
--- Joins the lines of a header that are not empty into one.
-core.register_action("join_filled", { "http-req" }, function(txn, name)
-  local filled = {}
-  for _, value in ipairs(lines_of(txn, name)) do
-    if value ~= "" then filled[#filled + 1] = value end
-  end
-  txn.http:req_set_header(name, table.concat(filled, ", "))
-end, 1)
