@@ -303,7 +303,7 @@ class RouteActions:
         target = paths.target_variable(listener)
         if rewrite.path is not None:
             return reference(self.rewrites.with_path(rewrite.path, rule, target))
-        return reference(self.rewrites.with_prefix(rewrite.prefix or "/", rule, target))
+        return reference(self.rewrites.with_prefix(rewrite.prefix or "/", rule, target, listener.guarantees))
 
     def plain_target(self, listener: Listener) -> Atom | None:
         """The variable with a target that no rule rewrites; None = as sent by the client."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
+    from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener, Redirect, Rule
 
 _TAIL = inline("tail")
@@ -41,18 +42,20 @@ class Rewrites:
         """The variable with `path` and the query of the variable `target`."""
         return self._variable(("", path, target), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
 
-    def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
-        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
+    def with_prefix(self, prefix: str, rule: Rule, target: str, kept: Guarantees) -> str:
+        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`. Where
+        paths are left to nginx, its locations see several slashes as one."""
         matched, new = rule.match.path, prefix.rstrip("/")
         if matched.kind is not PathKind.PREFIX:
             return self.with_path(new or "/", rule, target)
         start = escapes.path_literal(matched.value.rstrip("/"))
+        start = start if kept.paths else start.replace("/", "/+")
         below = self._entry(f"{start}(?<tail>/.*)", new)
         if not start:
-            return self._variable((matched.value, new, target), rule, new or "/", below)
+            return self._variable((start, new, target), rule, new or "/", below)
         rest = self._entry(f"{start}(?<tail>.*)", new or "/")
         entries = (rest,) if new else (below, rest)
-        return self._variable((matched.value, new, target), rule, new or "/", *entries)
+        return self._variable((start, new, target), rule, new or "/", *entries)
 
     def redirect(self, action: Redirect, rule: Rule, listener: Listener) -> Text:
         """The address that a redirect leads to."""
@@ -65,7 +68,7 @@ class Rewrites:
         if action.path is not None:
             target = self.with_path(action.path, rule, target)
         elif action.prefix is not None:
-            target = self.with_prefix(action.prefix, rule, target)
+            target = self.with_prefix(action.prefix, rule, target, listener.guarantees)
         return self._texts.of(*authority, inline(target))
 
     def _own_host(self, rule: Rule, listener: Listener) -> str:
