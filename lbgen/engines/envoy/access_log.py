@@ -69,9 +69,9 @@ def build_access_log(listener: Listener, routes: Iterable[Route], rewritten: Ite
                         "host": shown["host"],
                         "path": shown["path"],
                         "status": "%RESPONSE_CODE%",
-                        "duration_ms": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
-                        "upstream_ms": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
-                        "tried_ms": "%COMMON_DURATION(US_TX_BEG:DS_TX_END:us)%",
+                        "duration_us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
+                        "upstream_us": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
+                        "tried_us": "%COMMON_DURATION(US_TX_BEG:DS_TX_END:us)%",
                         "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
                         "bytes": "%BYTES_SENT%",
                         "request_id": "%REQ(X-REQUEST-ID)%",
@@ -108,12 +108,12 @@ def parse_record(line: str) -> AccessRecord | None:
         found = json.loads(line)
     except json.JSONDecodeError:
         return None
-    if not isinstance(found, dict) or "upstream_ms" not in found or "total_ms" not in found:
+    if not isinstance(found, dict) or "upstream_us" not in found or "total_ms" not in found:
         return None
     endpoint = found["endpoint"] or ""
     host = found["host"] or ""
-    duration = _milliseconds(found["duration_ms"], found["total_ms"] or 0)
-    tried = _milliseconds(found["upstream_ms"], _milliseconds(found["tried_ms"], duration))
+    duration = _milliseconds(found["duration_us"], found["total_ms"] or 0)
+    tried = _milliseconds(found["upstream_us"], _milliseconds(found["tried_us"], duration))
     refused = _is_refused(found)  # Envoy logs the matching route nevertheless
     return {
         "time": found["time"],

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 NOTES: Mapping[str, str] = {
     "http_protocol_options": "HTTP/1.0 and methods of any name are accepted; WebSocket is the only upgrade.",
-    "drain_timeout": "The client has this time to read the last response before an idle connection is closed.",
+    "drain_timeout": "With idle_timeout the time of a kept connection; the second is for pauses in a last response.",
     "use_remote_address": "The client is the TCP peer, whatever X-Forwarded-For says.",
-    "original_ip_detection_extensions": "The client is the TCP peer, or who trusted proxies say it is.",
+    "original_ip_detection_extensions": "The client is who trusted proxies say it is, else the TCP peer.",
     "early_header_mutation_extensions": "Applied before routing, and before Envoy writes X-Forwarded-Proto.",
     "local_reply_config": "Status and body of Envoy's own responses; the first mapper that matches applies.",
 }

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Limits
 
 _DRAIN = 100  # ms in which an idle connection drains before Envoy closes it
-_CLOSE = 50  # ms for the client to read the last response, or the end, before a reset may overtake it
+_CLOSE = 1000  # ms in which a client may take nothing of a last response before Envoy cuts it, or the end may wait
 # Anything but `websocket` in any case; RE2 has no negation.
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
@@ -189,6 +189,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     )
     handshakes: dict[str, Data] = {"upgrade_type": "websocket"}
     notes = dict(NOTES)
+    if not client:
+        notes["original_ip_detection_extensions"] = notes["use_remote_address"]
     if forwards and kept.connection_options:
         whole = [*filters[:before_handshake], build_handshake_filter(), *filters[before_handshake:]]
         if any(each["name"] == RATE for each in filters):
@@ -236,7 +238,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                 },
                 **build_client_timeouts(listener.timeouts),
                 "drain_timeout": duration(_DRAIN),
-                "delayed_close_timeout": duration(_CLOSE),
+                "delayed_close_timeout": duration(_close_timeout(listener.timeouts.keepalive)),
                 **(
                     {"use_remote_address": True, "skip_xff_append": True}
                     if remote_address
@@ -270,7 +272,12 @@ def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
 
 def _idle_timeout(keepalive: int) -> int:
     """The time after which Envoy begins to close an idle connection."""
-    return max(keepalive - _DRAIN - _CLOSE, keepalive // 2)
+    return max(keepalive - _DRAIN - _close_timeout(keepalive), keepalive // 2)
+
+
+def _close_timeout(keepalive: int) -> int:
+    """How long Envoy waits for the client before it closes; meanwhile requests on an idle connection are lost."""
+    return min(_CLOSE, keepalive // 4) if keepalive else _CLOSE
 
 
 def _limits(limits: Limits) -> dict[str, Data]:

@@ -88,8 +88,10 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.FAILURES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
-    Feature.TIMEOUT_IDLE: NATIVE,
     Feature.ROUND_ROBIN: NATIVE,
+    Feature.TIMEOUT_IDLE: emulated(
+        "timers of Envoy; a client that asked to close its connection may take nothing of a response for a second only"
+    ),
     Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("requests under way divide an endpoint's weight"),
     Feature.SOURCE_HASH: NATIVE,
