@@ -14,6 +14,8 @@ from lbgen.conformance.transport import client_hello
 if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext
 
+_POSTGRES_SSL_REQUEST = bytes.fromhex("0000000804d2162f")
+
 
 def l4_large(ctx: ScriptContext) -> Iterator[str]:
     """A megabyte of all byte values comes back unchanged."""
@@ -29,6 +31,24 @@ def l4_large(ctx: ScriptContext) -> Iterator[str]:
         future.result()
     if got != sent + b"end of raw-0\n":
         yield f"{len(got)} bytes came back, {len(sent) + 13} expected"
+
+
+def l4_greeting(ctx: ScriptContext) -> Iterator[str]:
+    """An endpoint that speaks first is heard by a client that says nothing, as with MySQL, SMTP and SSH."""
+    with ClientConnection(ctx.at["greets"]) as stream:
+        got = stream.read_exactly(6)
+        if got != b"ready\n":
+            yield f"{got!r} came before the client sent anything, expected the endpoint's greeting"
+
+
+def l4_handshakes(ctx: ScriptContext) -> Iterator[str]:
+    """Handshakes pass as any bytes do: the first message of TLS, and PostgreSQL's question for TLS."""
+    for sent in (client_hello("a.test"), _POSTGRES_SSL_REQUEST):
+        with ClientConnection(ctx.at["echo"]) as stream:
+            stream.send(sent)
+            got = stream.read_exactly(len(sent))
+            if got != sent:
+                yield f"{got!r} came back for {sent!r}"
 
 
 def l4_idle(ctx: ScriptContext) -> Iterator[str]:

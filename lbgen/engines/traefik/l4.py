@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names, tcp_weights
+from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
 from lbgen.plan.model import Forward, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
     from lbgen.plan.tls import PoolTls
 
-FOREVER = "2562047h"  # Go takes 0 for no limit or for a default; this is the longest duration it accepts
+_ANY = "HostSNI(`*`)"
 
 
 def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
@@ -42,11 +43,21 @@ def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
                 routers[name] = Tagged(rule.field, {**data, "tls": way})
             if listener.tls is None or (listener.tls.passthrough and rule.sni is None):
                 routers[f"{name}-plain"] = Tagged(rule.field, data)
-        routers.update(build_closing_routers(listener))
-        services.update(build_closed_service(names.edge(listener)))
+        if not _takes_all(plan, listener, entries):
+            routers.update(build_closing_routers(listener))
+            services.update(build_closed_service(names.edge(listener)))
     if not routers:
         return {}
     return {"routers": routers, "services": services, "serversTransports": transports}
+
+
+def _takes_all(plan: Plan, listener: Listener, entries: Sequence[tuple[L4Rule, str, bool]]) -> bool:
+    """Whether a listener forwards every connection, so that nothing is left to be closed."""
+    if listener.tls is not None or len(entries) != 1:
+        return False
+    ((rule, text, denies),) = entries
+    steered = tcp_weights.has_agent_weights(plan, plan.route(rule.route))  # to the service that closes, if none is up
+    return text == _ANY and not denies and not steered
 
 
 def _router_rules(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tuple[L4Rule, str, bool]]:
@@ -69,7 +80,7 @@ def _router_rules(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[tupl
 
 def _conditions(rule: L4Rule) -> list[str]:
     if rule.sni is None:
-        parts = ["HostSNI(`*`)"]
+        parts = [_ANY]
     elif rule.sni.wildcard:
         parts = [f"HostSNIRegexp(`^.+\\.{escape_regex(rule.sni.name)}$`)"]
     else:
@@ -128,8 +139,8 @@ def _weighted_service(
 
 def _transport(connect: int, pool: Pool, endpoint: Endpoint) -> dict[str, Data]:
     data: dict[str, Data] = {
-        "dialTimeout": f"{connect}ms" if connect else FOREVER,
-        "terminationDelay": FOREVER,  # the default, 100ms, would cut the other direction after a half-close
+        "dialTimeout": duration(connect) if connect else FOREVER,
+        "terminationDelay": "-1ms",  # none; the default, 100ms, would cut the other direction after a half-close
     }
     if pool.proxy_protocol is not None:
         data["proxyProtocol"] = {"version": int(pool.proxy_protocol.removeprefix("v"))}

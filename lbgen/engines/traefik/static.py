@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.l4 import FOREVER
+from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -58,21 +58,17 @@ def _entry_point(plan: Plan, listener: Listener, version: str) -> Tagged:
         times = listener.timeouts
         data["transport"] = {
             "respondingTimeouts": {
-                "readTimeout": _duration(times.header),  # for a TLS handshake too; the plugin lifts it for bodies
+                "readTimeout": duration(times.header),  # for a TLS handshake too; the plugin lifts it for bodies
                 "writeTimeout": "0s",
-                "idleTimeout": _duration(times.keepalive),
+                "idleTimeout": duration(times.keepalive),
             },
             "lifeCycle": {"graceTimeOut": "10s"},
         }
     return Tagged(listener.field, data)
 
 
-def _duration(milliseconds: int) -> str:
-    return f"{milliseconds}ms" if milliseconds else "0s"
-
-
 def _idle_timeout(plan: Plan, listener: Listener) -> str:
     """The idle timeout of a client of a UDP listener."""
     actions = [plan.route(rule.route).action for rule in listener.l4_rules]
     times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
-    return _duration(times[0]) if times and times[0] else FOREVER
+    return duration(times[0]) if times and times[0] else FOREVER

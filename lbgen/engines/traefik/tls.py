@@ -78,16 +78,21 @@ def build_options(listener: Listener, tls: ListenerTls) -> Tagged:
 
 def build_closing_routers(listener: Listener) -> dict[str, Data]:
     """The TCP routers of a listener that close what Traefik itself would answer: server names that no certificate
-    holds, and TLS or plain bytes where the other is expected. On an L4 listener: what no rule matches."""
+    holds, and TLS or plain bytes where the other is expected. On an L4 listener: what no rule matches.
+
+    A router for TLS makes Traefik read from the client before it forwards, answer PostgreSQL's question for TLS and
+    tell handshakes from other bytes; an L4 listener without TLS has none, so that its bytes pass whoever speaks first.
+    """
     name = names.edge(listener)
     routers: dict[str, Data] = {}
     if listener.tls is not None and not listener.tls.passthrough:
         known = sorted({_regex(host) for certificate in listener.tls.certificates for host in certificate.names})
         unknown = f"HostSNIRegexp(`^.+$`) && !HostSNIRegexp(`^(?:{'|'.join(known)})$`)"
         routers[f"{name}-unknown"] = _router(listener, unknown, FIRST, tls=True)
-    if listener.tls is None or listener.mode is Mode.L4:
+    is_l4 = listener.mode is Mode.L4
+    if is_l4 == (listener.tls is not None):
         routers[f"{name}-other-tls"] = _router(listener, "HostSNI(`*`)", LAST, tls=True)
-    if listener.tls is not None or listener.mode is Mode.L4:
+    if is_l4 or listener.tls is not None:
         routers[f"{name}-other"] = _router(listener, "HostSNI(`*`)", LAST, tls=False)
     return routers
 

@@ -189,6 +189,7 @@ class StandInServers(Struct):
         own = self._behaviours[name, ""]
         first = await reader.read(1) if stand_in.http and own.mode in http1.NO_HTTP else b""
         if own.mode in http1.NO_HTTP and not (first and first in http1.METHODS):
+            writer.write(own.body.encode("latin-1"))
             data = first
             while data := data or await reader.read(65536):
                 if own.mode == "echo":

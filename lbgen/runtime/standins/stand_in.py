@@ -13,7 +13,7 @@ from lbgen.records import replace
 Mode = Literal[
     "json",  # 200 with the account as body
     "fixed",  # `status`, `headers`, `body`
-    "echo",  # no HTTP: bytes back as they come; at the client's end a farewell, then close
+    "echo",  # no HTTP: `body`, then bytes back as they come; at the client's end a farewell, then close
     "mute",  # no HTTP: nothing comes back, and after the client's end the connection stays for `wait_ms`
     "deaf",  # the request's body is not read for `wait_ms`, then close (asked for by the request)
     "close",  # close after the request, nothing sent

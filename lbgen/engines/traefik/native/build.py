@@ -12,7 +12,6 @@ from lbgen.engines.traefik.l4 import build_tcp, build_udp
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.access_log import build_access_log
 from lbgen.engines.traefik.native.health_status import build_status_route
-from lbgen.engines.traefik.native.l4 import drop_needless_routers
 from lbgen.engines.traefik.native.listeners import build_entry_points, have_same_routers
 from lbgen.engines.traefik.native.matching import build_routers
 from lbgen.engines.traefik.native.routes import Routes
@@ -40,7 +39,6 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan, version)}))
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
-        drop_needless_routers(plan, level4)
         if transports := level4.get("serversTransports"):
             comment = "After a half-close the other direction goes on; by default it would be cut after 100ms."
             level4["serversTransports"] = Commented(comment, transports)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import call
-from lbgen.engines.traefik.native.timeouts import duration
+from lbgen.engines.traefik.timeouts import duration
 from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.l4 import FOREVER
-from lbgen.engines.traefik.native.timeouts import duration
+from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.names import MARK
-from lbgen.engines.traefik.native.timeouts import duration
+from lbgen.engines.traefik.timeouts import duration
 from lbgen.plan.model import Balance, PoolProtocol
 
 if TYPE_CHECKING:

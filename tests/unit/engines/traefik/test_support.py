@@ -152,4 +152,4 @@ def test_l4_waits_for_ever_without_a_connect_time_and_keeps_half_closed_connecti
     endless = replace(route, action=replace(route.action, timeouts=Timeouts(0, 0, 0)))
     text = {f.name: f.text for f in ENGINE.render(replace(plan, routes=(endless,)), "3.7")}["dynamic/tcp.yaml"]
     assert "dialTimeout: 2562047h" in text
-    assert "terminationDelay: 2562047h" in text
+    assert 'terminationDelay: "-1ms"' in text
