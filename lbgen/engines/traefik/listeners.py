@@ -10,9 +10,9 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path, widen_rules
 from lbgen.engines.traefik.matching import count_rules, find_priority
-from lbgen.engines.traefik.plugin_config import build_plugin_config, find_common_idle
+from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.prefix_trees import Tree
-from lbgen.engines.traefik.routes import build_route
+from lbgen.engines.traefik.routes import asks_for_a_pool, build_route
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers
 from lbgen.plan.model import Forward, Mode, PathKind, Redirect
 
@@ -28,11 +28,8 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
     tree = Tree(edge, listener.hosts, escape_path)
     total = count_rules(rules) + 1  # the last priority is that of the answer to requests that no rule takes
     routers: dict[str, Data] = {edge: _entry_router(listener)}
-    common_idle = find_common_idle(plan, rules)
     middlewares: dict[str, Data] = {
-        edge: Tagged(
-            listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules, common_idle)}}
-        )
+        edge: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules)}})
     }
     for group in tree.groups:
         routers[group.name] = Tagged(
@@ -51,12 +48,10 @@ def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Da
         above = parents.setdefault(tuple(tree.parents[rule.rank]), tree.parents[rule.rank])
         routers[name] = Tagged(rule.field, _child(above, build_rule(rule), find_priority(rule, total), action))
         if action not in middlewares:
-            config: dict[str, Data] = {"listener": listener.name, **matched, "route": build_route(route)}
-            if isinstance(route.action, Forward):
-                if route.action.timeouts.idle and not common_idle:
-                    config["timed"] = True
-                elif not (listener.logs or listener.forwarded_headers or listener.request_id):
-                    config["bare"] = True
+            built = build_route(route)
+            config: dict[str, Data] = {"listener": listener.name, **matched, "route": built}
+            if not listener.logs and asks_for_a_pool(route, built):
+                config["bare"] = True
             middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
     if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):
         lost = f"{edge}.lost"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Rule
 
 
-def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule], common_idle: int) -> Tagged:
-    """The configuration; `rules` are those of the listener, and `common_idle` the idle time that all of them share."""
+def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -> Tagged:
+    """The configuration; `rules` are those of the listener."""
     used_pools = find_used_pools(plan.route(rule.route) for rule in rules)
     data: dict[str, Data] = {
         "listener": listener.name,
@@ -38,8 +38,8 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule], c
         data["through"] = True
     if any(rule.host is not None for rule in rules):
         data["named"] = True
-    if common_idle:
-        data["idle"] = common_idle
+    if idle := _shortest_idle(plan, rules):
+        data["idle"] = idle
     if asked := find_asked(rules):
         data["asks"] = asked
     if used_pools:
@@ -47,11 +47,12 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule], c
     return Tagged(listener.field, data)
 
 
-def find_common_idle(plan: Plan, rules: Sequence[Rule]) -> int:
-    """The idle time of all routes, 0 when they differ: one watch over all connections is cheaper than one a request."""
+def _shortest_idle(plan: Plan, rules: Sequence[Rule]) -> int:
+    """By it the plugin looks for silent answers; 0 when no route has an idle time."""
     actions = [plan.route(rule.route).action for rule in rules]
-    times = {action.timeouts.idle for action in actions if isinstance(action, Forward)}
-    return times.pop() if len(times) == 1 else 0
+    return min(
+        (action.timeouts.idle for action in actions if isinstance(action, Forward) and action.timeouts.idle), default=0
+    )
 
 
 def _log_files(listener: Listener) -> str:

@@ -23,6 +23,9 @@ def find_used_pools(routes: Iterable[Route]) -> set[str]:
     return targets | {mirror.pool for forward in forwards for mirror in forward.mirrors}
 
 
+_POOL_AND_TIMES = {"name", "targets", "connect", "response", "idle"}
+
+
 def build_route(route: Route) -> Tagged:
     """The route."""
     data = Tagged(route.field, {"name": route.name})
@@ -47,6 +50,13 @@ def build_route(route: Route) -> Tagged:
         data["reply"] = _edits(route.response_headers)
     _add_policies(data, route)
     return data
+
+
+def asks_for_a_pool(route: Route, built: Tagged) -> bool:
+    """Whether a route, built by `build_route`, asks for nothing but one pool."""
+    action = route.action
+    is_forward = isinstance(action, Forward) and len(action.targets) == 1 and not action.targets[0].request_headers
+    return is_forward and built.keys() <= _POOL_AND_TIMES
 
 
 def _add_forward(data: dict[str, Data], forward: Forward) -> None:

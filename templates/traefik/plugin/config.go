@@ -20,9 +20,8 @@ type Config struct {
 	Lost      bool   // no edge: what happens to requests that no rule takes
 	Asks      *Asked // what rules look at
 	Named     bool   // some ask for hosts
-	Idle      int    // the idle time of all routes, 0 = they differ
-	Bare      bool   // of a route: the listener adds nothing to requests, has no log and a common idle time
-	Timed     bool   // of a route: the listener's have no common idle time
+	Idle      int    // the shortest idle time of its routes, 0 = none has one
+	Bare      bool   // of a route: it asks for nothing but a pool, and its listener has no log
 	Address   string
 	Port      string // that clients know
 	Bound     string // where it listens, empty = there
@@ -90,6 +89,7 @@ type Target struct {
 	Weight  int
 	Request *Edits
 	pool    *pool
+	credit  int // towards its next turn
 }
 
 // Rewrite changes the target's path and the host; an empty text changes nothing.
@@ -299,11 +299,12 @@ func New(ctx context.Context, next http.Handler, config *Config, _ string) (http
 	if len(config.Taken) > 0 {
 		return taken(config.Taken), nil
 	}
+	if config.Lost {
+		told := []*Pair{&Pair{Name: "Content-Type", Value: "text/plain"}}
+		config.Route = &Route{Respond: &Respond{Status: http.StatusNotFound, Body: "Not Found\n", Headers: told}}
+	}
 	if config.Route != nil {
 		return newRoute(config), nil
-	}
-	if config.Lost {
-		return newLost(config), nil
 	}
 	return newEdge(ctx, next, config)
 }

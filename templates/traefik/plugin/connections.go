@@ -78,7 +78,7 @@ var (
 func shrinkLookahead(connection net.Conn) {
 	found := reflect.ValueOf(connection)
 	if found.Type() != lookaheadOf {
-		if found = findLookahead(found); !found.IsValid() {
+		if found = findLookahead(connection); !found.IsValid() {
 			return
 		}
 	}
@@ -86,19 +86,14 @@ func shrinkLookahead(connection net.Conn) {
 }
 
 // findLookahead is Traefik's connection within that of TLS, or nothing.
-func findLookahead(found reflect.Value) reflect.Value {
-	for depth := 0; depth < 4 && found.IsValid(); depth++ {
-		kind := found.Type()
-		if kind.String() == "*tcp.peekConn" {
-			for i := 0; i < kind.Elem().NumField(); i++ {
-				if kind.Elem().Field(i).Type == readerType {
-					lookahead = i
-					lookaheadOf = kind
-					return found
-				}
-			}
+func findLookahead(connection net.Conn) reflect.Value {
+	found := within(connection, "*tcp.peekConn")
+	for i := 0; found.IsValid() && i < found.Elem().NumField(); i++ {
+		if found.Elem().Field(i).Type() == readerType {
+			lookahead = i
+			lookaheadOf = found.Type()
+			return found
 		}
-		found = below(found)
 	}
 	return reflect.Value{}
 }

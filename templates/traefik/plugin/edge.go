@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -28,8 +27,7 @@ type edge struct {
 	strict  bool // no request is plain
 	serial  int  // of this configuration
 
-	step     time.Duration // of the watch over answers, 0 = each route has its own
-	silences *silences
+	silences *silences // nil for none
 
 	scheme  []string
 	port    []string
@@ -38,7 +36,6 @@ type edge struct {
 	counted *connections
 	handler http.HandlerFunc // of the server
 	shares  sync.Mutex
-	credit  map[*Target]int
 }
 
 // serveBelow is called by Traefik below its own handlers; once a server is taken over no longer, unless they are wanted.
@@ -98,14 +95,22 @@ func plainOn(r *http.Request, serial int, underscores bool) *conn {
 	return c
 }
 
-// newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others.
+// newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others. An answer that
+// breaks off ends in a panic of Go's proxy, with which net/http would lose what it holds of the answer's beginning.
 func (e *edge) newHandler() http.HandlerFunc {
 	if e.strict {
 		return func(w http.ResponseWriter, r *http.Request) { e.serveDirect(w, r) }
 	}
+	below := e.next
 	if e.asks == nil && !e.conf.Named {
-		serve := reflect.ValueOf(e.next).MethodByName("ServeHTTP").Interface().(func(http.ResponseWriter, *http.Request))
-		return http.HandlerFunc(serve) // native, and no call of the interpreter
+		return func(w http.ResponseWriter, r *http.Request) {
+			defer func() {
+				if failure := recover(); failure != nil {
+					e.broken(w, failure)
+				}
+			}()
+			below.ServeHTTP(w, r)
+		}
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if e.asks == nil {
@@ -123,7 +128,14 @@ func (e *edge) newHandler() http.HandlerFunc {
 				e.broken(w, failure)
 			}
 		}()
-		e.next.ServeHTTP(w, r)
+		below.ServeHTTP(w, r)
+	}
+}
+
+// broken ends the connection of an answer that broke off; else it panics again.
+func (e *edge) broken(w http.ResponseWriter, failure any) {
+	if failure != http.ErrAbortHandler || !e.cut(w) {
+		panic(failure)
 	}
 }
 
@@ -145,10 +157,10 @@ func (e *edge) meets(w http.ResponseWriter, r *http.Request) bool {
 	c.find(w)
 	c.host = r.Host
 	c.hosts = []string{r.Host}
-	c.by = e.serial
-	if e.silences != nil {
-		e.silences.add(c)
+	if e.silences != nil && c.by != e.serial {
+		e.silences.add(&silence{conn: c})
 	}
+	c.by = e.serial
 	return true
 }
 
@@ -299,6 +311,9 @@ func (e *edge) admits(w http.ResponseWriter, r *http.Request, from *arrival) boo
 // serve does what the route asks for with a request that it got.
 func (r *Route) serve(w http.ResponseWriter, s *state) {
 	s.route = r
+	if c, _ := s.request.Context().Value(connKey).(*conn); c != nil {
+		c.patience = 0 // the answer has its own
+	}
 	if r.guarded {
 		if !r.guard.passes(w, s.request, s, s.arrival) {
 			return
@@ -471,11 +486,11 @@ func (e *edge) share(route *Route) *Target {
 	var best *Target
 	for _, each := range route.Targets {
 		total += each.Weight
-		e.credit[each] += each.Weight
-		if each.Weight > 0 && (best == nil || e.credit[each] > e.credit[best]) {
+		each.credit += each.Weight
+		if each.Weight > 0 && (best == nil || each.credit > best.credit) {
 			best = each
 		}
 	}
-	e.credit[best] -= total
+	best.credit -= total
 	return best
 }

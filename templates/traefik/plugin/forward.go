@@ -1,7 +1,6 @@
 package lbgen
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
@@ -16,7 +15,8 @@ import (
 // is called is allocated, done or not.
 
 // noBody is the body of a request that has none. A body, though empty, keeps Go from sending the request a second time
-// when a connection breaks; the coding keeps Go from trying to read it first.
+// when a connection breaks; the coding keeps Go from trying to read it first. A Director sets them, since the proxy hides what
+// the body is before.
 var (
 	noBody   = io.NopCloser(strings.NewReader(""))
 	identity = []string{"identity"}
@@ -46,46 +46,14 @@ func lendTo(proxy *httputil.ReverseProxy) {
 	field.Set(made)
 }
 
-// asksLittle is whether a route asks for nothing but a pool.
-func (r *Route) asksLittle() bool {
-	return len(r.Targets) == 1 && r.Targets[0].Request == nil && r.Rewrite == nil && r.Request == nil && r.Reply == nil &&
-		r.Access == nil && r.Rate == nil && r.Concurrency == nil && r.Body == nil && r.Cors == nil && r.Compression == nil &&
-		r.Total == 0 && r.Retries == nil && len(r.Mirrors) == 0
-}
-
-// isPlain is whether requests of a route without a body can go the short way.
+// isPlain is whether requests of a route without a body can go the short way: it asks for nothing but a pool.
 func (r *Route) isPlain() bool {
-	if !r.asksLittle() || r.chosen || r.changed {
+	asks := r.guarded || r.chosen || r.changed || r.answered || r.Body != nil || r.Retries != nil || r.Total > 0 || len(r.Mirrors) > 0
+	if len(r.Targets) == 0 || asks {
 		return false
 	}
 	p := r.Targets[0].pool
 	return p.simple && p.conf.Proxy == "" && (p.conf.Balance == "round_robin" || len(p.endpoints) == 1) && len(p.order) > 0
-}
-
-// newProxy is a native proxy for the endpoints of a route.
-func (e *edge) newProxy(route *Route) *httputil.ReverseProxy {
-	one := &httputil.ReverseProxy{Director: sendOnce, FlushInterval: flushInterval}
-	one.Transport = route.transport()
-	lendTo(one)
-	one.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
-		s := &state{edge: e, route: route}
-		s.fail(w, r, err)
-		if s.left {
-			r.Context().Value(connKey).(*conn).status = clientLeft
-		}
-	}
-	if e.log != nil {
-		one.ModifyResponse = noteAnswer
-	}
-	return one
-}
-
-// sendOnce keeps Go from sending a request a second time. It is a Director, since the proxy hides what the body is before.
-func sendOnce(r *http.Request) {
-	if again[r.Method] {
-		r.Body = noBody
-		r.TransferEncoding = identity
-	}
 }
 
 // transport is that of a plain route: no endpoint has a name, so all share it.
@@ -122,45 +90,46 @@ func noteAnswer(reply *http.Response) error {
 	return nil
 }
 
-// newRoute serves the requests of a router.
+// newRoute serves the requests of a router by a native proxy, of which no more than the Director is interpreted. What is not
+// plain fails there on purpose, and its ErrorHandler serves it.
 func newRoute(conf *Config) http.Handler {
 	route := conf.Route
 	route.matched, route.prefix = conf.Matched, conf.Prefix
-	if conf.Bare && route.asksLittle() {
-		return newProxyRoute(conf)
-	}
-	return newHandlerRoute(conf)
-}
-
-// newProxyRoute serves the requests of a route that asks for nothing but a pool: a native proxy, of which no more than the
-// Director is interpreted. What is not plain fails there on purpose, and its ErrorHandler serves it.
-func newProxyRoute(conf *Config) http.Handler {
-	route := conf.Route
 	one := &httputil.ReverseProxy{FlushInterval: flushInterval}
 	lendTo(one)
 	var e *edge
-	var places, dropped []string // places in the order of their turns
-	scheme, place := "", ""
-	serial := -1 // of no edge: no request is plain
+	var places, texts, proto, port, dropped []string // places and texts in the order of turns
+	scheme := ""                                     // of the endpoints
+	serial := -1                                     // of no edge: no request is plain
+	tells, names := false, false
 	shared, many, turn := false, uint32(1), new(uint32)
+	patience := 0
 	care := asksCare
 	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
 		if err := route.prepare(used); err != nil {
 			return err
 		}
 		e = above
-		if above.conf.Underscores { // one by one: the interpreter confuses assignments to several of these variables
+		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
+		names = above.conf.RequestID
+		if above.conf.Underscores {
 			care = asksLessCare
 		}
+		proto = above.scheme
+		port = above.port
 		dropped = above.dropped()
+		patience = above.patience(route)
 		if route.isPlain() {
 			places = route.turns()
-			place = places[0]
 			many = uint32(len(places))
 			shared = len(places) > 1
 			one.Transport = route.transport()
 			scheme = route.scheme()
 			serial = above.serial
+		}
+		if serial > 0 && above.log != nil {
+			texts = above.logTexts(route, places)
+			one.ModifyResponse = noteAnswer
 		}
 		return nil
 	})
@@ -182,15 +151,32 @@ func newProxyRoute(conf *Config) http.Handler {
 			}
 			h = r.Header
 		}
-		h["Connection"] = dropped   // Go's proxy drops what it names
-		h["X-Forwarded-For"] = none // which it would write
+		c.patience = patience
+		h["Connection"] = dropped // Go's proxy drops what it names
+		if names {
+			token := make([]byte, 16)
+			_, _ = fill(token)
+			c.id = inHex(token)
+			h["X-Request-Id"] = []string{c.id}
+		}
+		if tells { // X-Forwarded-For too: Go's proxy writes that
+			h["X-Forwarded-Proto"] = proto
+			h["X-Forwarded-Port"] = port
+			h["X-Forwarded-Host"] = c.hosts
+		} else {
+			h["X-Forwarded-For"] = none
+		}
 		reply := *c.answer
 		reply.header["Content-Type"] = none // an answer without one stays so
+		at := uint32(0)
+		if shared {
+			at = next(turn, 1) % many
+		}
 		to := r.URL
 		to.Scheme = scheme
-		to.Host = place
-		if shared {
-			to.Host = places[next(turn, 1)%many]
+		to.Host = places[at]
+		if texts != nil {
+			c.text = texts[at]
 		}
 		if again[r.Method] {
 			r.Body = noBody
@@ -203,16 +189,47 @@ func newProxyRoute(conf *Config) http.Handler {
 			return
 		}
 		if serial < 0 || r.Context().Value(stateKey) != nil {
-			_ = route.remaining(e, w, r, false)
+			route.remaining(e, w, r)
 			return
 		}
 		done := make(chan any, 1)
 		go route.begin(e, one, w, r, done)
-		if failure := <-done; failure != nil {
-			panic(failure)
+		if failure := <-done; failure != nil { // not to be raised again: the interpreter would wrap it
+			r.Context().Value(connKey).(*conn).size = -1 // not what the endpoint said
+			e.broken(w, failure)
 		}
 	}
-	return one
+	if conf.Bare {
+		return one
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, known := r.Context().Value(connKey).(*conn)
+		if !known || texts == nil || r.ContentLength != 0 || r.ProtoMajor != 1 {
+			route.remaining(e, w, r)
+			return
+		}
+		c.began = now()
+		c.status = 0
+		c.size = -1
+		c.text = "" // until it is plain
+		c.id = ""
+		defer func() {
+			failure := recover()
+			if c.text != "" {
+				if r.Host == "" { // made for Traefik's matchers
+					r = original(w)
+				}
+				if failure != nil || c.size < 0 {
+					c.measure(w)
+				}
+				e.log.writePlain(c, r)
+			}
+			if failure != nil {
+				e.broken(w, failure)
+			}
+		}()
+		one.ServeHTTP(w, r)
+	})
 }
 
 // begin serves a request that may be the first plain one of its connection, beside the connection's goroutine: twice through
@@ -220,15 +237,18 @@ func newProxyRoute(conf *Config) http.Handler {
 func (r *Route) begin(e *edge, one *httputil.ReverseProxy, w http.ResponseWriter, given *http.Request, done chan any) {
 	defer func() { done <- recover() }()
 	if e.meets(w, given) {
-		one.ServeHTTP(w, requestOf(w)) // a second way through Traefik's routers would lead here
+		one.ServeHTTP(w, original(w)) // a second way through Traefik's routers would lead here
 	} else {
-		_ = r.remaining(e, w, given, false)
+		r.remaining(e, w, given)
 	}
 }
 
 func (r *Route) failPlain(e *edge, w http.ResponseWriter, given *http.Request, err error) {
 	s := &state{edge: e, route: r}
 	s.fail(w, given, err)
+	if s.left {
+		given.Context().Value(connKey).(*conn).status = clientLeft
+	}
 }
 
 // passed is the scheme of a request that a transport refuses.
@@ -249,127 +269,6 @@ func admitted(r *http.Request, serial int) bool {
 	return false
 }
 
-// newHandlerRoute serves the requests of a route that asks for more, of a listener that adds to them or has a log, or with
-// an idle time of its own.
-func newHandlerRoute(conf *Config) http.Handler {
-	route := conf.Route
-	var e *edge
-	var to *log // nil for none
-	var one *httputil.ReverseProxy
-	var places, texts, proto, port, dropped []string // places and texts in the order of turns
-	scheme := ""                                     // of the endpoints
-	serial := -1                                     // of no edge: no request is plain
-	tells, names := false, false
-	shared, many, turn := false, uint32(1), new(uint32)
-	step := time.Duration(0)
-	care := asksCare
-	addUnlinked(conf.Listener, func(above *edge, used map[string]*pool) error {
-		if err := route.prepare(used); err != nil {
-			return err
-		}
-		e = above
-		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
-		names = above.conf.RequestID
-		if above.conf.Underscores {
-			care = asksLessCare
-		}
-		proto = above.scheme
-		port = above.port
-		dropped = above.dropped()
-		if conf.Timed {
-			step = time.Duration(route.Idle) * time.Millisecond / steps
-		}
-		if route.isPlain() {
-			one = above.newProxy(route)
-			places = route.turns()
-			many = uint32(len(places))
-			shared = len(places) > 1
-			texts = above.logTexts(route, places)
-			scheme = route.scheme()
-			to = above.log
-			serial = above.serial
-		}
-		return nil
-	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := r.Header
-		isOdd := true // unless it is plain: see plainOn
-		c, known := r.Context().Value(connKey).(*conn)
-		if known && c.by == serial {
-			head := c.buffer[:*c.end]
-			if ends(head, c.rest) {
-				isOdd = !isPlainLine(head[:len(head)-len(c.rest)])
-			} else {
-				isOdd = !c.learns(r, head, care)
-			}
-		}
-		if isOdd {
-			if r = route.remaining(e, w, r, serial > 0); r == nil {
-				return
-			}
-			h = r.Header
-		}
-		c.began = now()
-		c.status = 0
-		c.size = -1
-		h["Connection"] = dropped // Go's proxy drops what it names
-		id := ""
-		if names {
-			token := make([]byte, 16)
-			_, _ = fill(token)
-			id = inHex(token)
-			h["X-Request-Id"] = []string{id}
-		}
-		if tells { // X-Forwarded-For too: Go's proxy writes that
-			h["X-Forwarded-Proto"] = proto
-			h["X-Forwarded-Port"] = port
-			h["X-Forwarded-Host"] = c.hosts
-		} else {
-			h["X-Forwarded-For"] = none
-		}
-		w.Header()["Content-Type"] = none // an answer without one stays so
-		at := uint32(0)
-		if shared {
-			at = next(turn, 1) % many
-		}
-		url := r.URL
-		url.Scheme = scheme
-		url.Host = places[at]
-		var silence *time.Timer
-		if step > 0 {
-			silence = watchAnswer(w, step)
-		}
-		defer func() {
-			failure := recover()
-			if failure != nil {
-				c.size = -1 // not what the endpoint said
-			}
-			if silence != nil {
-				silence.Stop()
-			}
-			if to != nil {
-				if c.size < 0 {
-					c.measure(w)
-				}
-				if r.Method == "HEAD" {
-					c.size = 0
-				}
-				to.lock.Lock()
-				_, _ = fmt.Fprintf(to.to, plainLine, c.began.UTC().Format(logTime), texts[at], r.Method, r.Host, url.Path, c.status,
-					float64(since(c.began))/1e6, float64(c.took)/1e6, c.size, id)
-				if !to.waiting {
-					to.flushSoon()
-				}
-				to.lock.Unlock()
-			}
-			if failure != nil {
-				e.broken(w, failure)
-			}
-		}()
-		one.ServeHTTP(w, r)
-	})
-}
-
 // dropped names what clients may not say, and the edge does not say itself.
 func (e *edge) dropped() []string {
 	names := "X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Port"
@@ -382,32 +281,21 @@ func (e *edge) dropped() []string {
 	return []string{names}
 }
 
-// broken ends the connection of an answer that broke off; else it panics again.
-func (e *edge) broken(w http.ResponseWriter, failure any) {
-	if failure != http.ErrAbortHandler || !e.cut(w) {
-		panic(failure)
-	}
-}
-
-// remaining serves a request that is not plain, or not short, and gives one that is both after all as it was.
-func (r *Route) remaining(e *edge, w http.ResponseWriter, given *http.Request, short bool) *http.Request {
+// remaining serves a request that is not plain, or to the route is not.
+func (r *Route) remaining(e *edge, w http.ResponseWriter, given *http.Request) {
 	s, known := given.Context().Value(stateKey).(*state)
 	if known && !s.plain {
 		if s.edge != nil { // else it is no client's: see findAbsentKeys
 			r.serve(w, s)
 		}
-		return nil
+		return
 	}
 	from := original(w)
-	if known && short {
-		return from
-	}
 	if known || plainOn(from, e.serial, e.conf.Underscores) != nil {
 		r.serveFrom(e, w, from)
 	} else {
 		e.serveOdd(w, from)
 	}
-	return nil
 }
 
 // serveFrom serves a request that is plain to its edge, but not to the route.
@@ -417,32 +305,6 @@ func (r *Route) serveFrom(e *edge, w http.ResponseWriter, from *http.Request) {
 		defer e.log.write(e, w, from, &entry{began: time.Now(), target: from.RequestURI, state: s})
 	}
 	r.serve(w, s)
-}
-
-// newLost answers requests that no rule takes.
-func newLost(conf *Config) http.Handler {
-	var e *edge
-	addUnlinked(conf.Listener, func(above *edge, _ map[string]*pool) error {
-		e = above
-		return nil
-	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s, known := r.Context().Value(stateKey).(*state)
-		if known && !s.plain { // its edge writes the log
-			plain(w, s.request, http.StatusNotFound, nil)
-			return
-		}
-		r = original(w)
-		if !known && plainOn(r, e.serial, e.conf.Underscores) == nil {
-			e.serveOdd(w, r)
-			return
-		}
-		noted := &entry{began: time.Now(), target: r.RequestURI}
-		plain(w, r, http.StatusNotFound, nil)
-		if e.log != nil {
-			e.log.write(e, w, r, noted)
-		}
-	})
 }
 
 // mostTurns is how long the cycle of a pool may be.
@@ -471,21 +333,4 @@ func (p *pool) cycle() []int {
 		found = append(found, best)
 	}
 	return found
-}
-
-// watchAnswer ends the client's connection when for so many steps nothing of an answer that began has come through.
-func watchAnswer(w http.ResponseWriter, step time.Duration) *time.Timer {
-	var timer *time.Timer
-	still, before := 0, int64(0)
-	timer = time.AfterFunc(step, func() {
-		status, size := sent(w)
-		if status == 0 || size != before {
-			still, before = 0, size
-		} else if still++; still >= steps {
-			endSilence(w)
-			return
-		}
-		timer.Reset(step)
-	})
-	return timer
 }

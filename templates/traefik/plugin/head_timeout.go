@@ -37,49 +37,22 @@ const asked = 100 * time.Millisecond
 
 // overdue is whether the time for reading from a connection is over; nothing is read.
 func overdue(connection net.Conn) bool {
-	found := reflect.ValueOf(connection)
-	for depth := 0; depth < 16 && found.IsValid(); depth++ {
-		if found.Type().String() == "*net.TCPConn" {
-			socket := found.MethodByName("SyscallConn").Call(nil)[0]
-			over := make(chan bool, 1)
-			go func() {
-				over <- !socket.MethodByName("Read").Call([]reflect.Value{reflect.ValueOf(readable)})[0].IsNil()
-			}()
-			select {
-			case found := <-over:
-				return found
-			case <-time.After(asked):
-				return false
-			}
-		}
-		found = below(found)
+	found := within(connection, "*net.TCPConn")
+	if !found.IsValid() {
+		return false
 	}
-	return false
+	socket := found.MethodByName("SyscallConn").Call(nil)[0]
+	over := make(chan bool, 1)
+	go func() {
+		over <- !socket.MethodByName("Read").Call([]reflect.Value{reflect.ValueOf(readable)})[0].IsNil()
+	}()
+	select {
+	case found := <-over:
+		return found
+	case <-time.After(asked):
+		return false
+	}
 }
 
 // readable says that there is nothing to wait for.
 func readable(_ uintptr) bool { return true }
-
-// below is what a connection of TLS or of Traefik's is made of, or nothing.
-func below(found reflect.Value) reflect.Value {
-	if found.Kind() == reflect.Ptr {
-		found = found.Elem()
-	}
-	if found.Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	for i := 0; i < found.NumField(); i++ {
-		kind := found.Field(i).Type().String()
-		if kind == "net.Conn" || kind == "tcp.WriteCloser" || kind == "*net.TCPConn" {
-			next := found.Field(i)
-			if next.CanAddr() { // may have no name for others
-				next = reflect.NewAt(next.Type(), next.Addr().UnsafePointer()).Elem()
-			}
-			if next.Kind() == reflect.Interface {
-				next = next.Elem()
-			}
-			return next
-		}
-	}
-	return reflect.Value{}
-}

@@ -41,25 +41,36 @@ func (w *watch) stop() {
 
 func (w *watch) expired() bool { return atomic.LoadInt32(&w.over) == 1 }
 
-// steps is how often a silence is looked for within an idle time.
+// steps is how often silences are looked for within the shortest idle time of a listener's routes.
 const steps = 8
 
-// silences looks for silent answers on the connections of a listener, which are known from their first plain request on; a
-// request costs nothing.
+// silences looks for answers of a listener that began and bring no more: on connections of HTTP/1, which are known from their
+// first request on, so that a plain request costs nothing, and of single requests.
 type silences struct {
 	by    int // the serial number of its edge
 	lock  sync.Mutex
-	known map[*conn]*silence
+	known map[*silence]bool
 }
 
 type silence struct {
-	writer http.ResponseWriter
-	size   int64
-	steps  int // without a byte
+	conn     *conn               // whose requests are watched; nil for a single one
+	writer   http.ResponseWriter // of the request under way
+	body     io.Closer           // of a single one's answer
+	patience int                 // so many steps without a byte end it, 0 = it may last
+	size     int64
+	steps    int
+}
+
+// patience is that of a route's requests.
+func (e *edge) patience(route *Route) int {
+	if route.Idle == 0 {
+		return 0
+	}
+	return (route.Idle*steps + e.conf.Idle - 1) / e.conf.Idle
 }
 
 func watchSilences(ctx context.Context, by int, step time.Duration) *silences {
-	s := &silences{by: by, known: map[*conn]*silence{}}
+	s := &silences{by: by, known: map[*silence]bool{}}
 	go func() {
 		ticker := time.NewTicker(step)
 		defer ticker.Stop()
@@ -71,21 +82,28 @@ func watchSilences(ctx context.Context, by int, step time.Duration) *silences {
 	return s
 }
 
-func (s *silences) add(c *conn) {
+func (s *silences) add(each *silence) {
 	s.lock.Lock()
-	if _, known := s.known[c]; !known {
-		s.known[c] = &silence{}
-	}
+	s.known[each] = true
+	s.lock.Unlock()
+}
+
+func (s *silences) drop(each *silence) {
+	s.lock.Lock()
+	delete(s.known, each)
 	s.lock.Unlock()
 }
 
 func (s *silences) look() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	for c, each := range s.known {
-		if c.by != s.by || c.state() >= http.StateHijacked {
-			delete(s.known, c)
+	for each := range s.known {
+		if c := each.conn; c == nil {
+			each.look(each.writer)
+		} else if c.by != s.by || c.state() >= http.StateHijacked {
+			delete(s.known, each)
 		} else {
+			each.patience = c.patience
 			each.look(c.current())
 		}
 	}
@@ -104,35 +122,19 @@ func (s *silence) look(w http.ResponseWriter) {
 		return
 	}
 	s.steps++
-	if s.steps >= steps {
-		endSilence(w)
+	if s.patience > 0 && s.steps >= s.patience {
+		s.end()
 	}
 }
 
-// endSilence ends a request, and writing to a client that does not read.
-func endSilence(w http.ResponseWriter) {
-	silent := http.NewResponseController(w)
+// end ends a request, and writing to a client that does not read.
+func (s *silence) end() {
+	if s.body != nil {
+		_ = s.body.Close()
+	}
+	silent := http.NewResponseController(s.writer)
 	_ = silent.SetReadDeadline(time.Now()) // ends the request's context
 	_ = silent.SetWriteDeadline(time.Now())
-}
-
-// watchedBody is a body whose silences are watched.
-type watchedBody struct {
-	body  io.ReadCloser
-	watch *watch
-}
-
-func (b *watchedBody) Read(p []byte) (int, error) {
-	b.watch.timer.Reset(b.watch.silence)
-	n, err := b.body.Read(p)
-	if err != nil {
-		b.watch.timer.Stop()
-	}
-	return n, err
-}
-
-func (b *watchedBody) Close() error {
-	return b.body.Close()
 }
 
 // clientBody is a client's body. A read that takes too long is the client's silence; too long a time between two reads

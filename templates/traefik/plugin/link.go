@@ -32,7 +32,7 @@ func takeUnlinked(listener string) []linker {
 }
 
 func newEdge(ctx context.Context, next http.Handler, conf *Config) (http.Handler, error) {
-	e := &edge{conf: conf, next: next, asks: conf.Asks, credit: map[*Target]int{}}
+	e := &edge{conf: conf, next: next, asks: conf.Asks}
 	serials++
 	e.serial = serials
 	routes := takeUnlinked(conf.Listener)
@@ -70,8 +70,7 @@ func newEdge(ctx context.Context, next http.Handler, conf *Config) (http.Handler
 		used[each.Name] = one
 	}
 	if conf.Idle > 0 {
-		e.step = time.Duration(conf.Idle) * time.Millisecond / steps
-		e.silences = watchSilences(ctx, e.serial, e.step)
+		e.silences = watchSilences(ctx, e.serial, time.Duration(conf.Idle)*time.Millisecond/steps)
 	}
 	for _, link := range routes {
 		if err := link(e, used); err != nil {

@@ -3,10 +3,11 @@ package lbgen
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,24 +35,6 @@ type entry struct {
 	state  *state
 }
 
-// line is one request; README, "Access log", says what each field means.
-type line struct {
-	Time      string   `json:"time"`
-	Listener  string   `json:"listener"`
-	Route     string   `json:"route"`
-	Pool      string   `json:"pool"`
-	Endpoint  string   `json:"endpoint"`
-	Method    string   `json:"method"`
-	Host      string   `json:"host"`
-	Path      string   `json:"path"`
-	Status    int      `json:"status"`
-	Duration  float64  `json:"duration_ms"`
-	Upstream  *float64 `json:"upstream_ms"`
-	Tries     int      `json:"tries"`
-	Bytes     int64    `json:"bytes"`
-	RequestID string   `json:"request_id"`
-}
-
 func useLog(files string) (*log, error) {
 	if files == "" {
 		return nil, nil
@@ -76,58 +59,64 @@ func useLog(files string) (*log, error) {
 // write adds the line of a request that is over.
 func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entry) {
 	now := time.Now()
-	found := &line{
-		Time:     known.began.UTC().Format(logTime),
-		Listener: e.conf.Listener,
-		Method:   r.Method,
-		Host:     r.Host,
-		Path:     known.target,
-		Duration: milliseconds(now.Sub(known.began)),
+	s := known.state
+	if s == nil {
+		s = &state{host: r.Host}
 	}
-	if at := strings.IndexByte(found.Path, '?'); at >= 0 {
-		found.Path = found.Path[:at]
-	}
-	if lines := r.Header["X-Request-Id"]; len(lines) > 0 && (known.state != nil && known.state.tries > 0 || e.trusts(peerOf(r.RemoteAddr))) {
-		found.RequestID = lines[0]
+	path, _, _ := strings.Cut(known.target, "?")
+	id := ""
+	if lines := r.Header["X-Request-Id"]; len(lines) > 0 && (s.tries > 0 || e.trusts(peerOf(r.RemoteAddr))) {
+		id = lines[0]
 	} else if e.conf.RequestID {
-		found.RequestID = newID()
+		id = newID()
 	}
-	found.Status, found.Bytes = sent(w)
+	status, size := sent(w)
+	if s.left {
+		status, size = 0, 0
+	}
 	if r.Method == http.MethodHead {
-		found.Bytes = 0
+		size = 0
 	}
-	if s := known.state; s != nil {
-		if s.left {
-			found.Status = 0
-			found.Bytes = 0
-		}
-		found.Host = s.host
-		if s.route != nil {
-			found.Route = s.route.Name
-		}
-		found.Tries = s.tries
-		found.Endpoint = s.place
-		if s.pool != nil {
-			found.Pool = s.pool.conf.Name
-		}
-		if s.tries > 0 {
-			if s.answered.IsZero() {
-				s.answered = now
-			}
-			took := milliseconds(s.answered.Sub(s.asked))
-			found.Upstream = &took
-		}
+	route, pool, took := "", "", "null"
+	if s.route != nil {
+		route = s.route.Name
 	}
-	text, err := json.Marshal(found)
-	if err != nil {
-		return
+	if s.pool != nil {
+		pool = s.pool.conf.Name
+	}
+	if s.tries > 0 {
+		if s.answered.IsZero() {
+			s.answered = now
+		}
+		took = strconv.FormatFloat(float64(s.answered.Sub(s.asked))/1e6, 'f', 3, 64)
 	}
 	l.lock.Lock()
-	_, _ = l.to.Write(append(text, '\n'))
+	_, _ = fmt.Fprintf(l.to, oddLine, known.began.UTC().Format(logTime), e.logText(route, pool, s.place), escaped(r.Method), escaped(s.host),
+		escaped(path), status, float64(now.Sub(known.began))/1e6, took, s.tries, size, escaped(id))
 	if !l.waiting {
 		l.flushSoon()
 	}
 	l.lock.Unlock()
+}
+
+// writePlain adds the line of a plain request that is over.
+func (l *log) writePlain(c *conn, r *http.Request) {
+	if r.Method == "HEAD" {
+		c.size = 0
+	}
+	l.lock.Lock()
+	_, _ = fmt.Fprintf(l.to, plainLine, c.began.UTC().Format(logTime), c.text, r.Method, r.Host, r.URL.Path, c.status,
+		float64(since(c.began))/1e6, float64(c.took)/1e6, c.size, c.id)
+	if !l.waiting {
+		l.flushSoon()
+	}
+	l.lock.Unlock()
+}
+
+// escaped is a text as it may stand in a string of JSON.
+func escaped(text string) string {
+	told, _ := json.Marshal(text)
+	return string(told[1 : len(told)-1])
 }
 
 // flushSoon is called with the lock.
@@ -144,16 +133,25 @@ func (l *log) flushSoon() {
 // logTime is how a line gives a time.
 const logTime = "2006-01-02T15:04:05.000Z"
 
-// plainLine is the line of a plain request; nothing in its texts has to be escaped.
-const plainLine = `{"time":"%s",%s,"method":"%s","host":"%s","path":"%s","status":%d,"duration_ms":%.3f,"upstream_ms":%.3f,"tries":1,"bytes":%d,"request_id":"%s"}` + "\n"
+// The line of a request; README, "Access log", says what each field means. In the texts of a plain one nothing has to be escaped.
+const (
+	logStart  = `{"time":"%s",%s,"method":"%s","host":"%s","path":"%s","status":%d,"duration_ms":%.3f,"upstream_ms":`
+	logEnd    = `,"bytes":%d,"request_id":"%s"}` + "\n"
+	plainLine = logStart + `%.3f,"tries":1` + logEnd
+	oddLine   = logStart + `%s,"tries":%d` + logEnd
+)
 
-// logTexts are the parts of a line that are the same for all requests of a route to an endpoint, by address.
+// logText is the part of a line that is the same for all requests of a route to an endpoint.
+func (e *edge) logText(route, pool, endpoint string) string {
+	return fmt.Sprintf(`"listener":"%s","route":"%s","pool":"%s","endpoint":"%s"`, escaped(e.conf.Listener), escaped(route),
+		escaped(pool), endpoint)
+}
+
+// logTexts are those of a route, by the turns of its endpoints.
 func (e *edge) logTexts(route *Route, places []string) []string {
 	found := []string{}
 	for _, place := range places {
-		known := map[string]string{"listener": e.conf.Listener, "route": route.Name, "pool": route.Targets[0].Pool, "endpoint": place}
-		text, _ := json.Marshal(known)
-		found = append(found, string(text[1:len(text)-1]))
+		found = append(found, e.logText(route.Name, route.Targets[0].Pool, place))
 	}
 	return found
 }
@@ -163,7 +161,7 @@ const clientLeft = -1
 
 // measure finds what a plain request's answer was when the endpoint did not say.
 func (c *conn) measure(w http.ResponseWriter) {
-	c.size = reflect.ValueOf(w).Elem().Field(atWritten).Int()
+	c.size = answerOf(w).written
 	if c.status > 0 {
 		return
 	}
@@ -173,8 +171,4 @@ func (c *conn) measure(w http.ResponseWriter) {
 	} else {
 		c.status = 0
 	}
-}
-
-func milliseconds(d time.Duration) float64 {
-	return float64(d.Microseconds()) / 1000
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// What net/http keeps to itself is read by reflection; proven (prove.go) shows at the start that it is where it is
-// looked for.
+// What net/http keeps to itself is read by reflection; prove shows at the start that it is where it is looked for.
 
 // inner is net/http's own writer below Traefik's wrappers.
 func inner(w http.ResponseWriter) http.ResponseWriter {
@@ -52,27 +51,45 @@ func nextOf(value reflect.Value) int {
 	return -1
 }
 
-// original is the request as net/http made it, before any handler changed or copied it.
-func original(w http.ResponseWriter) *http.Request {
-	found := reflect.ValueOf(w).Elem()
-	if found.Type().String() != "http.response" {
-		found = found.FieldByName("rws").Elem() // of HTTP/2
-	}
-	at := found.FieldByName("req")
-	return reflect.NewAt(at.Type(), at.Addr().UnsafePointer()).Elem().Interface().(*http.Request)
+// isStream is whether a request came by HTTP/2.
+func isStream(w http.ResponseWriter) bool { return reflect.TypeOf(w).Elem() != responseType }
+
+// streamOf is what net/http holds of a request of HTTP/2; nothing once it was reset.
+func streamOf(w http.ResponseWriter) reflect.Value {
+	return reflect.ValueOf(w).Elem().FieldByName("rws").Elem()
 }
 
-// Where fields are: prove finds them.
-var atConn, atReader, atBuffer, atEnd, atWritten int
+// answerOf is what net/http holds of a request of HTTP/1.
+func answerOf(w http.ResponseWriter) *answer {
+	return reflect.NewAt(answerType, reflect.ValueOf(w).UnsafePointer()).Interface().(*answer)
+}
+
+// servingOf is what net/http holds of the connection of a request of HTTP/1.
+func servingOf(w http.ResponseWriter) *serving {
+	held := reflect.ValueOf(w).Elem().FieldByName("conn")
+	return reflect.NewAt(servingType, held.UnsafePointer()).Interface().(*serving)
+}
+
+// original is the request as net/http made it, before any handler changed or copied it.
+func original(w http.ResponseWriter) *http.Request {
+	if !isStream(w) {
+		return answerOf(w).request
+	}
+	return open(streamOf(w).FieldByName("req")).(*http.Request)
+}
+
+// open is the value of a field that may have no name for others.
+func open(field reflect.Value) any {
+	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().Interface()
+}
 
 // rawHead is the head of an HTTP/1 request as it came, nil when it was larger than net/http's read buffer (4 KiB).
 func rawHead(w http.ResponseWriter, r *http.Request) []byte {
 	if r.ProtoMajor != 1 {
 		return nil
 	}
-	reader := reflect.ValueOf(w).Elem().Field(atConn).Elem().Field(atReader).Elem()
-	buffer := reader.Field(atBuffer).Bytes()
-	head := buffer[:reader.Field(atEnd).Int()]
+	from := servingOf(w).in
+	head := from.buffer[:from.next]
 	start := bytes.LastIndex(head, []byte(r.Method+" "+r.RequestURI+" HTTP/1."))
 	if start < 0 {
 		return nil
@@ -110,21 +127,24 @@ const connKey = "lbgen.conn"
 
 // conn is what is known of a client's connection.
 type conn struct {
-	by     int      // the serial number of the edge that knows it
-	held   *serving // net/http's
-	host   string   // the last one that is a Host
-	hosts  []string // the same as a field's lines
-	buffer []byte   // net/http's, of which heads are read
-	end    *int     // how much of it was
-	answer **answer // to the request under way, nil for none
-	used   bool     // there was a plain request
-	rest   []byte   // the head of the last one, from the end of its first line on
+	by       int      // the serial number of the edge that knows it
+	held     *serving // net/http's
+	host     string   // the last one that is a Host
+	hosts    []string // the same as a field's lines
+	buffer   []byte   // net/http's, of which heads are read
+	end      *int     // how much of it was
+	answer   **answer // to the request under way, nil for none
+	used     bool     // there was a plain request
+	patience int      // with an answer; see silence
+	rest     []byte   // the head of the last one, from the end of its first line on
 
 	// Of the plain request under way, for the access log.
 	began  time.Time
 	status int           // that an endpoint answered, 0 for none
 	took   time.Duration // until then
 	size   int64         // of the answer's body, -1 when the endpoint does not say
+	text   string        // what tells its route and endpoint, empty when it is not plain
+	id     string
 }
 
 // The interpreter lays structs out as Go does. These are net/http's conn and response and bufio's Reader and Writer as far as
@@ -140,6 +160,7 @@ type serving struct {
 	out            *writing
 	method         string
 	answer         *answer
+	state          uint64 // and the time of its change
 }
 
 type answer struct {
@@ -154,6 +175,10 @@ type answer struct {
 	chunks  [2]uintptr
 	chunked [2]bool
 	header  http.Header
+	called  bool
+	written int64
+	length  int64
+	status  int
 }
 
 type reading struct {
@@ -175,22 +200,16 @@ var (
 	readingType = reflect.TypeOf(reading{})
 	writingType = reflect.TypeOf(writing{})
 
-	// net/http's own
-	connType, responseType reflect.Type
+	responseType reflect.Type // net/http's own
 )
 
 // find looks once for what all requests of an HTTP/1 connection need.
 func (c *conn) find(w http.ResponseWriter) {
-	c.held = reflect.NewAt(servingType, reflect.ValueOf(w).Elem().Field(atConn).UnsafePointer()).Interface().(*serving)
+	c.held = servingOf(w)
 	c.buffer = c.held.in.buffer
 	c.end = &c.held.in.next
 	c.answer = &c.held.answer
 	c.rest = unlike
-}
-
-// requestOf is a request of HTTP/1 as net/http made it.
-func requestOf(w http.ResponseWriter) *http.Request {
-	return reflect.NewAt(answerType, reflect.ValueOf(w).UnsafePointer()).Interface().(*answer).request
 }
 
 // unlike is the end of no head.
@@ -229,10 +248,7 @@ func (c *conn) current() http.ResponseWriter {
 }
 
 // state is that of a connection, as net/http counts it.
-func (c *conn) state() http.ConnState {
-	held := reflect.NewAt(connType, reflect.ValueOf(c.held).UnsafePointer()).Elem()
-	return http.ConnState(held.FieldByName("curState").FieldByName("v").Uint() & 0xff)
-}
+func (c *conn) state() http.ConnState { return http.ConnState(c.held.state & 0xff) }
 
 // writeSize is how much of an answer net/http holds before it writes. Its own 4 KiB take two writes for an answer of 5 KB;
 // more than this would cost memory while a connection is idle. One that brings a single request keeps those 4 KiB.
@@ -265,49 +281,63 @@ func rawLines(head []byte, name string) []string {
 
 // sent is the status and the size of the body that went to the client.
 func sent(w http.ResponseWriter) (int, int64) {
-	found := reflect.ValueOf(w).Elem()
-	if found.Type().String() == "http.response" {
-		return int(found.FieldByName("status").Int()), found.FieldByName("written").Int()
+	if !isStream(w) {
+		found := answerOf(w)
+		return found.status, found.written
 	}
-	stream := found.FieldByName("rws").Elem()
-	if !stream.IsValid() { // reset
+	stream := streamOf(w)
+	if !stream.IsValid() {
 		return 0, 0
 	}
 	return int(stream.FieldByName("status").Int()), stream.FieldByName("wroteBytes").Int()
 }
 
-// proxied is whether the client's connection began with a PROXY header: what Traefik found of one is in the connection
-// below those of TLS and of Traefik's own accounts.
+// proxied is whether the client's connection began with a PROXY header.
 func proxied(w http.ResponseWriter) bool {
-	found := reflect.ValueOf(w).Elem()
-	if found.Type().String() == "http.response" {
-		found = found.FieldByName("conn").Elem().FieldByName("rwc")
+	var connection net.Conn
+	if isStream(w) {
+		connection = open(streamOf(w).FieldByName("conn").Elem().FieldByName("conn")).(net.Conn)
 	} else {
-		found = found.FieldByName("rws").Elem().FieldByName("conn").Elem().FieldByName("conn")
+		connection = servingOf(w).connection
 	}
-	for depth := 0; depth < 16; depth++ {
-		for found.Kind() == reflect.Interface || found.Kind() == reflect.Ptr {
-			found = found.Elem()
+	found := within(connection, "*proxyproto.Conn")
+	return found.IsValid() && !found.Elem().FieldByName("header").IsNil()
+}
+
+// within is the connection of a type of which one of TLS or of Traefik's own is made, or nothing.
+func within(connection net.Conn, kind string) reflect.Value {
+	found := reflect.ValueOf(connection)
+	for depth := 0; depth < 16 && found.IsValid(); depth++ {
+		if found.Type().String() == kind {
+			return found
 		}
-		if found.Kind() != reflect.Struct {
-			return false
-		}
-		if found.Type().String() == "proxyproto.Conn" {
-			return !found.FieldByName("header").IsNil()
-		}
-		next := reflect.Value{}
-		for i := 0; i < found.NumField() && !next.IsValid(); i++ {
-			kind := found.Field(i).Type().String()
-			if kind == "net.Conn" || kind == "tcp.WriteCloser" || strings.HasSuffix(kind, "Conn") {
-				next = found.Field(i)
+		found = below(found)
+	}
+	return reflect.Value{}
+}
+
+// below is what a connection is made of, or nothing.
+func below(found reflect.Value) reflect.Value {
+	if found.Kind() == reflect.Ptr {
+		found = found.Elem()
+	}
+	if found.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	for i := 0; i < found.NumField(); i++ {
+		kind := found.Field(i).Type().String()
+		if kind == "net.Conn" || kind == "tcp.WriteCloser" || kind == "*net.TCPConn" {
+			next := found.Field(i)
+			if next.CanAddr() {
+				return reflect.ValueOf(open(next))
 			}
+			if next.Kind() == reflect.Interface {
+				next = next.Elem()
+			}
+			return next
 		}
-		if !next.IsValid() {
-			return false
-		}
-		found = next
 	}
-	return false
+	return reflect.Value{}
 }
 
 // A Pragma without a Cache-Control gets one from net/http over HTTP/1, whose text is a constant: its address tells.

@@ -44,7 +44,8 @@ type state struct {
 	due       *http.ResponseController // has that as the end of writing, nil for none
 	asked     time.Time
 	answered  time.Time
-	watch     *watch             // of the body on its way, nil for none; of a request's body, between two reads
+	silence   *silence           // of the answer, nil for none
+	watch     *watch             // of the request's body between two reads, nil for none
 	slow      *watch             // of each read from the client, nil for none
 	stop      context.CancelFunc // ends the try under way, nil for a request without a body
 	held      []byte             // the body as far as it was read ahead
@@ -129,6 +130,9 @@ func (p *pool) settle(s *state) {
 	if s.watch != nil {
 		s.watch.stop()
 	}
+	if s.silence != nil {
+		s.edge.silences.drop(s.silence)
+	}
 	if s.chosen != nil {
 		p.leave(s.chosen)
 	}
@@ -198,21 +202,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.URL.RawQuery = ""
 		r.URL.ForceQuery = false
 	}
-	if !p.simple || s.route.Retries != nil || s.route.Mirrors != nil || r.Body != nil {
-		return p.try(r, s)
-	}
-	if s.edge.log != nil {
-		s.asked = time.Now()
-	}
-	s.chosen = p.take(nil, s)
-	s.tries = 1
-	s.place = s.chosen.address
-	r.URL.Host = s.place
-	if again[r.Method] {
-		r.Body = io.NopCloser(strings.NewReader("")) // see try
-		r.ContentLength = -1
-	}
-	return s.chosen.transports[s.route.times].RoundTrip(r)
+	return p.try(r, s)
 }
 
 // hideKeys spells the fields with a key for repeats as Go's client does not: by them it would send any request without a
@@ -364,13 +354,8 @@ func (s *state) tunnel(reply *http.Response) {
 
 // watched ends a body that is silent for too long.
 func (s *state) watched(reply *http.Response) {
-	body, client := reply.Body, s.client
-	s.watch = newWatch(s.route.Idle, func() {
-		_ = body.Close()
-		_ = http.NewResponseController(client).SetWriteDeadline(time.Now()) // it may be the one that does not read
-	})
-	s.watch.start()
-	reply.Body = &watchedBody{body: body, watch: s.watch}
+	s.silence = &silence{writer: s.client, body: reply.Body, patience: s.edge.patience(s.route)}
+	s.edge.silences.add(s.silence)
 }
 
 // shape does to an answer what the route asks for.

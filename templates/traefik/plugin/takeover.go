@@ -28,6 +28,8 @@ var (
 	serversLock sync.Mutex
 	servers     = map[string]*served{}
 	secret      = newID()
+	knocking    = "GET / HTTP/1.1\r\nHost: lbgen\r\nConnection: close\r\nX-Lbgen-Knock: " + secret + "\r\n\r\n"
+	unreadable  bool // the head of the last knock was not found where net/http had it
 	leaving     bool // another process takes this one's place
 )
 
@@ -84,7 +86,11 @@ func (e *edge) adopt(w http.ResponseWriter, r *http.Request) bool {
 	if ok {
 		_, ok = server.Handler.(http.HandlerFunc) // of the same type, so that no request sees half of the change
 	}
-	if !ok {
+	knocks := r.Header.Get("X-Lbgen-Knock") == secret
+	if knocks {
+		unreadable = string(rawHead(inner(w), r)) != knocking
+	}
+	if !ok || unreadable {
 		http.Error(w, "lbgen does not know this Traefik", http.StatusInternalServerError)
 		return false
 	}
@@ -102,7 +108,7 @@ func (e *edge) adopt(w http.ResponseWriter, r *http.Request) bool {
 	}
 	serversLock.Unlock()
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	if r.Header.Get("X-Lbgen-Knock") == secret {
+	if knocks {
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	}
@@ -125,6 +131,10 @@ func (s *served) take(e *edge) {
 		if s.context != nil {
 			ctx = s.context(ctx, connection)
 		}
+		shrinkLookahead(connection)
+		if s.accepted++; s.accepted%256 == 0 {
+			s.collect()
+		}
 		if e.conf.HeadTime > 0 {
 			ctx = withHeadTime(ctx, connection, s.server.ReadHeaderTimeout)
 			if !isSure {
@@ -134,10 +144,6 @@ func (s *served) take(e *edge) {
 			for _, key := range absent {
 				ctx = context.WithValue(ctx, key, nil)
 			}
-		}
-		shrinkLookahead(connection)
-		if s.accepted++; s.accepted%256 == 0 {
-			s.collect()
 		}
 		return context.WithValue(ctx, connKey, &conn{})
 	}
@@ -154,7 +160,7 @@ func (s *served) take(e *edge) {
 	}
 }
 
-// knock asks the listener once by itself, so that clients find the server taken. Where it shows its certificate only to
+// knock asks the listener once by itself, so that clients find the server taken, and shows that heads can be read. Where it shows its certificate only to
 // clients that have one, the first of them does that.
 func (e *edge) knock() {
 	host := e.conf.Address
@@ -184,7 +190,7 @@ func (e *edge) knock() {
 		if e.conf.Scheme == "https" {
 			connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true}) // nothing but the knock is said
 		}
-		_, _ = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: lbgen\r\nConnection: close\r\nX-Lbgen-Knock: "+secret+"\r\n\r\n")
+		_, _ = io.WriteString(connection, knocking)
 		_, _ = io.Copy(io.Discard, connection)
 		_ = connection.Close()
 	}

@@ -8,11 +8,11 @@ import pytest
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import ENGINE, names
-from lbgen.engines.traefik.plugin_config import build_plugin_config, find_common_idle
+from lbgen.engines.traefik.plugin_config import build_plugin_config
 from lbgen.engines.traefik.quote import quote_data, quote_text
 from lbgen.engines.traefik.routes import build_route
 from lbgen.engines.traefik.run import judge
-from lbgen.plan.model import Balance, Forward, HeaderEdits, HostPattern, Plan, Pool, Respond, Target, Timeouts
+from lbgen.plan.model import Balance, Forward, HeaderEdits, HostPattern, Plan, Pool, Respond, Rewrite, Target, Timeouts
 from lbgen.plan.policy import (
     Access,
     Buffering,
@@ -51,7 +51,7 @@ def forward(*targets: tuple[str, int], edits: HeaderEdits = NO) -> Forward:
 
 def edge_config(made: Plan) -> dict[str, Any]:
     rules = [rule for table in made.listeners[0].hosts for rule in table.rules]
-    return build_plugin_config(made, made.listeners[0], rules, find_common_idle(made, rules))
+    return build_plugin_config(made, made.listeners[0], rules)
 
 
 def rendered(made: Plan) -> dict[str, str]:
@@ -143,22 +143,28 @@ def test_a_sticky_cookie_is_the_contracts():
     assert conf["endpoints"][0]["id"] == "feed"
 
 
-def test_one_idle_time_of_all_routes_is_watched_by_the_listener():
+def test_the_listener_watches_answers_by_the_shortest_idle_time_of_its_routes():
     slow = replace(forward(("p", 1)), timeouts=Timeouts(1000, 2000, 9000))
-    alike = plan({"a": forward(("p", 1)), "b": forward(("p", 1))}, (pool("p"),))
-    apart = plan({"a": forward(("p", 1)), "b": slow}, (pool("p"),))
-    assert edge_config(alike)["idle"] == 3000
-    assert "idle" not in edge_config(apart)
-    assert "timed" not in rendered(alike)["dynamic/edge-web.yaml"]
-    assert rendered(apart)["dynamic/edge-web.yaml"].count("timed: true") == 2
+    endless = replace(forward(("p", 1)), timeouts=Timeouts(1000, 2000, 0))
+    made = plan({"a": slow, "b": forward(("p", 1)), "c": endless}, (pool("p"),))
+    assert edge_config(made)["idle"] == 3000
+    assert "idle" not in edge_config(plan({"c": endless}, (pool("p"),)))
 
 
-@pytest.mark.parametrize("adds", ["access_log", "forwarded_headers", "request_id"])
-def test_a_route_is_bare_where_its_listener_adds_nothing_to_requests(adds):
+def test_a_route_is_bare_where_its_listener_has_no_log():
     made = plan({"a": forward(("p", 1))}, (pool("p"),))
-    listener = replace(made.listeners[0], access_log=False, forwarded_headers=False, request_id=False)
+    listener = replace(made.listeners[0], access_log=False)
     assert "bare: true" in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
-    listener = replace(listener, **{adds: True})
+    listener = replace(listener, access_log=True)
+    assert "bare" not in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
+
+
+def test_a_route_is_bare_where_it_asks_for_nothing_but_a_pool():
+    made = plan(
+        {"a": forward(("p", 1), ("q", 1)), "b": replace(forward(("p", 1)), rewrite=Rewrite(path="/x"))},
+        (pool("p"), pool("q")),
+    )
+    listener = replace(made.listeners[0], access_log=False)
     assert "bare" not in rendered(replace(made, listeners=(listener,)))["dynamic/edge-web.yaml"]
 
 
