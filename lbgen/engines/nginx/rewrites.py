@@ -52,10 +52,10 @@ class Rewrites:
         start = start if kept.paths else start.replace("/", "/+")
         below = self._entry(f"{start}(?<tail>/.*)", new)
         if not start:
-            return self._variable((start, new, target), rule, new or "/", below)
+            return self._variable((f"{start}/", new, target), rule, new or "/", below)
         rest = self._entry(f"{start}(?<tail>.*)", new or "/")
         entries = (rest,) if new else (below, rest)
-        return self._variable((start, new, target), rule, new or "/", *entries)
+        return self._variable((f"{start}/", new, target), rule, new or "/", *entries)
 
     def redirect(self, action: Redirect, rule: Rule, listener: Listener) -> Text:
         """The address that a redirect leads to."""

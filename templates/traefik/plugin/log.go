@@ -91,8 +91,8 @@ func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entr
 		took = strconv.FormatFloat(float64(s.answered.Sub(s.asked))/1e6, 'f', 3, 64)
 	}
 	l.lock.Lock()
-	_, _ = fmt.Fprintf(l.to, oddLine, known.began.UTC().Format(logTime), e.logText(route, pool, s.place), escaped(r.Method), escaped(s.host),
-		escaped(path), status, float64(now.Sub(known.began))/1e6, took, s.tries, size, escaped(id))
+	_, _ = fmt.Fprintf(l.to, oddLine, known.began.UTC().Format(logTime), e.logText(route, pool, s.place), escaped(r.Method),
+		escaped(s.host), escaped(path), status, float64(now.Sub(known.began))/1e6, took, s.tries, size, escaped(id))
 	if !l.waiting {
 		l.flushSoon()
 	}

@@ -160,8 +160,8 @@ func (s *served) take(e *edge) {
 	}
 }
 
-// knock asks the listener once by itself, so that clients find the server taken, and shows that heads can be read. Where it shows its certificate only to
-// clients that have one, the first of them does that.
+// knock asks the listener once by itself, so that clients find the server taken, and shows that heads can be read. Where the
+// listener shows its certificate only to clients that have one, the first of them does that.
 func (e *edge) knock() {
 	host := e.conf.Address
 	if host == "0.0.0.0" || host == "[::]" {

@@ -9,6 +9,7 @@ from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nginx import ENGINE
 from lbgen.engines.nginx.support import SUPPORT
 from lbgen.plan.features import Feature
+from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import (
     Balance,
     Forward,
@@ -142,6 +143,19 @@ def test_rewrites_work_on_the_raw_target(match, rewrite, lines):
     for line in lines:
         assert line in made
     assert "proxy_pass http://p$target_r0;" in text
+
+
+def test_a_rewrite_of_a_prefix_where_paths_are_left_to_nginx_sees_several_slashes_as_one():
+    made = plan((prefix("/a/b"), forward("p", rewrite=Rewrite(prefix="/v1"))))
+    left = replace(made, listeners=tuple(replace(x, guarantees=Guarantees(paths=False)) for x in made.listeners))
+    assert '"~^/+a/+b(?<tail>.*)$" "/v1$tail";' in rendered(left)
+
+
+def test_a_path_and_a_prefix_that_are_replaced_by_the_same_have_values_of_their_own():
+    ways = ((exact("/a"), Rewrite(path="/x")), (ROOT, Rewrite(prefix="/x")))
+    text = rendered(plan(*((match, forward("p", rewrite=rewrite)) for match, rewrite in ways)))
+    assert '"/x$tail"' in block(text, "map $request_uri $target_r0 {")
+    assert '"~^(?<tail>/.*)$"' in block(text, "map $request_uri $target_r1 {")
 
 
 def test_split_with_headers_of_its_own():
