@@ -112,7 +112,9 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
     Feature.LISTENER_LIMITS: emulated("a CEL condition for the target; Envoy's own limit of heads, in whole KiB"),
-    Feature.CLIENT_TIMEOUTS: NATIVE,
+    Feature.CLIENT_TIMEOUTS: emulated(
+        "timers of Envoy, which reads nothing in the last second before it closes an idle connection"
+    ),
     Feature.L4_SNI: NATIVE,
     Feature.L4_SOURCES: NATIVE,
     Feature.PATHS_ALLOW: emulated("the same RBAC filter with a wider regex"),
