@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NOTES: Mapping[str, str] = {
     "http_protocol_options": "HTTP/1.0 and methods of any name are accepted; WebSocket is the only upgrade.",
-    "drain_timeout": "With idle_timeout the time of a kept connection; the second is for pauses in a last response.",
+    "drain_timeout": "With idle_timeout the time of a kept connection; the latter is for pauses in a last response.",
     "use_remote_address": "The client is the TCP peer, whatever X-Forwarded-For says.",
     "original_ip_detection_extensions": "The client is who trusted proxies say it is, else the TCP peer.",
     "early_header_mutation_extensions": "Applied before routing, and before Envoy writes X-Forwarded-Proto.",

@@ -40,7 +40,12 @@ from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.rewrites import has_request_host_redirect
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
 from lbgen.engines.envoy.shared_counters import REQUEST_SLOT, build_release_log
-from lbgen.engines.envoy.timeouts import build_client_timeouts, build_head_only_filter, needs_head_only_filter
+from lbgen.engines.envoy.timeouts import (
+    build_client_timeouts,
+    build_head_only_filter,
+    compute_close_timeout,
+    needs_head_only_filter,
+)
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, refuse_others
@@ -57,7 +62,6 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Limits
 
 _DRAIN = 100  # ms in which an idle connection drains before Envoy closes it
-_CLOSE = 1000  # ms in which a client may take nothing of a last response before Envoy cuts it, or the end may wait
 # Anything but `websocket` in any case; RE2 has no negation.
 _WORD = "websocket"
 _NOT_WEBSOCKET = "|".join(
@@ -136,6 +140,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     rules = [(rule, routes[rule.route]) for table in listener.hosts for rule in table.rules]
     bodies = [len(route.action.body.encode()) for _, route in rules if isinstance(route.action, Respond)]
     used = [route for _, route in rules]
+    close = compute_close_timeout(listener.timeouts, used)
     client = needs_client_address(plan, listener)
     normal = listener.paths.mode is PathsMode.NORMALIZE
     kept = listener.guarantees
@@ -233,12 +238,12 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                     "ignore_http_11_upgrade": [regex(_NOT_WEBSOCKET)],
                 },
                 "common_http_protocol_options": {
-                    "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive)),
+                    "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive, close)),
                     **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
                 },
                 **build_client_timeouts(listener.timeouts),
                 "drain_timeout": duration(_DRAIN),
-                "delayed_close_timeout": duration(_close_timeout(listener.timeouts.keepalive)),
+                "delayed_close_timeout": duration(close),
                 **(
                     {"use_remote_address": True, "skip_xff_append": True}
                     if remote_address
@@ -270,14 +275,9 @@ def _slot_keys(routes: Iterable[Route], clusters: Clusters) -> list[str]:
     return [*found, *(SLOT_KEYS if bounded else ())]
 
 
-def _idle_timeout(keepalive: int) -> int:
+def _idle_timeout(keepalive: int, close: int) -> int:
     """The time after which Envoy begins to close an idle connection."""
-    return max(keepalive - _DRAIN - _close_timeout(keepalive), keepalive // 2)
-
-
-def _close_timeout(keepalive: int) -> int:
-    """How long Envoy waits for the client before it closes; meanwhile requests on an idle connection are lost."""
-    return min(_CLOSE, keepalive // 4) if keepalive else _CLOSE
+    return max(keepalive - _DRAIN - close, keepalive // 2)
 
 
 def _limits(limits: Limits) -> dict[str, Data]:

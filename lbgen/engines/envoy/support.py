@@ -90,7 +90,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
     Feature.ROUND_ROBIN: NATIVE,
     Feature.TIMEOUT_IDLE: emulated(
-        "timers of Envoy; a client that asked to close its connection may take nothing of a response for a second only"
+        "timers of Envoy; a client that asked to close its connection loses the rest of a response of which it takes "
+        "nothing for a second, or for 5 % of the listener's shortest timeout where that is less"
     ),
     Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("requests under way divide an endpoint's weight"),
@@ -113,7 +114,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
     Feature.LISTENER_LIMITS: emulated("a CEL condition for the target; Envoy's own limit of heads, in whole KiB"),
     Feature.CLIENT_TIMEOUTS: emulated(
-        "timers of Envoy, which reads nothing in the last second before it closes an idle connection"
+        "timers of Envoy, which reads nothing in the last second before it closes an idle connection, or for 5 % of "
+        "the listener's shortest timeout where that is less"
     ),
     Feature.L4_SNI: NATIVE,
     Feature.L4_SOURCES: NATIVE,

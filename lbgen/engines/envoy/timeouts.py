@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import ClientTimeouts, Listener, Plan, Pool, Route, Timeouts
 
+_LEAST_CLOSE, _MOST_CLOSE = 50, 1000  # ms
+
 HEAD_ONLY = "head-only"
 """The name of the filter that marks requests without a body."""
 _MARK = "head-only"
@@ -81,6 +83,14 @@ def build_client_timeouts(times: ClientTimeouts) -> dict[str, Data]:
     idle = stream_idle_timeout(times)
     head: dict[str, Data] = {} if times.header == idle else {"request_headers_timeout": duration(times.header)}
     return {**head, "stream_idle_timeout": duration(idle)}
+
+
+def compute_close_timeout(times: ClientTimeouts, routes: Iterable[Route]) -> int:
+    """How long Envoy waits, in ms, while a client takes nothing of the last response on a connection: the rest is lost
+    then. It also waits before each end by a timeout and reads nothing meanwhile, hence 5 % of the shortest of these."""
+    idle = [route.action.timeouts.idle for route in routes if isinstance(route.action, Forward)]
+    ends = [time for time in (times.keepalive, times.header, times.body, *idle) if time]
+    return max(_LEAST_CLOSE, min([_MOST_CLOSE, *(time // 20 for time in ends)]))
 
 
 def list_idle_timeouts(plan: Plan, route: Route, listeners: Iterable[Listener]) -> list[IdleTimeouts]:

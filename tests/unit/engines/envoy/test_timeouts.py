@@ -9,7 +9,7 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import build_client_timeouts, list_idle_timeouts
+from lbgen.engines.envoy.timeouts import build_client_timeouts, compute_close_timeout, list_idle_timeouts
 from lbgen.engines.verdicts import judge
 
 
@@ -83,3 +83,20 @@ def test_times_and_logs_that_are_the_usual_ones_may_be_written(name: str) -> Non
 def test_profiles_start_without_accepting_anything(profile: str) -> None:
     plan = plan_of({**topology({}), "profile": profile})
     assert not judge(plan, ENGINE, "1.40")[1]
+
+
+@pytest.mark.parametrize(
+    ("times", "client", "close"),
+    [
+        ({}, None, 1000),
+        ({"idle": "0s"}, None, 1000),
+        ({"idle": "10s"}, None, 500),
+        ({}, {"keepalive": "5s"}, 250),
+        ({"idle": "700ms"}, None, 50),
+    ],
+)
+def test_the_wait_before_a_close_is_a_small_part_of_the_times_that_it_delays(
+    times: dict[str, Any], client: dict[str, Any] | None, close: int
+) -> None:
+    plan = plan_of(topology(times, client))
+    assert compute_close_timeout(plan.listeners[0].timeouts, plan.routes) == close
