@@ -300,8 +300,8 @@ func New(ctx context.Context, next http.Handler, config *Config, _ string) (http
 		return taken(config.Taken), nil
 	}
 	if config.Lost {
-		told := []*Pair{&Pair{Name: "Content-Type", Value: "text/plain"}}
-		config.Route = &Route{Respond: &Respond{Status: http.StatusNotFound, Body: "Not Found\n", Headers: told}}
+		headers := []*Pair{&Pair{Name: "Content-Type", Value: "text/plain"}}
+		config.Route = &Route{Respond: &Respond{Status: http.StatusNotFound, Body: "Not Found\n", Headers: headers}}
 	}
 	if config.Route != nil {
 		return newRoute(config), nil

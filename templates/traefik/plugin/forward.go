@@ -101,7 +101,7 @@ func newRoute(conf *Config) http.Handler {
 	var places, texts, proto, port, dropped []string // places and texts in the order of turns
 	scheme := ""                                     // of the endpoints
 	serial := -1                                     // of no edge: no request is plain
-	tells, names := false, false
+	isForwarded, hasID := false, false
 	shared, many, turn := false, uint32(1), new(uint32)
 	patience := 0
 	care := asksCare
@@ -110,8 +110,8 @@ func newRoute(conf *Config) http.Handler {
 			return err
 		}
 		e = above
-		tells = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
-		names = above.conf.RequestID
+		isForwarded = above.conf.Forwarded // one by one: the interpreter confuses assignments to several of these variables
+		hasID = above.conf.RequestID
 		if above.conf.Underscores {
 			care = asksLessCare
 		}
@@ -153,13 +153,13 @@ func newRoute(conf *Config) http.Handler {
 		}
 		c.patience = patience
 		h["Connection"] = dropped // Go's proxy drops what it names
-		if names {
+		if hasID {
 			token := make([]byte, 16)
 			_, _ = fill(token)
 			c.id = inHex(token)
 			h["X-Request-Id"] = []string{c.id}
 		}
-		if tells { // X-Forwarded-For too: Go's proxy writes that
+		if isForwarded { // X-Forwarded-For too: Go's proxy writes that
 			h["X-Forwarded-Proto"] = proto
 			h["X-Forwarded-Port"] = port
 			h["X-Forwarded-Host"] = c.hosts

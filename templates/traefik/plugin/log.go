@@ -115,8 +115,8 @@ func (l *log) writePlain(c *conn, r *http.Request) {
 
 // escaped is a text as it may stand in a string of JSON.
 func escaped(text string) string {
-	told, _ := json.Marshal(text)
-	return string(told[1 : len(told)-1])
+	quoted, _ := json.Marshal(text)
+	return string(quoted[1 : len(quoted)-1])
 }
 
 // flushSoon is called with the lock.

@@ -143,7 +143,7 @@ type conn struct {
 	status int           // that an endpoint answered, 0 for none
 	took   time.Duration // until then
 	size   int64         // of the answer's body, -1 when the endpoint does not say
-	text   string        // what tells its route and endpoint, empty when it is not plain
+	text   string        // its listener, route, pool and endpoint as in a log line; empty when it is not plain
 	id     string
 }
 
