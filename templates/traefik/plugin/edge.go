@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -95,22 +96,15 @@ func plainOn(r *http.Request, serial int, underscores bool) *conn {
 	return c
 }
 
-// newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others. An answer that
-// breaks off ends in a panic of Go's proxy, with which net/http would lose what it holds of the answer's beginning.
+// newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others.
 func (e *edge) newHandler() http.HandlerFunc {
 	if e.strict {
 		return func(w http.ResponseWriter, r *http.Request) { e.serveDirect(w, r) }
 	}
-	below := e.next
+	// Native, and no call of the interpreter.
+	below := reflect.ValueOf(e.next).MethodByName("ServeHTTP").Interface().(func(http.ResponseWriter, *http.Request))
 	if e.asks == nil && !e.conf.Named {
-		return func(w http.ResponseWriter, r *http.Request) {
-			defer func() {
-				if failure := recover(); failure != nil {
-					e.broken(w, failure)
-				}
-			}()
-			below.ServeHTTP(w, r)
-		}
+		return http.HandlerFunc(below)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if e.asks == nil {
@@ -123,12 +117,7 @@ func (e *edge) newHandler() http.HandlerFunc {
 			s.plain = true
 			r = s.routed(r)
 		}
-		defer func() {
-			if failure := recover(); failure != nil {
-				e.broken(w, failure)
-			}
-		}()
-		below.ServeHTTP(w, r)
+		below(w, r)
 	}
 }
 

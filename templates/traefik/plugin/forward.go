@@ -2,6 +2,7 @@ package lbgen
 
 import (
 	"io"
+	stdlog "log"
 	"net/http"
 	"net/http/httputil"
 	"reflect"
@@ -79,8 +80,23 @@ func (r *Route) scheme() string {
 	return "http"
 }
 
-// flushInterval is Traefik's own.
-const flushInterval = 100 * time.Millisecond
+// flushInterval is how long what came of an answer may wait for more.
+const flushInterval = 20 * time.Millisecond
+
+// breaks is where Go's proxy logs that an answer broke off, before it ends the request by a panic with which net/http drops what
+// it holds of the answer. Until the flush that is due has sent that, the request waits.
+type breaks struct{}
+
+func (*breaks) Write(line []byte) (int, error) {
+	time.Sleep(2 * flushInterval)
+	return len(line), nil
+}
+
+// awaitFlush sets that log, the one within the type of its own that the interpreter gives for a logger.
+func awaitFlush(proxy *httputil.ReverseProxy) {
+	made := stdlog.New(&breaks{}, "", 0)
+	reflect.ValueOf(proxy).Elem().FieldByName("ErrorLog").Set(reflect.ValueOf(open(reflect.ValueOf(made).Elem().Field(0))))
+}
 
 func noteAnswer(reply *http.Response) error {
 	c := reply.Request.Context().Value(connKey).(*conn)
@@ -97,6 +113,7 @@ func newRoute(conf *Config) http.Handler {
 	route.matched, route.prefix = conf.Matched, conf.Prefix
 	one := &httputil.ReverseProxy{FlushInterval: flushInterval}
 	lendTo(one)
+	awaitFlush(one)
 	var e *edge
 	var places, texts, proto, port, dropped []string // places and texts in the order of turns
 	scheme := ""                                     // of the endpoints
