@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"runtime"
+	"runtime/debug"
 	"sync"
 )
 
@@ -114,16 +114,16 @@ func shrink(ahead *reading) {
 // manyConnections is from how many on their first requests leave garbage worth a collection.
 const manyConnections = 1000
 
-// collect frees what the first requests of many connections left, and halves their stacks, when a fifth of the open ones came
-// since the last time: the runtime waits until there is several times as much garbage as memory in use, and idle connections
-// bring that about late or never.
+// collect frees what the first requests of many connections left, halves their stacks and gives the memory back, when a tenth of
+// the open ones came since the last time: the runtime waits until there is several times as much garbage as memory in use, and
+// idle connections bring that about late or never.
 func (s *served) collect() {
 	open := reflect.ValueOf(s.server).Elem().FieldByName("activeConn").Len()
 	if open < manyConnections || open < s.collected/2 {
 		s.collected = 0
 	}
-	if open >= manyConnections && open-s.collected >= open/5 {
+	if open >= manyConnections && open-s.collected >= open/10 {
 		s.collected = open
-		go runtime.GC()
+		go debug.FreeOSMemory()
 	}
 }
