@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
 from lbgen.records import replace
@@ -22,6 +26,28 @@ def client_stops_reading(ctx: ScriptContext) -> Iterator[str]:
 def client_pauses(ctx: ScriptContext) -> Iterator[str]:
     """A client that reads nothing for less than the idle time (5 s) gets all, whatever the time of its own body."""
     yield from slow_reader(_asking(ctx, "/", within_ms=(0, 5000)), 1500, whole=True)
+
+
+def closing_client_pauses(ctx: ScriptContext) -> Iterator[str]:
+    """A client after whose request the connection ends gets all too, though it takes nothing for 0.8 s. Of some size
+    the last bytes are then in the proxy, those before in the kernel."""
+    sizes = [count << 19 for count in range(1, 17)]
+    with ExitStack() as stack:
+        streams = []
+        for size in sizes:
+            control = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": size}))
+            request = get("/", control, ("Connection", "close"))
+            stream = stack.enter_context(ClientConnection(ctx.at["web"], timeout=15))
+            stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            stream.send(serialize(request))
+            streams.append(stream)
+        time.sleep(0.8)
+        for size, stream in zip(sizes, streams, strict=True):
+            stream.read_until(b"\r\n\r\n")
+            while len(stream.buffer) < size and stream.read_more():
+                pass
+            if len(stream.buffer) < size:
+                yield f"the client took 800 ms off and got {len(stream.buffer)} bytes of {size}"
 
 
 def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[str]:
