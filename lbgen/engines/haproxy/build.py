@@ -61,7 +61,7 @@ def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
     for line, origin in zip(config.text.splitlines(), config.origins, strict=True):
         if any(part in line for part in unused):
             continue
-        if lines and lines[-1][0] == f"    # {ROUTING}" and (not line or line.startswith("    #")):
+        if lines and lines[-1][0].startswith(f"    # {ROUTING}") and (not line or line.startswith("    #")):
             lines.pop()
         if line or origin or (lines and lines[-1][0]):  # empty lines of a user stay
             lines.append((line, origin))
@@ -100,6 +100,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     shares_state = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in pools)
     answers = any(listener.guarantees.answers for listener in l7)
+    has_filters = any(x.measures_bodies or x.has_times or x.has_mirrors or x.compresses for x in frontends)
     has_denied = any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
     return View(
         name=Atom(plan.name),
@@ -109,6 +110,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         buffer=0 if (size := buffer_bytes(plan)) == DEFAULT else size,
         added=added_kib(plan) * 1024,
         answers=answers,
+        answers_closed=answers and not has_filters and {each.answers_closed for each in views if each.l7} == {True},
         statuses=answers or judges or limits_bodies or any(each.has_times for each in frontends),
         times=backends.usual_times(l7=True),
         l4_times=backends.usual_times(l7=False),
@@ -135,7 +137,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
         has_grpc=any(pool.protocol is PoolProtocol.GRPC for pool in pools),
         has_times=any(each.has_times for each in frontends),
         has_mirrors=any(each.has_mirrors for each in frontends),
-        has_filters=any(x.measures_bodies or x.has_times or x.has_mirrors or x.compresses for x in frontends),
+        has_filters=has_filters,
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
         logged=sum(listener.logs for listener in l7),

@@ -15,6 +15,8 @@ from lbgen.plan.model import PathKind, ValueKind
 if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, Match, NamedMatch, ValueMatch
 
+DOMAIN = "str(.),concat(,txn.host)"  # the host with a dot before it
+PREFIX = "path,concat(/)"
 _HOSTS_IN_PLACE = 8  # of a statement; more have a named ACL
 _WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a name
 
@@ -36,7 +38,7 @@ class Conditions(Struct):
         exact = [host.name for host in hosts if host and not host.wildcard]
         wildcards = [f".{host.name}" for host in hosts if host and host.wildcard]
         if sorted(exact) == sorted(name[1:] for name in wildcards):  # domains with all below them
-            return [acl(f"str(.),concat(,txn.host) -m end {' '.join(wildcards)}")]
+            return [acl(f"{DOMAIN} -m end {' '.join(wildcards)}")]
         ways = [acl(f"var(txn.host) -m str {' '.join(names)}") for names in batches(exact)]
         ways += [acl(f"var(txn.host) -m end {' '.join(names)}") for names in batches(wildcards)]
         if len(hosts) <= _HOSTS_IN_PLACE and len(ways) == 1:
@@ -54,7 +56,7 @@ class Conditions(Struct):
         elif whole_path and path.kind is PathKind.EXACT:
             acls.append(acl("path -m str --", Literal(path.value)))
         elif whole_path and not path.covers_all:  # the slash behind it keeps /api from taking /apix
-            acls.append(acl("path,concat(/) -m beg --", Literal(f"{path.value}/")))
+            acls.append(acl(f"{PREFIX} -m beg --", Literal(f"{path.value}/")))
         if match.methods:
             acls.append(acl("method", *match.methods))
         acls += (self._header(each, origin) for each in match.headers)

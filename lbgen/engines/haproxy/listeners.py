@@ -17,7 +17,7 @@ from lbgen.engines.haproxy.backend_selection import (
 from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
 from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements, plain_head, tests_underscores
 from lbgen.engines.haproxy.limits import Limits
-from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
+from lbgen.engines.haproxy.matching import ROUTE, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_statements
 from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.engines.haproxy.view import ActionBackend
     from lbgen.plan.model import Listener, Plan
+
+_OF_SPLITS = "; txn.target: a share of a split"
 
 
 def bind(listener: Listener) -> Bind:
@@ -125,7 +127,7 @@ def frontend(
             drops_underscores=drops_underscores,
             tests_underscores=tests,
             guards=_section("Limits of the request head, and the access list of the listener", guards),
-            routing=_section(ROUTING, routing.statements),
+            routing=_section(routing.title, routing.statements),
             admission=_section(
                 "Limits and policies of routes",
                 [*limits.after_routing(), *time_statements, *mirrors, *wait_statements(routes, per_route)],
@@ -136,7 +138,10 @@ def frontend(
             may_expire=may_expire_while_waiting(routes),
             compresses=any(route.compression for _, route in routes),
             forwards=bool(forwards),
-            edits=_section("What the route changes or answers, and its backend", [*edits, *(answers or ())]),
+            edits=_section(
+                f"What the route changes or answers, and its backend{_OF_SPLITS if drawn else ''}",
+                [*edits, *(answers or ())],
+            ),
             use_backend=tuple(use_backend_statements(names, chosen, per_route, per_target) if names else ()),
         ),
         list(actions.values()),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lbgen.engines.haproxy.conditions import Conditions
+from lbgen.engines.haproxy.conditions import DOMAIN, PREFIX, Conditions
 from lbgen.engines.haproxy.lua_rules import rules_file
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
-from lbgen.engines.text import Literal
+from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, group, path_groups
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
-# The title of the section.
-ROUTING = "Routing: the first rule that holds names the route, by which the log and the rules below go"
+# The title of the section, and what it adds about conditions.
+ROUTING = "Routing: the first rule that holds names the route"
+_SLASH, _DOT = "an added slash keeps /api off /apix", "an added dot keeps a.test off ba.test"
 MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
 _MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
 MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
@@ -35,13 +36,15 @@ _HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host
 class RouteKey(Struct, frozen=True, eq=False):
     """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
-    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it.
+    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it. `any_host`: a
+    rule of the route names no host.
     """
 
     name: str
     route: str
     stripped: int | None
     origin: str
+    any_host: bool = True
 
 
 class Routing(Struct):
@@ -50,6 +53,13 @@ class Routing(Struct):
     route_keys: dict[str, RouteKey]
     statements: list[Statement]
     lua: tuple[RenderedFile, ...]
+
+    @property
+    def title(self) -> str:
+        """What the statements do, and why some conditions are as they are."""
+        words = [word.text for each in self.statements for acl in each.acls for word in acl.words if type(word) is Atom]
+        notes = [note for note, start in ((_SLASH, PREFIX), (_DOT, DOMAIN)) if any(w.startswith(start) for w in words)]
+        return f"{ROUTING}; {', '.join(notes)}" if notes else ROUTING
 
 
 class _RuleSets(Struct):
@@ -74,7 +84,10 @@ class _RouteKeys:
         self._plan = plan
         self.by_name: dict[str, RouteKey] = {}
         self._stripped: dict[str, set[int | None]] = {}
+        self._any_host: set[str] = set()
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
+            if rule.host is None:
+                self._any_host.add(rule.route)
             self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, plan))
 
     def name(self, rule: Rule) -> str:
@@ -82,7 +95,8 @@ class _RouteKeys:
         has_several = len(self._stripped[rule.route]) > 1
         name = f"{rule.route}/{'all' if stripped is None else stripped}" if has_several else rule.route
         if name not in self.by_name:
-            self.by_name[name] = RouteKey(name, rule.route, stripped, self._plan.route(rule.route).field)
+            field, any_host = self._plan.route(rule.route).field, rule.route in self._any_host
+            self.by_name[name] = RouteKey(name, rule.route, stripped, field, any_host)
         return name
 
 
@@ -169,7 +183,8 @@ def _listed_statements(listed: list[list[Rule]], keys: _RouteKeys, needs_host: b
     if len(statements) > 1:
         statements.insert(0, statement("acl routed", f"var({ROUTE}) -m found"))
     if acls or not statements:
-        statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
+        is_routed = named("routed") if len(statements) > 1 else found(ROUTE)
+        statements.append(statement("http-request deny deny_status 404", when=[~is_routed]))
     needs_host = needs_host or any(rule.host for rules in listed for rule in rules)
     return [*([_HOST] if needs_host else []), *conditions.variables, *conditions.acls, *statements]
 

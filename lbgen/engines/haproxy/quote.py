@@ -10,7 +10,8 @@ from msgspec import Struct
 from lbgen.engines.escapes import Boundary, Chars, Choice, Node, Repeat, Sequence, group, parse, plain
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
-_NOT_IN_QUOTES = re.compile(r"(['\n])")
+_NOT_IN_SINGLE_QUOTES = re.compile(r"['\n]")
+_SPECIAL_IN_DOUBLE_QUOTES = re.compile(r'[\\"$]')
 
 
 class Sample(Struct, frozen=True, eq=False):
@@ -20,16 +21,14 @@ class Sample(Struct, frozen=True, eq=False):
 
 
 def word(text: str) -> str:
-    """One literal argument. Single quotes protect everything but themselves and line breaks; these stand between two
-    quoted pieces as an escape."""
+    """One literal argument. Single quotes protect everything but themselves and line breaks; a text with one of these
+    is in double quotes, where a backslash escapes."""
     if _PLAIN.fullmatch(text):
         return text
-    pieces = (f"\\{'n' if p == chr(10) else p}" if i % 2 else f"'{p}'" * bool(p) for i, p in _pieces(text))
-    return "".join(pieces) or "''"
-
-
-def _pieces(text: str) -> enumerate[str]:
-    return enumerate(_NOT_IN_QUOTES.split(text))
+    if not _NOT_IN_SINGLE_QUOTES.search(text):
+        return f"'{text}'"
+    escaped = _SPECIAL_IN_DOUBLE_QUOTES.sub(r"\\\g<0>", text).replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def log_format(*parts: str | Sample) -> str:

@@ -138,6 +138,7 @@ class Backends(Struct):
             name=Atom(draft.name),
             origin=Atom(pool.field),
             l7=l7,
+            repeats=Atom(pool.name) if tracked else None,
             balance=_balance(pool),
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
             times=_times(timers) if timers != usual[l7] else None,

@@ -108,11 +108,12 @@ class Times(Struct, frozen=True, eq=False):
 class Backend(Struct, frozen=True, eq=False):
     """A pool's endpoints with one set of times (None: those of the section `defaults`). `may_be_empty`: at times no
     server is up; `retries`: some failures are tried again; `answers_closed`: 502 is still to be made where an endpoint
-    closes without a response."""
+    closes without a response; `repeats`: the pool, where another backend has it too and comes first."""
 
     name: Atom
     origin: Atom
     l7: bool
+    repeats: Atom | None
     balance: tuple[Word, ...]
     is_hashed: bool
     times: Times | None
@@ -137,7 +138,8 @@ class View(Struct, frozen=True, eq=False):
     KiB, `buffer` in bytes (0 = HAProxy's own size), of which `added` bytes are for additions to a head.
 
     `answers`: some listener keeps the contract's answers; `statuses`: so it does, or other fields rest on the statuses
-    of HAProxy's own answers. `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some
+    of HAProxy's own answers; `answers_closed`: every L7 backend has the rule that answers 502 where an endpoint closes
+    without a response. `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some
     listener trusts proxies that set request ids. `limits_concurrency`, `limits_bodies`, `has_times`, `has_mirrors`:
     some route has these; `has_filters`: some frontend has a filter. `shares_state`: some Lua counts for all threads;
     `has_one_state`: all Lua has to run in that state then. `recent`: it is 3.2 or newer, which can give Lua booleans as
@@ -155,6 +157,7 @@ class View(Struct, frozen=True, eq=False):
     buffer: int
     added: int
     answers: bool
+    answers_closed: bool
     statuses: bool
     times: Times
     l4_times: Times

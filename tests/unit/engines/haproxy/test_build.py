@@ -201,8 +201,28 @@ def test_few_answers_stand_in_the_frontend():
     config = files(made)["haproxy.cfg"]
     location = "'http://%[var(txn.host),regsub(^$,0.0.0.0)]:8080/new%%20%[pathq,regsub(^[^?]*,)]'"
     assert f"hdr Location {location} if {{ var(txn.route) -m str old }}" in config
-    assert "return status 200 content-type text/plain string 'ok'\\n if { var(txn.route) -m str ok }" in config
+    assert 'return status 200 content-type text/plain string "ok\\n" if { var(txn.route) -m str ok }' in config
     assert "\nbackend " not in config
+
+
+def test_only_a_redirect_of_every_host_may_lack_one():
+    made = plan((route("old", Redirect(301, path="/new")), HostPattern("a.example"), exact("/old")))
+    assert "hdr Location http://%[var(txn.host)]:8080/new" in files(made)["haproxy.cfg"]
+
+
+def test_the_delay_of_a_rule_that_all_backends_have_stands_in_their_defaults():
+    made = plan(
+        (route("a", forward("p")), None, prefix("/a")),
+        (route("b", forward("q"), 1), None, prefix("/b")),
+    )
+    config = files(made)["haproxy.cfg"]
+    assert "inspect-delay" in config.partition("\ndefaults endpoints ")[2].partition("\n\n")[0]
+    assert (config.count("inspect-delay"), config.count("lua.no_response")) == (1, 2)
+    retried = replace(forward("q"), retries=Retries(1, frozenset({RetryCause.RESET}), (), True))
+    one_differs = plan((route("a", forward("p")), None, prefix("/a")), (route("b", retried, 1), None, prefix("/b")))
+    config = files(one_differs)["haproxy.cfg"]
+    assert "inspect-delay" in config.partition("\nbackend p ")[2].partition("\n\n")[0]
+    assert (config.count("inspect-delay"), config.count("lua.no_response")) == (1, 1)
 
 
 def test_an_answer_that_the_log_tells_by_its_backend_has_one():

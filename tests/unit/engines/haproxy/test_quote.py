@@ -12,19 +12,22 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_character
 
 def read_back(line: str) -> list[str]:
     """The words HAProxy makes of a line: single quotes are literal, a backslash outside of them escapes."""
-    words, current, quoted, at = [], None, False, 0
+    words, current, quote, at = [], None, "", 0
     while at < len(line):
         char = line[at]
-        if quoted:
-            if char == "'":
-                quoted = False
-            else:
-                current += char
-        elif char == "'":
-            quoted, current = True, current or ""
+        if quote == "'" != char:
+            current += char
+        elif char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote, current = char, current or ""
         elif char == "\\":
             at += 1
+            assert line[at] in "\\'\"n" or (quote and line[at] == "$"), f"HAProxy keeps the backslash of {line[at]}"
             current = (current or "") + {"n": "\n"}.get(line[at], line[at])
+        elif quote:
+            assert char != "$", "a variable begins"
+            current += char
         elif char in " \t":
             if current is not None:
                 words.append(current)
@@ -46,7 +49,17 @@ def test_plain_words_stay_bare():
     assert word("text/plain") == "text/plain"
     assert word("max-age=60") == "max-age=60"
     assert word("") == "''"
-    assert word("it's\n") == "'it'\\''s'\\n"
+    assert word("no-store, private") == "'no-store, private'"
+
+
+def test_texts_that_single_quotes_cannot_hold_are_in_double_quotes():
+    assert word("ok\n") == r'"ok\n"'
+    assert (
+        word('it\'s "$5"\\')
+        == r"""
+"it's \"\$5\"\\"
+""".strip()
+    )
 
 
 def test_percent_is_doubled_in_literal_parts_only():
