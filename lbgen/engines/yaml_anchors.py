@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Commented
+from lbgen.engines.document import Commented, Tagged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_WORTH_OF_NAMED = 40  # characters of a collection that a field of the topology makes and names, such as a route
 _TIME = re.compile(r'"?[0-9.]+(?:ms|[smh])"?')
 _TIME_STARTS = frozenset('"0123456789.')
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -79,9 +80,10 @@ class _Repeats:
         if not isinstance(data, dict | list | tuple):
             return
         number = self.numbers[id(data)]
-        if self._sizes[number] <= self._worth:
-            return  # what is in it is not worth more
         own = data.get("name") if isinstance(data, dict) else None
+        size = self._sizes[number]
+        if size <= self._worth and (size <= _WORTH_OF_NAMED or type(data) is not Tagged or not own):
+            return  # what is in it is not worth more
         name = own if isinstance(own, str) else name
         if number in self._seen:
             if number not in self.names:
@@ -89,6 +91,8 @@ class _Repeats:
                 self.names[number] = self._unused(_UNSAFE.sub("-", first).strip("-") or "shared")
             return
         self._seen[number] = name
+        if size <= self._worth:
+            return
         for key, value in data.items() if isinstance(data, dict) else ((name, each) for each in data):
             if not isinstance(value, str):
                 self.count(value, key)

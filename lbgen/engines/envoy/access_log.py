@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Route
 
 FILE = "access.log"
-_SNAPSHOT = "asked"  # filter state: the request's host and path before a route rewrites them
+_SNAPSHOT = "original"  # filter state: the request's host and path before a route rewrites them
 _REFUSALS = (400, 405, 414)  # statuses of requests that are refused before routing
 _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
@@ -33,7 +33,9 @@ _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 def build_snapshot_filter(rewritten: Iterable[str]) -> dict[str, Data]:
     """The filter that saves what routes rewrite of a request: `host`, `path` or both."""
     return extension(
-        "asked", "filters.http.set_filter_state.v3.Config", {"on_request_headers": [_save(what) for what in rewritten]}
+        "original-request",
+        "filters.http.set_filter_state.v3.Config",
+        {"on_request_headers": [_save(what) for what in rewritten]},
     )
 
 

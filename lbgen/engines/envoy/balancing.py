@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import KeyKind
@@ -30,13 +31,13 @@ def build_balancing(pool: Pool, *, own_hash: Sequence[dict[str, Data]] = ()) -> 
                 return _lb_policy("round_robin.v3.RoundRobin", _slow_start(pool))
             return {}  # the default
         case Balance.LEAST_CONNECTIONS:
-            # By default Envoy compares two endpoints at random.
-            return _lb_policy("least_request.v3.LeastRequest", {"selection_method": "FULL_SCAN", **_slow_start(pool)})
+            scan = Commented("By default Envoy compares two endpoints at random.", "FULL_SCAN")
+            return _lb_policy("least_request.v3.LeastRequest", {"selection_method": scan, **_slow_start(pool)})
         case Balance.SOURCE_HASH:
             return _maglev(*own_hash) if own_hash else {"lb_policy": "MAGLEV"}
         case Balance.RANDOM:
-            # Envoy's RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table.
-            return {"lb_policy": "MAGLEV" if _has_unequal_weights(pool) else "RANDOM"}
+            why = "RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table."
+            return {"lb_policy": Commented(why, "MAGLEV") if _has_unequal_weights(pool) else "RANDOM"}
         case Balance.HASH:
             if pool.hash_key is None:
                 raise ValueError(f"{pool.field}: balance by hash has a key")

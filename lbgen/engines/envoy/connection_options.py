@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.comments import explain_filter
 from lbgen.engines.envoy.conditional_filters import run_first, skip_where_header_is
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.predicates import header_matches, not_
@@ -24,7 +25,8 @@ def build_upstream_filters(*others: Data, options: bool = True) -> list[Data]:
     nominated = build_lua_filter("response-connection", load_lua("response_connection"))
     found = list(others)
     if options:
-        found.append(skip_where_header_is("connection", _USUAL, not_(_IS_THERE), nominated, "Response"))
+        drops = skip_where_header_is("connection", _USUAL, not_(_IS_THERE), nominated, "Response")
+        found.append(explain_filter(drops))
     return [*found, _CODEC] if found else []
 
 

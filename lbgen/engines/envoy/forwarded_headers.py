@@ -54,7 +54,7 @@ def build_early_mutations(listener: Listener, *, coding: bool, remote_address: b
         {"append": header_option(TRANSFER_CODING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
     ]
     mutations: list[Data] = [*(coded if coding else ()), *(() if remote_address else ({"remove": PROTO},))]
-    if _saves_proto(listener):
+    if saves_proto(listener):
         kept: Data = {"append": header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT")}
         mutations = [{"remove": SAVED_PROTO}, kept, *mutations]
     if _is_early(listener):
@@ -66,13 +66,13 @@ def build_early_mutations(listener: Listener, *, coding: bool, remote_address: b
     if not mutations:
         return {}
     kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
-    return {"early_header_mutation_extensions": [extension("kept", kind, {"mutations": mutations})]}
+    return {"early_header_mutation_extensions": [extension("before-routing", kind, {"mutations": mutations})]}
 
 
 def list_late_removals(listener: Listener, *, remote_address: bool) -> list[str]:
     """Headers that routing needs and endpoints must not see, and hop-by-hop headers: removing them after routing costs
     less than a mutation."""
-    removed = [*_HOP, *([SAVED_PROTO] if _saves_proto(listener) else ()), *((_EXTERNAL,) if remote_address else ())]
+    removed = [*_HOP, *([SAVED_PROTO] if saves_proto(listener) else ()), *((_EXTERNAL,) if remote_address else ())]
     return [PROTO, *removed] if _is_early(listener) and PROTO not in _own_headers(listener) else removed
 
 
@@ -94,7 +94,7 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
         return []
     ours = _own_headers(listener)
     clients = [name for name in _NAMES if name != PROTO]
-    if _saves_proto(listener):
+    if saves_proto(listener):
         clients.append(SAVED_PROTO)
     if not listener.trusted_proxies:
         return [_write_headers(ours, clients), *_no_host(ours)]
@@ -145,7 +145,8 @@ def _peer_input(listener: Listener) -> dict[str, Data]:
     return extension("peer", f"{NETWORK_INPUTS}.DirectSourceIPInput")
 
 
-def _saves_proto(listener: Listener) -> bool:
+def saves_proto(listener: Listener) -> bool:
+    """Whether X-Forwarded-Proto is saved as it came, for a rule or from a trusted peer."""
     matched = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
     return bool(listener.trusted_proxies) or PROTO in matched
 

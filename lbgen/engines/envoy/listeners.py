@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
 from lbgen.engines.envoy.balancing import PEER_STATE
-from lbgen.engines.envoy.comments import HANDSHAKE_NOTE, HOSTS_NOTE, NOTES, ROUTE_NOTES, explain_filter
+from lbgen.engines.envoy.comments import (
+    CODING_NOTE,
+    HANDSHAKE_NOTE,
+    NOTES,
+    PATH_NOTES,
+    PEER_NOTE,
+    PROTO_NOTE,
+    ROUTE_NOTES,
+    UNDERSCORES_NOTE,
+    explain_filter,
+)
 from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.connection_options import build_handshake_filter, build_upstream_filters
 from lbgen.engines.envoy.endpoint_slots import SLOT_KEYS
@@ -20,6 +30,7 @@ from lbgen.engines.envoy.forwarded_headers import (
     build_forwarded_filters,
     generates_request_id,
     list_late_removals,
+    saves_proto,
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
 from lbgen.engines.envoy.l4 import build_l4_chains
@@ -48,7 +59,7 @@ from lbgen.engines.envoy.timeouts import (
 )
 from lbgen.engines.envoy.tls import build_listener_socket, build_tls_inspector
 from lbgen.engines.envoy.udp import build_udp_proxy
-from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, refuse_others
+from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, explain_hosts, refuse_others
 from lbgen.engines.verbatim import entries
 from lbgen.plan.model import Forward, Mode, Protocol, Respond
 from lbgen.plan.policy import PathsMode
@@ -176,6 +187,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
         filters.append(build_content_type_filter())
     filters += entries(plan, "envoy", "http_filters")
     hosts = build_virtual_hosts(plan, listener, clusters, [build_non_normal_route(filters)] if normal else [])
+    explained = explain_hosts(hosts)
     if refusal is not None and filters[-1]["name"] == "malformed":  # no policy could answer first
         well_formed, deny = refusal
         if (refusing := refuse_others(hosts, well_formed, "malformed")) is not None:
@@ -195,7 +207,14 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     handshakes: dict[str, Data] = {"upgrade_type": "websocket"}
     notes = dict(NOTES)
     if not client:
-        notes["original_ip_detection_extensions"] = notes["use_remote_address"]
+        notes["original_ip_detection_extensions"] = PEER_NOTE
+    if not listener.underscores:
+        notes["common_http_protocol_options"] = UNDERSCORES_NOTE
+    if saves_proto(listener):
+        notes["early_header_mutation_extensions"] += f" {PROTO_NOTE}"
+    if coding:
+        notes["early_header_mutation_extensions"] += f"\n{CODING_NOTE}"
+    notes["normalize_path"] = PATH_NOTES["normalize" if normal else "contract" if kept.paths else "engine"]
     if forwards and kept.connection_options:
         whole = [*filters[:before_handshake], build_handshake_filter(), *filters[before_handshake:]]
         if any(each["name"] == RATE for each in filters):
@@ -220,7 +239,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
         "request_headers_to_add": [header_option("upgrade", f"{_WORD} ", "OVERWRITE_IF_EXISTS")],
         "virtual_hosts": hosts,
     }
-    route_notes = {**ROUTE_NOTES, **({"virtual_hosts": HOSTS_NOTE} if len(listener.hosts) > 1 else {})}
+    route_notes = {**ROUTE_NOTES, **({"virtual_hosts": explained} if explained else {})}
     if max(bodies, default=0) > 4096:
         route_config["max_direct_response_body_size_bytes"] = max(bodies)
     return extension(
@@ -250,6 +269,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                     else {"original_ip_detection_extensions": [_client(listener) if client else _peer()]}
                 ),
                 **build_early_mutations(listener, coding=coding, remote_address=remote_address),
+                "normalize_path": False,
                 "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
                 "generate_request_id": generates_request_id(listener),
                 "server_header_transformation": "PASS_THROUGH",

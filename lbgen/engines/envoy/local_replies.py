@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.reason_phrases import reason_phrase
@@ -32,12 +33,12 @@ class ReplyCauses(Struct, frozen=True, eq=False):
 def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
     """`local_reply_config`: the first mapper that matches a response made by Envoy applies. An endpoint's response
     matches none."""
-    mappers = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
+    mappers: list[Data] = [_mapper(_expression(f'{_DETAILS}.contains("[{TOO_LONG}]")'), 414)] if reasons.target else []
     if reasons.malformed:
-        # The codec itself rejects a target in absolute form, or of CONNECT, before a filter sees the request.
         served = f'{_DETAILS}.contains("[{NOT_SERVED}]") || request.method == "CONNECT"'
         formed = f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'
-        mappers += [_mapper(_expression(served), 405), _mapper(_expression(formed), 400)]
+        early = "The codec rejects CONNECT, and targets in absolute form, before a filter sees the request."
+        mappers += [Commented(early, _mapper(_expression(served), 405)), _mapper(_expression(formed), 400)]
     if reasons.answers:
         mappers += _map_own_answers(reasons)
     elif reasons.request_time:  # the field's own status; Envoy says 408 while a body is awaited
@@ -45,15 +46,19 @@ def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
     return {"mappers": mappers} if mappers else {}
 
 
-def _map_own_answers(reasons: ReplyCauses) -> list[dict[str, Data]]:
+def _map_own_answers(reasons: ReplyCauses) -> list[Data]:
     times = f"{_OUT_OF_TIME} || " if reasons.request_time else ""
     return [
-        # Redirects and fixed responses of routes keep their status and body.
-        _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
+        Commented(
+            "Fixed responses of routes stay as they are.",
+            _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
+        ),
         _mapper(_expression(f'{times}{_DETAILS}.contains("connection_timeout")'), 504),
-        # UF: connect failed; UC: closed by the endpoint; UR: reset by the endpoint; UPE: not HTTP.
-        _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
-        _mapper(_status(501), 400),  # an unknown transfer coding
+        Commented(
+            "UF: connect failed; UC, UR: closed or reset by the endpoint; UPE: its response is not HTTP.",
+            _mapper(_flags("UF", "UC", "UR", "UPE"), 502),
+        ),
+        Commented("An unknown transfer coding.", _mapper(_status(501), 400)),
         *(_body(code) for code in (400, 404, 408, 413, 431, 503, 504, *reasons.refusals)),
     ]
 
@@ -76,7 +81,7 @@ def _text(status: int) -> dict[str, Data]:
 def _expression(expression: str) -> dict[str, Data]:
     return {
         "extension_filter": extension(
-            "because", "access_loggers.filters.cel.v3.ExpressionFilter", {"expression": expression}
+            "code-details", "access_loggers.filters.cel.v3.ExpressionFilter", {"expression": expression}
         )
     }
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.conditional_filters import ENABLED, skip_where
 from lbgen.engines.envoy.forwarded_headers import TRANSFER_CODING
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.predicates import all_of, any_of, header_equals, header_matches, not_
+from lbgen.engines.envoy.predicates import any_of, header_equals, header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -49,6 +50,11 @@ _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f
 # Envoy itself refuses such a request unless it asks for an upgrade.
 _NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
 NORMALIZE = "normal-form"
+_TARGET_NOTES = {
+    PathsMode.STRICT: "Path: segments that are neither empty nor dots, with no malformed or ambiguous escape.",
+    PathsMode.NORMALIZE: "Path: what is in normal form by now, with no malformed or ambiguous escape.",
+    PathsMode.VERBATIM: "Path: characters of a URI, and no malformed escape.",
+}
 # An empty segment, an escape of an unreserved character, or a segment of one or two dots.
 _NOT_NORMAL = rf"\C*(?://\C*|%(?:{UNRESERVED}|2[Ee])\C*|/\.\.?(?:/\C*)?)"
 _WITH_DOT_DOT = r"[^?]*(?:/|%2[Ff])(?:\.|%2[Ee])(?:\.|%2[Ee])(?:(?:/|%2[Ff])[^?]*)?(?:\?.*)?"
@@ -76,21 +82,29 @@ TARGET = build_target_pattern(Paths())
 def build_refusal(paths: Paths, guarantees: Guarantees) -> tuple[Predicate, dict[str, Data]] | None:
     """The test that well-formed requests pass, and the filter that answers all others with 403, which local_replies.py
     maps to 400 or 405; None where nothing is tested."""
-    tests: list[Predicate] = []
+    tests: list[tuple[str, Predicate]] = []
     policies: dict[str, Data] = {MALFORMED: _policy({"any": True})}
     if guarantees.framing:
         policies = {NOT_SERVED: _policy(_header(":method", "TRACE|CONNECT")), **policies}
         tests = [
-            any_of(header_equals(":method", "GET"), not_(header_matches(":method", ODD_METHOD))),  # most are known soon
-            header_matches(":authority", AUTHORITY),
-            not_(header_matches("connection", _NEVER_NOMINATED)),
-            not_(header_equals(TRANSFER_CODING, "HTTP/1.0")),
+            (
+                "Method: capital letters, - and _. Most are GET, which is faster to find.",
+                any_of(header_equals(":method", "GET"), not_(header_matches(":method", ODD_METHOD))),
+            ),
+            ("Host: a name or an address, and a port up to 65535.", header_matches(":authority", AUTHORITY)),
+            (
+                "Connection: a client that names one of these tries to strip headers that proxies set.",
+                not_(header_matches("connection", _NEVER_NOMINATED)),
+            ),
+            ("HTTP/1.0 has no transfer codings.", not_(header_equals(TRANSFER_CODING, "HTTP/1.0"))),
         ]
     if guarantees.paths:
-        tests.append(header_matches(":path", build_target_pattern(paths)))
+        tests.append((_TARGET_NOTES[paths.mode], header_matches(":path", build_target_pattern(paths))))
     if not tests:
         return None
-    return all_of(*tests), extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
+    every: list[Data] = [Commented(why, test) for why, test in tests]
+    well_formed: Predicate = {"and_matcher": {"predicate": every}} if len(every) > 1 else tests[0][1]
+    return well_formed, extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
 
 
 def build_target_limit_filter(limit: int) -> dict[str, Data]:

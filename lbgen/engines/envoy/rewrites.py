@@ -9,9 +9,12 @@ from lbgen.engines.envoy.matching import escape_path
 from lbgen.plan.model import PathKind, Redirect
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lbgen.engines.document import Data
     from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule
 
+_ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECT_CODES = {
     302: "FOUND",
@@ -51,7 +54,13 @@ def _replace_by_regex(path: PathMatch, new: str) -> dict[str, Data]:
     old = escape_path(path.value.rstrip("/"))
     if new:
         return _substitute(f"^{old}(/.*)?$", _replacement(new) + r"\1")
-    return _substitute(f"^{old}/?(.*)$", r"/\1")
+    return _substitute(f"^{old}/?(.*)$", _ROOT)
+
+
+def cuts_prefix(action: Mapping[str, Data]) -> bool:
+    """Whether a route action or redirect replaces a prefix by the root."""
+    rewrite = action.get("regex_rewrite")
+    return isinstance(rewrite, dict) and rewrite["substitution"] == _ROOT
 
 
 def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:

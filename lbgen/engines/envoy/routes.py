@@ -144,6 +144,11 @@ def _forwards(
             yield _Condition(headers, cookies), {"route": whole, **edits, **bound}
 
 
+def is_for_tunnels(route: Mapping[str, Data]) -> bool:
+    """Whether an Envoy route is for WebSocket alone."""
+    return _IS_TUNNEL in _listed(_as_mapping(route["match"]).get("headers"))
+
+
 def _idle_timeout(idle: int, listener: Listener) -> dict[str, Data]:
     """The field of a route action, where the listener's timeout is another."""
     return {} if idle == stream_idle_timeout(listener.timeouts) else {"idle_timeout": duration(idle)}

@@ -46,9 +46,9 @@ def _build_admin(plan: Plan) -> dict[str, Data]:
 def _build_inline_headers(plan: Plan) -> dict[str, Data]:
     """The headers beside Envoy's own inline ones that are looked up in every request or response."""
     kept = [each.guarantees for each in plan.listeners if each.mode is Mode.L7]
-    names = ["trailer"] if kept else []
+    names = ["trailer", SAVED_PROTO] if kept else []
     if any(each.framing or each.paths for each in kept):
-        names += [NO_HEADER, SAVED_PROTO, TRANSFER_CODING]
+        names += [NO_HEADER, TRANSFER_CODING]
     found: list[Data] = [_inline(name, "REQUEST_HEADER") for name in names]
     return {"inline_headers": [*found, _inline("te", "RESPONSE_HEADER")]} if found else {}
 
@@ -71,8 +71,7 @@ def _build_layers(plan: Plan) -> list[Data]:
     notes = {
         f"{_FEATURE}strict_chunk_parsing": "A chunk must have the length that it declares.",
         _PAUSE: "Bytes that follow a handshake wait for its response.",
-        f"{_FEATURE}match_headers_individually": "Several lines of a header are matched as one list.",
-        f"{_FEATURE}re2_use_latin1_mode": "Patterns match characters, not bytes.",
+        f"{_FEATURE}match_headers_individually": "Lines of a header are matched as one list, by characters, not bytes.",
         "re2.max_program_size.error_level": "The default of 100 is for untrusted patterns; that of targets needs 300.",
     }
     layers: list[Data] = [{"name": "static", "static_layer": comment_on(found, notes)}]

@@ -18,6 +18,7 @@ from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared
 from lbgen.engines.envoy.sticky import build_answered_filter
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
 from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol
+from lbgen.plan.pool import KEEPALIVE_IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,10 +146,16 @@ def pool_name(cluster: str) -> str:
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
     found = [(pool, options) for pool in plan.pools for options in clusters.options[pool.name]]
-    return [
-        Tagged(pool.field, comment_on(_cluster(pool, options, clusters, plan.resolvers), {} if at else CLUSTER_NOTES))
-        for at, (pool, options) in enumerate(found)
-    ]
+    told: set[str] = set()
+    built = []
+    for pool, options in found:
+        cluster = _cluster(pool, options, clusters, plan.resolvers)
+        notes = {key: note for key, note in CLUSTER_NOTES.items() if key in cluster and key not in told}
+        if pool.keepalive_idle != KEEPALIVE_IDLE:
+            notes.pop("typed_extension_protocol_options", None)
+        told.update(notes)
+        built.append(Tagged(pool.field, comment_on(cluster, notes)))
+    return built
 
 
 def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:

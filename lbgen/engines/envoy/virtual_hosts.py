@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.envoy.comments import HOSTS_NOTE, PREFIX_NOTE, TIMEOUT_NOTE, TUNNEL_NOTE
 from lbgen.engines.envoy.conditional_filters import ENABLED
 from lbgen.engines.envoy.forwarded_headers import NO_HOST, build_no_host_edits
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.protobuf import typed
-from lbgen.engines.envoy.routes import build_routes
+from lbgen.engines.envoy.rewrites import cuts_prefix
+from lbgen.engines.envoy.routes import build_routes, is_for_tunnels
 from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
@@ -37,6 +39,22 @@ def build_virtual_hosts(
     if (edits := build_no_host_edits(listener)) and found and found[-1]["domains"] == ["*"]:
         found.append({**found[-1], "name": "no-host", "domains": [NO_HOST], **edits})
     return found
+
+
+def explain_hosts(hosts: Sequence[Mapping[str, Data]]) -> str:
+    """A comment above these virtual hosts: why they and their routes are as they are. Of routes that a tree looks up
+    nothing is said."""
+    lists = [each for host in hosts if isinstance(each := host.get("routes"), list)]
+    routes = [each for one in lists for each in one if isinstance(each, dict)]
+    actions = [each for x in routes if isinstance(each := x.get("route", x.get("redirect")), dict)]
+    return "\n".join(
+        [
+            *([HOSTS_NOTE] if len(hosts) > 1 else ()),
+            *([TIMEOUT_NOTE] if any("timeout" in action for action in actions) else ()),
+            *([TUNNEL_NOTE] if any(is_for_tunnels(route) for route in routes) else ()),
+            *([PREFIX_NOTE] if any(cuts_prefix(action) for action in actions) else ()),
+        ]
+    )
 
 
 def refuse_others(hosts: Sequence[dict[str, Data]], well_formed: Predicate, name: str) -> list[dict[str, Data]] | None:

@@ -260,8 +260,8 @@ def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() 
     rewritten = of_text(SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rewrite: { prefix: /x }"))
     listener = rewritten["static_resources"]["listeners"][0]
     asked = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]
-    assert asked["name"] == "asked"
-    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["asked.path"]
+    assert asked["name"] == "original-request"
+    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["original.path"]
 
 
 def test_a_rule_matches_forwarded_headers_as_they_came() -> None:
