@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.origin import origin
 from lbgen.engines.traefik import health_status, names, readiness, tcp_weights
-from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
 from lbgen.engines.traefik.listeners import build_listener
 from lbgen.engines.traefik.native import build as native
 from lbgen.engines.traefik.native import is_native
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-_STATIC = "Traefik's static configuration, written by lbgen. Run in this folder: traefik --configFile=traefik.yaml"
+_STATIC = "Traefik's static configuration of the topology {}. Run in this folder: traefik --configFile=traefik.yaml"
 _DYNAMIC = "Traefik's dynamic configuration, which it reads again when it changes."
 
 
@@ -31,7 +31,9 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     if is_native(plan):
         return native.render(plan, version)
-    files = [_file("traefik.yaml", build_static(plan, version) | read_static_keys(plan, version), _STATIC)]
+    files = [
+        _file("traefik.yaml", build_static(plan, version) | read_static_keys(plan, version), _STATIC.format(plan.name))
+    ]
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     for listener in level7:
         files.append(_dynamic(plan, f"dynamic/{names.edge(listener)}.yaml", build_listener(plan, listener, version)))
@@ -39,7 +41,7 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         files.extend(load_sources())
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
-        files.append(_dynamic(plan, "dynamic/tcp.yaml", {"tcp": level4}))
+        files.append(_dynamic(plan, "dynamic/tcp.yaml", {"tcp": explain_tcp(level4)}))
         files.extend(tcp_weights.build_files(plan))
     if datagrams := build_udp(plan, plan.listeners):
         files.append(_dynamic(plan, "dynamic/udp.yaml", {"udp": datagrams}))

@@ -13,7 +13,7 @@ from lbgen.engines.traefik.matching import anchor, build_host, build_methods, ca
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import NamedMatch, PathMatch, Rule
@@ -43,7 +43,7 @@ def widen_rules(routers: Mapping[str, Data], version: str) -> None:
             router["rule"] = _ANY_IN_3_6
 
 
-def find_asked(rules: Iterable[Rule]) -> dict[str, Data]:
+def find_asked(rules: Sequence[Rule]) -> dict[str, Data]:
     """What the plugin must fill in for these rules."""
     matches = [rule.match for rule in rules]
     names = {
@@ -52,9 +52,14 @@ def find_asked(rules: Iterable[Rule]) -> dict[str, Data]:
         "cookies": sorted({wanted.name for match in matches for wanted in match.cookies}),
     }
     asked: dict[str, Data] = {key: [*found] for key, found in names.items() if found}
-    if any(match.path.kind is PathKind.REGEX for match in matches):
+    if has_path_expressions(rules):
         asked["path"] = True
     return asked
+
+
+def has_path_expressions(rules: Iterable[Rule]) -> bool:
+    """Whether a rule matches paths by a regular expression."""
+    return any(rule.match.path.kind is PathKind.REGEX for rule in rules)
 
 
 def escape_path(path: str) -> str:

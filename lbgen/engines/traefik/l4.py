@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
@@ -49,6 +49,15 @@ def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
     if not routers:
         return {}
     return {"routers": routers, "services": services, "serversTransports": transports}
+
+
+def explain_tcp(data: dict[str, Data]) -> dict[str, Data]:
+    """The section `tcp` with comments, and without what is empty."""
+    notes = {
+        "services": "A server of TCP has no weight, so each endpoint is a service.",
+        "serversTransports": "After a half-close the other direction goes on; by default it would be cut after 100ms.",
+    }
+    return comment_on({key: value for key, value in data.items() if value}, notes)
 
 
 def _takes_all(plan: Plan, listener: Listener, entries: Sequence[tuple[L4Rule, str, bool]]) -> bool:

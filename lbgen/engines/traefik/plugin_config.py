@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.traefik.conditions import find_asked
 from lbgen.engines.traefik.names import ACCESS_LOG
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan, Rule
+
+_OF_RULES = "Of all rules: whether any names a host, their shortest idle time, and what of a request they look at."
 
 
 def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -> Tagged:
@@ -36,12 +38,14 @@ def build_plugin_config(plan: Plan, listener: Listener, rules: Sequence[Rule]) -
     }
     if plan.options("traefik").verbatim:
         data["through"] = True
+    of_rules: dict[str, Data] = {}
     if any(rule.host is not None for rule in rules):
-        data["named"] = True
+        of_rules["named"] = True
     if idle := _shortest_idle(plan, rules):
-        data["idle"] = idle
+        of_rules["idle"] = idle
     if asked := find_asked(rules):
-        data["asks"] = asked
+        of_rules["asks"] = asked
+    data |= comment_on(of_rules, dict.fromkeys([*of_rules][:1], _OF_RULES))
     if used_pools:
         data["pools"] = [build_pool(plan, pool) for pool in plan.pools if pool.name in used_pools]
     return Tagged(listener.field, data)

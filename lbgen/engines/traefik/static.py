@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.document import Commented, Tagged, comment_on
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.plan.model import Forward, Mode, Protocol
@@ -13,8 +13,15 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan
 
-# Defaults of 3.7 but not of every 3.x; they are explicit because the plugin validates requests itself.
+# Defaults of 3.7 but not of every 3.x.
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
+_NOTES = {
+    "proxyProtocol": "From every peer: the plugin closes connections without such a header.",
+    "forwardedHeaders": "From every peer: the plugin keeps those of trusted proxies alone.",
+    "http": "The plugin gets paths and header names as they were sent; it refuses or drops what is not accepted.",
+    "transport": "For heads and kept connections: the plugin times bodies, and writeTimeout would cut long ones.",
+}
+"""By field of the first entry point with it."""
 
 
 def build_static(plan: Plan, version: str) -> dict[str, Data]:
@@ -23,19 +30,26 @@ def build_static(plan: Plan, version: str) -> dict[str, Data]:
         "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
         "log": {"level": "ERROR"},
     }
-    points: dict[str, Data] = {
-        names.entry_point(listener): _entry_point(plan, listener, version) for listener in plan.listeners
-    }
+    notes = dict(_NOTES)
+    points: dict[str, Data] = {}
+    for listener in plan.listeners:
+        point = _entry_point(plan, listener, version)
+        points[names.entry_point(listener)] = Tagged(listener.field, comment_on(point, notes))
+        notes = {key: note for key, note in notes.items() if key not in point}
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
         points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
-    data["entryPoints"] = points
+    data["entryPoints"] = Commented("The listeners. Every router names its own.", points, apart=True)
     if any(listener.mode is Mode.L7 for listener in plan.listeners):
-        data["experimental"] = {
+        plugin: Data = {
             "abortOnPluginFailure": True,
             "localPlugins": {names.PLUGIN: {"moduleName": names.MODULE}},
         }
-    data["providers"] = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
+        data["experimental"] = Commented("Without the plugin, requests must not be served.", plugin, apart=True)
+    providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
+    data["providers"] = Commented(
+        "Changed files take effect at once; by default Traefik waits two seconds for more.", providers, apart=True
+    )
     return data
 
 
@@ -47,9 +61,9 @@ def _entry_point(plan: Plan, listener: Listener, version: str) -> Tagged:
         data["udp"] = {"timeout": _idle_timeout(plan, listener)}
         return Tagged(listener.field, data)
     if listener.proxy_protocol:
-        data["proxyProtocol"] = {"insecure": True}  # from every peer; the plugin closes connections without a header
+        data["proxyProtocol"] = {"insecure": True}
     if listener.mode is Mode.L7:
-        data["forwardedHeaders"] = {"insecure": True}  # the plugin decides which peers are trusted
+        data["forwardedHeaders"] = {"insecure": True}
         data["http"] = {
             "sanitizePath": False,
             **({"aliasHeadersStrategy": "keep"} if names.has_alias_headers(version) else {}),
@@ -58,7 +72,7 @@ def _entry_point(plan: Plan, listener: Listener, version: str) -> Tagged:
         times = listener.timeouts
         data["transport"] = {
             "respondingTimeouts": {
-                "readTimeout": duration(times.header),  # for a TLS handshake too; the plugin lifts it for bodies
+                "readTimeout": duration(times.header),  # for a TLS handshake too
                 "writeTimeout": "0s",
                 "idleTimeout": duration(times.keepalive),
             },

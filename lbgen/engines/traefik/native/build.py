@@ -8,7 +8,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Commented
 from lbgen.engines.origin import origin
 from lbgen.engines.traefik import names, tcp_weights
-from lbgen.engines.traefik.l4 import build_tcp, build_udp
+from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.access_log import build_access_log
 from lbgen.engines.traefik.native.health_status import build_status_route
@@ -39,11 +39,8 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     files.append(_dynamic(plan, "http", "routers, middlewares and services", {"http": _http(plan, version)}))
     level4 = build_tcp(plan, [listener for listener in plan.listeners if listener.mode is Mode.L4])
     if level4:
-        if transports := level4.get("serversTransports"):
-            comment = "After a half-close the other direction goes on; by default it would be cut after 100ms."
-            level4["serversTransports"] = Commented(comment, transports)
-        shown = {key: value for key, value in level4.items() if value}
-        files.append(_dynamic(plan, "tcp", "connections that are forwarded as they are", {"tcp": shown}))
+        shown = {"tcp": explain_tcp(level4)}
+        files.append(_dynamic(plan, "tcp", "connections that are forwarded as they are", shown))
         files.extend(tcp_weights.build_files(plan))
     if datagrams := build_udp(plan, plan.listeners):
         files.append(_dynamic(plan, "udp", "datagrams", {"udp": datagrams}))

@@ -141,12 +141,13 @@ def test_each_rule_is_a_router_below_that_of_its_entry_point():
     ]
     made = on_web(rules, (Route("a", 0, Respond(200, "ok", ()), "routes[0]"),), ())
     http = build_listener(made, made.listeners[0], "3.7")["http"]
-    assert list(http["routers"]) == ["edge-web", "a.0", "a.1", "edge-web.lost"]
-    assert http["routers"]["a.1"] == {
+    routers, middlewares = http["routers"].value, http["middlewares"].value
+    assert list(routers) == ["edge-web", "a.0", "a.1", "edge-web.not-found"]
+    assert routers["a.1"] == {
         "parentRefs": ["edge-web"],
         "rule": "(Path(`/b`) || PathPrefix(`/b/`))",
         "priority": 2,
         "middlewares": ["a"],
         "service": "noop@internal",
     }
-    assert list(http["middlewares"]) == ["edge-web", "a", "edge-web.lost"]
+    assert list(middlewares) == ["edge-web", "a", "edge-web.not-found"]
