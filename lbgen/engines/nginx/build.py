@@ -29,10 +29,11 @@ from lbgen.engines.text import Atom, Literal
 from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import Forward, Mode, Timeouts
 from lbgen.plan.policy import KeyKind, Limits
+from lbgen.records import replace
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.nginx.headers import HeaderLines
     from lbgen.engines.nginx.request_values import RequestValues
@@ -51,6 +52,21 @@ _HOP_BY_HOP = (
 )
 _SET_BY_NGINX = "|x-forwarded-port|x-request-id"
 _NEVER_NOMINATED = r"(?i)(?:^|,)[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,|$)"
+_LOGGED = Atom("The pool of a route, for the access log.")
+_CLIENT_HEADERS = Atom("Headers of clients, empty where Connection names them.")
+_TARGETS = Atom("Targets of rewrites and redirects, and headers of shares.")
+_RULES = Atom("Rules that share a location: the first that matches names its own.")
+_FILTERED_RULES = (
+    Atom("A server sends requests whose Connection names fields to the locations below by returning 596, so that no"),
+    Atom("other location tests for them: $filtered_* is their route, else empty. It comes from $rule_*, unless nginx"),
+    Atom("enters the server again for the answer to a broken body (/../refused)."),
+)
+_FILTERED = (
+    Atom(
+        "Where requests go whose Connection names fields, by their route: the location, upstream and target, and what"
+    ),
+    Atom("headers nginx sets there itself. Where the script fails on a field that it cannot write, nginx refuses."),
+)
 
 
 def build(plan: Plan, version: str) -> Config:
@@ -126,21 +142,24 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     log_pool = reference(POOL)
     if not kept.answers:
         log_pool = pool_variable(x for block in blocks for x in (*block.locations, *block.named))
+    logged_maps = actions.logged_routes.maps if log_pool == reference(POOL) else ()
+    client_maps = actions.client_headers.maps
     maps = (
         *actions.values.maps,
-        *(actions.logged_routes.maps if log_pool == reference(POOL) else ()),
-        *actions.client_headers.maps,
+        *_explain(logged_maps, _LOGGED),
+        *_explain(client_maps, _CLIENT_HEADERS),
         *servers.paths.maps,
         *servers.head_limits.maps,
         *guards.maps,
-        *actions.maps,
+        *_explain(actions.maps, *([_TARGETS] if client_maps else ())),
         *actions.sticky_cookies.maps,
         *actions.cors.maps,
         *actions.compression.maps,
         *actions.retries.maps,
         *actions.queues.maps,
-        *servers.rule_maps.maps,
-        *servers.filtered.maps,
+        *_explain(servers.rule_maps.maps, _RULES),
+        *_explain(servers.rule_maps.filtered_maps, *_FILTERED_RULES),
+        *_explain(servers.filtered.maps, *_FILTERED),
     )
     variables = len(maps) + len(actions.pool_selection.splits) + len(texts.constants) + len(guards.access.geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
@@ -214,6 +233,12 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         queues=queue_zones,
         long_keys=any(len(word) > _MAX_DEFAULT_KEY for word in (*hosts, *_keys(maps))),
     )
+
+
+def _explain(maps: Iterable[Map], *notes: Atom) -> Iterator[Map]:
+    """The maps, the first of them below comment lines."""
+    for number, each in enumerate(maps):
+        yield replace(each, notes=notes) if not number else each
 
 
 def _kept(listeners: Iterable[Listener]) -> Guarantees:

@@ -36,6 +36,7 @@ class RuleMaps:
 
     def __init__(self, names: Names, values: RequestValues) -> None:
         self.maps: list[Map] = []
+        self.filtered_maps: list[Map] = []
         self._names = names
         self._values = values
         self._known: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
@@ -55,11 +56,12 @@ class RuleMaps:
         return self._known[key]
 
     def filtered_variable(
-        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str
+        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str, label: str
     ) -> tuple[Atom, Atom | Literal]:
         """The variable with the key of the first candidate that matches, for requests whose Connection names fields
-        alone, twice; empty for others and where the key is. Where all requests have one key, a variable that all server
-        blocks share, and that key: nginx clears the places of all variables with each request."""
+        alone, twice; empty for others and where the key is. `label` is part of its name. Where all requests have one
+        key, a variable that all server blocks share, and that key: nginx clears the places of all variables with each
+        request."""
         known = (target, tuple([c.rule.id for c in candidates]), keys)
         tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
         default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
@@ -79,11 +81,11 @@ class RuleMaps:
                     )
                     for c, key in tests
                 )
-                name = self._names.variable("rule", keys[0] or candidates[0].rule.route)
+                name = self._names.variable("rule", label)
                 origin = Atom(candidates[0].rule.field)
-                self.maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
+                self.filtered_maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
                 default = text(inline(name))
-            self._filtered[known] = self._unless_ordinary(candidates[0].rule.route, default)
+            self._filtered[known] = self._unless_ordinary(label, default)
         return self._filtered[known], self._filtered[known]
 
     def _unless_ordinary(self, kind: str, value: Text) -> Atom:
@@ -91,11 +93,11 @@ class RuleMaps:
         # nginx comes to the server block again for the answer to a broken body.
         here = self._names.variable("forwarded", kind)
         refused = Entry(Atom("/../refused"), EMPTY)
-        self.maps.append(Map(NONE, text(inline("uri")), reference(here), value, (refused,), volatile=True))
+        self.filtered_maps.append(Map(NONE, text(inline("uri")), reference(here), value, (refused,), volatile=True))
         name = self._names.variable("filtered", kind)
         ordinary = Entry(Literal("", "key"), EMPTY)
         by_name = text(inline("nominates"))
-        self.maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
+        self.filtered_maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
         return reference(name)
 
     def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:

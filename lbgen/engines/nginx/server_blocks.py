@@ -128,7 +128,9 @@ class ServerBlocks:
             locations.append(location)
         if not locations:
             return None, None, []
-        name, value = self.rule_maps.filtered_variable(rules, tuple(keys), paths.target_variable(listener))
+        target, host = paths.target_variable(listener), server.table.host
+        label = "every host" if host is None else str(host).replace("*", "below")
+        name, value = self.rule_maps.filtered_variable(rules, tuple(keys), target, label)
         return name, value, list(dict.fromkeys(locations))
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:

@@ -40,6 +40,7 @@ class Map(Struct, frozen=True, eq=False):
     default: Text | Atom
     entries: tuple[Entry, ...]
     volatile: bool = False  # evaluated on every use
+    notes: tuple[Atom, ...] = ()  # comment lines, also for the maps below
 
 
 class Network(Struct, frozen=True):

@@ -19,7 +19,7 @@ def test_the_server_block_sends_them_by_the_rules_of_its_host():
             {"name": "gone", "match": [{"path": {"exact": "/gone"}}], "respond": {"status": 410}},
         ]
     )
-    assert "if ($filtered_gone) { set $filtered $filtered_gone; return 596; }" in text
+    assert "if ($filtered_every_host) { set $filtered $filtered_every_host; return 596; }" in text
     assert '"~^/gone[?\\n]" "";' in text  # answered where it is
     assert '"~^/a[/?\\n]" a;' in text
     assert "if ($nominates)" not in text
