@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
+from lbgen.conformance.case import HANDSHAKE
+from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext, leaves_answers, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, get, leaves_answers, wait_until
 from lbgen.plan.guarantees import is_loose_status
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
@@ -146,6 +147,19 @@ def log_of_many(ctx: ScriptContext) -> Iterator[str]:
     ids = {record.get("request_id") for record in found}
     if len(found) != 40 or len(ids) != 40:
         yield f"{len(found)} lines with {len(ids)} request ids, expected 40 and 40"
+
+
+def log_of_a_websocket(ctx: ScriptContext) -> Iterator[str]:
+    """The line of a WebSocket has its handshake's status."""
+    path = f"/ok/{uuid4().hex}"
+    with ClientConnection(ctx.at["web"]) as stream:
+        if (status := stream.ask(get(path, *HANDSHAKE)).status) != 101:
+            yield f"status {status}, expected 101"
+            return
+        websocket_echo(stream, b"hello")
+    found = _records(ctx, path)
+    if len(found) != 1 or found[0].get("status") != 101:
+        yield f"statuses {[record.get('status') for record in found]}, expected one line with 101"
 
 
 def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,20 @@ def request_flows(ctx: ScriptContext) -> Iterator[str]:
             account = account_of(answer)
             if account is None or account["body_length"] != 400_000:
                 yield f"{path}: {account_field(answer, 'body_length')} bytes of body"
+
+
+def answered_early(ctx: ScriptContext) -> Iterator[str]:
+    """An endpoint's response to a part of a body reaches the client, who has not sent the rest."""
+    control = json.dumps({"mode": "early", "status": 413, "body": "enough\n"})
+    for path in ctx.params["paths"]:
+        for head, parts in _uploads(path, 1000):
+            begin, _, fields = head.partition(b"\r\n")
+            asked = begin + f"\r\n{CONTROL}: {control}\r\n".encode() + fields
+            with ClientConnection(ctx.at["web"], timeout=3) as stream:
+                stream.send(asked + parts[0])
+                answer = stream.read_answer()
+            if (answer.status, answer.body) != (413, b"enough\n"):
+                yield f"{path}: got {answer.status} {answer.problem} in 3 s, expected the endpoint's 413"
 
 
 def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:

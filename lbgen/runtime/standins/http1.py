@@ -85,10 +85,14 @@ async def read_request(
             raise BadRequestError(f"header line {line!r}")
         headers.append((name, value.strip(" \t")))
     arrival = Arrival(parts[0], parts[1], parts[2][5:], tuple(headers), b"")
+    asked = control_of(arrival)
+    if asked is not None and asked.mode == "early":
+        begun(arrival)
+        return arrival
     if (arrival.header("expect") or "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     begun(arrival)
-    if (asked := control_of(arrival)) is not None and asked.mode == "deaf":
+    if asked is not None and asked.mode == "deaf":
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it
         await asyncio.sleep(asked.wait_ms / 1000)
         return None
@@ -195,7 +199,7 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
     sized = (*plain, ("Content-Length", str(len(told))))
     bodiless = arrival.method == "HEAD" or how.status in (204, 304)
     match how.mode:
-        case "close":
+        case "close" | "refuse_stream":
             return False
         case "reset":
             reset(writer)
@@ -223,6 +227,12 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
                 writer.write(b"%x\r\n%b\r\n" % (len(part), part))
             writer.write(b"0\r\n\r\n")
             return True
+        case "early":
+            body = body_of(how)
+            writer.write(_head(how.status, (*named, ("Content-Length", str(len(body))))) + body)
+            await writer.drain()
+            await asyncio.sleep(how.wait_ms / 1000)
+            return False
         case "fixed":
             body = body_of(how)
             saw = (*named, (SEEN, base64.b64encode(told).decode()), *how.headers)

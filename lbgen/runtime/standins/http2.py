@@ -138,6 +138,10 @@ class Http2:
             case "reset":
                 reset(self.writer)
                 return
+            case "refuse_stream":
+                self.connection.reset_stream(number, ErrorCodes.REFUSED_STREAM)
+                await self._flush()
+                return
             case "garbage":
                 self.writer.write(b"\x00\x01 this is not HTTP \r\n\r\n")
                 self.writer.close()

@@ -16,7 +16,9 @@ Mode = Literal[
     "echo",  # no HTTP: `body`, then bytes back as they come; at the client's end a farewell, then close
     "mute",  # no HTTP: nothing comes back, and after the client's end the connection stays for `wait_ms`
     "deaf",  # the request's body is not read for `wait_ms`, then close (asked for by the request)
+    "early",  # as `fixed`, before the request's body is read, then `wait_ms` and close (asked for by the request)
     "close",  # close after the request, nothing sent
+    "refuse_stream",  # HTTP/2: the request is refused, the connection stays; HTTP/1: as `close`
     "reset",  # RST after the request, nothing sent
     "reset_body",  # head and half a body, then RST
     "cut_body",  # head and half a body, then close

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // plain answers with a status and its reason phrase.
@@ -26,8 +27,9 @@ func phrase(status int) string {
 
 // finish writes an answer whose own headers are set already.
 func finish(w http.ResponseWriter, r *http.Request, status int, body string, edits *Edits) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 && http.NewResponseController(w).EnableFullDuplex() != nil {
-		w.Header().Set("Connection", "close") // either way Go does not wait for the request's body first
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // else Go reads the request's body before it answers
+		linger(w)
 	}
 	edit(w.Header(), edits)
 	bodiless := status == http.StatusNoContent || status == http.StatusNotModified
@@ -38,6 +40,13 @@ func finish(w http.ResponseWriter, r *http.Request, status int, body string, edi
 	if !bodiless && r.Method != http.MethodHead {
 		_, _ = io.WriteString(w, body)
 	}
+}
+
+// linger limits how long Go reads the rest of a request's body after the answer, before it closes the connection.
+func linger(w http.ResponseWriter) {
+	time.AfterFunc(5*time.Second, func() { // a time set now would be forgotten with a read under way
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	})
 }
 
 // location is the absolute URL of a redirect.

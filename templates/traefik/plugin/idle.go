@@ -167,7 +167,11 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close waits over HTTP/1 for a read under way, so that is left to Go's server, which closes the body after the answer.
 func (b *clientBody) Close() error {
+	if b.state.request.ProtoMajor == 1 {
+		return nil
+	}
 	return b.body.Close()
 }
 

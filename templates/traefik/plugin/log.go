@@ -71,6 +71,9 @@ func (l *log) write(e *edge, w http.ResponseWriter, r *http.Request, known *entr
 		id = newID()
 	}
 	status, size := sent(w)
+	if s.tunnelled {
+		status = http.StatusSwitchingProtocols
+	}
 	if s.left {
 		status, size = 0, 0
 	}

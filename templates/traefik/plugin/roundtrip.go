@@ -136,6 +136,9 @@ func (p *pool) settle(s *state) {
 	if s.chosen != nil {
 		p.leave(s.chosen)
 	}
+	if s.unread() != 0 && s.request.ProtoMajor == 1 {
+		linger(s.client)
+	}
 	if s.due != nil {
 		_ = s.due.SetWriteDeadline(time.Time{})
 	}
@@ -249,8 +252,9 @@ func (p *pool) try(r *http.Request, s *state) (*http.Response, error) {
 		try.URL.Host = host
 		if s.bodied {
 			try.Body = s.body()
-		} else if again[r.Method] && p.conf.Protocol == "http1" {
-			// A body, though empty, keeps Go from sending the request a second time when a connection breaks.
+		} else if again[r.Method] || p.conf.Protocol != "http1" {
+			// A body, though empty, keeps Go from sending the request again: of HTTP/1 when a connection breaks, of HTTP/2
+			// without end when an endpoint refuses it.
 			try.Body = io.NopCloser(strings.NewReader(""))
 			try.ContentLength = -1
 		}
@@ -326,6 +330,10 @@ func modify(reply *http.Response) error {
 		s.watch.stop()
 		s.watch = nil
 	}
+	if s.unread() != 0 && s.request.ProtoMajor == 1 {
+		reply.Header["Connection"] = closing // else Go reads the request's body before it answers
+	}
+	s.client.Header()["Content-Type"] = nil // as in serve: Go's proxy forgets it with a 1xx response
 	empty := reply.ContentLength == 0 || reply.Request.Method == http.MethodHead
 	if reply.StatusCode == http.StatusSwitchingProtocols {
 		s.tunnel(reply)
@@ -342,6 +350,16 @@ func modify(reply *http.Response) error {
 		s.shape(reply, empty)
 	}
 	return nil
+}
+
+var closing = []string{"close"}
+
+// unread is the length of the client's body while it is not read to its end, else 0.
+func (s *state) unread() int64 {
+	if s.whole {
+		return 0
+	}
+	return s.length
 }
 
 // tunnel is what an upgraded connection becomes.
@@ -416,10 +434,7 @@ func (s *state) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.answered = time.Now()
 	}
 	if !s.until.IsZero() && !time.Now().Before(s.until) {
-		if s.length != 0 && !s.whole && r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close") // Go's server would read the rest before it answers
-		}
-		r.ContentLength = s.length // not that of the try
+		r.ContentLength = s.unread() // not that of the try
 		s.answer(w, r, http.StatusGatewayTimeout)
 		return
 	}
@@ -437,12 +452,9 @@ func (s *state) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusRequestEntityTooLarge
 	} else if s.broken {
 		status = http.StatusBadRequest
-		if r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close")
-		}
 	} else if errors.As(err, &network) && network.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	r.ContentLength = s.length // not that of the try
+	r.ContentLength = s.unread() // not that of the try
 	s.answer(w, r, status)
 }

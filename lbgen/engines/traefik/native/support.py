@@ -149,7 +149,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "an endpoint gets X-Real-Ip, X-Forwarded-Server and the other X-Forwarded fields whatever forwarded_headers "
         "says, escapes in upper case, `&` for `;` in a query, and `Accept-Encoding: gzip` from clients that send none, "
         "whose answer is unpacked on the way; a GET is sent again where a kept connection ends before its answer; an "
-        "answer that is cut early may be cut before its head",
+        "answer that is cut early may be cut before its head; an answer waits for the end of its request's body",
         {
             "route.forward.everywhere": (
                 "header accept-encoding: gzip",
