@@ -118,7 +118,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: _LAST_HOP,
     Feature.REWRITE_PATH: _LAST_HOP,
     Feature.REWRITE_HOST: _LAST_HOP,
-    Feature.MIRROR: emulated("the lbgen plugin sends the copies, so that they equal the forwarded request"),
+    Feature.MIRROR: emulated("the lbgen plugin sends the copies, as forwarded, of bodies up to 64 KiB"),
     Feature.CORS: emulated(
         "the lbgen plugin answers preflights; Traefik's headers middleware lets refused ones through"
     ),

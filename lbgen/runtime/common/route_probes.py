@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 from itertools import product
 from urllib.parse import quote
 
@@ -210,6 +211,10 @@ def ask(probe: Probe, host: str, port: int) -> str:
             return ""
         send(connection, probe)
         return wrong_answer(probe, connection.getresponse())
+    except ssl.SSLEOFError as error:
+        if probe.request is None and probe.real:  # Traefik asks the endpoint before it answers a TLS handshake
+            return "no endpoint answers (closed before the TLS handshake)"
+        return f"{type(error).__name__}: {error}"
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 
 import pytest
 
 import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
+from lbgen.runtime.common.connect import ConnectOptions
 from lbgen.runtime.common.regex_example import regex_example
-from lbgen.runtime.common.route_probes import make_probes, probes_of_change
+from lbgen.runtime.common.route_probes import Probe, ask, make_probes, probes_of_change
 from tests.support.plans import examples
 
 EXAMPLES = examples()
@@ -131,3 +134,21 @@ def test_access_lists_decide_by_the_address_that_the_engine_sees(client: str, st
     }
     [probe] = make_probes(lbgen.plan(lbgen.load(topology)), client)
     assert (probe.status, probe.pools) == (status, pools)
+
+
+@pytest.mark.parametrize(("real", "begins"), [(True, "no endpoint answers"), (False, "SSLEOFError")])
+def test_a_connection_that_ends_before_tls_has_no_endpoint(real: bool, begins: str) -> None:
+    """Traefik asks the endpoint of an L4 route before it answers a TLS handshake."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def close_after_the_hello() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(65536)
+
+        thread = threading.Thread(target=close_after_the_hello)
+        thread.start()
+        probe = Probe("r", "l", "routes[0]", None, None, frozenset({"p"}), connect=ConnectOptions(tls=True), real=real)
+        got = ask(probe, *server.getsockname())
+        thread.join(5)
+    assert got.startswith(begins)
