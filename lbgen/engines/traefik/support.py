@@ -93,7 +93,9 @@ _SUPPORT: dict[Feature, Verdict] = {
         },
     ),
     Feature.HOP_BY_HOP: emulated(
-        "the lbgen plugin takes requests from Go's server itself, before Traefik fills in headers of its own"
+        "the lbgen plugin takes requests from Go's server itself, before Traefik fills in headers of its own; Go drops "
+        "Content-Type and Content-Length of a 304, Proxy-Authenticate of a 407 and an empty User-Agent, and without an "
+        "access log adds a Content-Type to a response that has none and follows a 1xx"
     ),
     Feature.CONNECTION_NOMINATED: approximate(
         "headers that a response's Connection nominates beside `close` reach the client: Go's client removes that line "
