@@ -57,6 +57,21 @@ def full_is_503(ctx: ScriptContext) -> Iterator[str]:
         yield "they have ended and there is still no place"
 
 
+def client_that_left_gives_way(ctx: ScriptContext) -> Iterator[str]:
+    """A client that leaves while its request has the only place frees it at once, however long the endpoint takes."""
+    target = ctx.params["target"]
+    before = sum(ctx.endpoints.requests.values())
+    with ClientConnection(ctx.at["web"]) as stream:
+        stream.send(serialize(get(target, (CONTROL, '{"mode": "hang", "wait_ms": 3000}'))))
+        if not wait_until(lambda: sum(ctx.endpoints.requests.values()) > before, 1):
+            yield "the first request did not reach an endpoint"
+    begun = time.monotonic()
+    if not wait_until(lambda: fetch(ctx.at["web"], get(target)).status == 200, 2.5):
+        yield "its place is taken 2.5 s after the client has left"
+    elif (took := time.monotonic() - begun) > 1.5:
+        yield f"its place is free {took:.1f} s after the client has left, expected at once"
+
+
 def queue_waits(ctx: ScriptContext) -> Iterator[str]:
     """A request without a place waits and is served when the one before has ended."""
     target = ctx.params["target"]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.http1_client import ClientConnection, fetch
-from lbgen.conformance.scripts.context import ScriptContext, behaving, get, own_status
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.scripts.context import ScriptContext, behaving, get, own_status, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -91,6 +91,17 @@ def further_tries_reach_others(ctx: ScriptContext) -> Iterator[str]:
     again = [names for names in tries if len(set(names)) < len(names)]
     if again:
         yield f"{len(again)} of {len(tags)} requests came back to an endpoint that had failed: {', '.join(again[0])}"
+
+
+def no_try_for_nobody(ctx: ScriptContext) -> Iterator[str]:
+    """Where the client leaves within the response time (500 ms) of the first try, there is no second."""
+    tag = uuid4().hex
+    with ClientConnection(ctx.at["web"]) as stream:
+        stream.send(serialize(get(ctx.params["target"], (CONTROL, f'{{"tag": "{tag}", "mode": "hang"}}'))))
+        wait_until(lambda: bool(ctx.endpoints.tagged(tag)), 0.3)
+    time.sleep(1.2)
+    if (tries := len(ctx.endpoints.tagged(tag))) != 1:
+        yield f"{tries} tries, expected 1: the client had left"
 
 
 def retry_budget(ctx: ScriptContext) -> Iterator[str]:

@@ -40,7 +40,7 @@ def record(line: str) -> AccessRecord | None:
     shake, idle, read, waited, total = map(int, entry["timers"].replace("+", "").split("/"))
     has_server = entry["server"] != _NO_SERVER
     status = max(int(entry["status"]), 0)
-    if entry["end"].startswith("CH"):  # the client left before a response
+    if _has_left(entry):
         status = 0
     # HAProxy counts a connection, or the next request on it, as accepted once the previous request is over.
     seconds, _, milliseconds = entry[_MARK].partition(".")
@@ -61,6 +61,12 @@ def record(line: str) -> AccessRecord | None:
         "bytes": _body(entry, status),
         "request_id": entry["id"] or entry.get("own_id", ""),
     }
+
+
+def _has_left(entry: dict[str, Any]) -> bool:
+    """Whether the client left before a response: HAProxy then makes one for nobody, and over HTTP/2 calls that data."""
+    made_for_nobody = entry["server"] != _NO_SERVER and not entry["length"] and len(entry["head"].split()) < 2
+    return entry["end"].startswith("C") and (made_for_nobody or not entry["end"].startswith("CD"))
 
 
 def _decode(path: re.Match[str]) -> str:

@@ -83,8 +83,7 @@ _NATIVE = (
 
 _EMULATED = {
     Feature.METRICS_L4: "`lbgen agent` counts the lines of a log of connections",
-    Feature.METRICS: "`lbgen agent` counts the lines of a second log; a client that leaves before a short response is "
-    "counted as answered, as in the access log",
+    Feature.METRICS: "`lbgen agent` counts the lines of a second log",
     Feature.ENDPOINT_NAMES: "HAProxy's resolvers; of several addresses of a name HAProxy uses one, as long as "
     "the name has it",
     Feature.TRUSTED_PROXIES: "an ACL on the peer's address guards each statement that sets a forwarded header",
@@ -132,8 +131,8 @@ _EMULATED = {
 _APPROXIMATE = {
     Feature.TLS_NO_SNI: "a client without a server name is refused in the handshake: HAProxy can refuse those only "
     "together with names that no certificate has",
-    Feature.ACCESS_LOG: "a client that leaves before a short response is logged as answered; for a compressed response "
-    "the bytes before compression are logged; for one of known length that was cut its head is among the bytes",
+    Feature.ACCESS_LOG: "for a compressed response the bytes before compression are logged; for one of known length "
+    "that was cut its head is among the bytes",
     Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
@@ -153,7 +152,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.tls.no_sni.other": "text: no answer",
     },
     Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
-    Feature.ACCESS_LOG: {"access_log.client_left": "text: statuses [200]"},
     Feature.MALFORMED: {
         "framing.malformed.length_with_coding": "accepted",
         "framing.malformed.equal_hosts": "accepted",

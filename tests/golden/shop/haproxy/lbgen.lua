@@ -66,8 +66,9 @@ core.register_fetches("failure", function(txn, late)
 end)
 
 -- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
--- is over instead, HAProxy answers 504.
+-- is over instead, HAProxy answers 504; where the client has left, it answers nobody.
 core.register_action("no_response", { "tcp-res" }, function(txn)
+  if not txn.req:may_recv() then return end
   local since = txn:get_var("txn.sent") or txn:get_var("txn.queued")
   if since == nil or txn.f:date(0, "us") - since >= txn.f:cur_server_timeout() * 950 then return end
   local reply = txn:reply()

@@ -119,6 +119,23 @@ def test_the_length_of_an_answer_of_its_own() -> None:
     assert (complete["bytes"], cut["bytes"]) == (10, 3)
 
 
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ({"end": "CH", "status": "408", "length": "-", "head": "16"}, 0),
+        ({"end": "CD", "status": "408", "length": "-", "head": "16"}, 0),  # over HTTP/2
+        ({"end": "CQ", "status": "-1", "length": "-", **NO_ENDPOINT}, 0),
+        ({"end": "CC", "status": "-1", "length": "-"}, 0),
+        ({"end": "CD"}, 200),
+        ({"end": "CD", "length": "-", "head": "38 2"}, 200),
+    ],
+)
+def test_a_client_that_left_before_a_response(line, status) -> None:
+    found = record(**line)
+    assert found is not None
+    assert found["status"] == status
+
+
 def test_a_head_that_could_not_be_read() -> None:
     found = record(method="<BADREQ>", host="-", path="<BADREQ>", status="400", id="-")
     assert found is not None
