@@ -32,6 +32,16 @@ def udp_untouched(ctx: ScriptContext) -> Iterator[str]:
             yield "no answer to a further datagram of one client"
 
 
+def udp_large(ctx: ScriptContext) -> Iterator[str]:
+    """Datagrams that the network sends in fragments pass whole, up to the largest that UDP can hold."""
+    address, name = ctx.at[ctx.params["listener"]], ctx.params["name"].encode() + b": "
+    wait_until(lambda: exchange_datagram(address, b"x") is not None)
+    for size in (2_000, 17_000, 65_507):  # of the answer, which has the name in front
+        got = exchange_datagram(address, (size - len(name)) * b"y")
+        if got is None or len(got) != size:
+            yield f"answer of {size} bytes: {None if got is None else len(got)} came back"
+
+
 def udp_balanced(ctx: ScriptContext) -> Iterator[str]:
     """Clients are spread over the endpoints."""
     address, names = ctx.at[ctx.params["listener"]], ctx.params["names"]

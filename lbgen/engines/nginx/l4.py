@@ -118,6 +118,8 @@ class _StreamServers:
             yield replace(server, lines=(*own, *common), default=each.default)
 
     def _lines(self, listener: Listener, settings: PortSettings) -> Iterator[Line]:
+        if listener.protocol is Protocol.UDP:
+            yield directive("proxy_buffer_size", "64k")  # what of an answer exceeds the buffer is lost
         if listener.tls is not None and listener.tls.passthrough:
             yield directive("ssl_preread", "on")
         if listener.proxy_protocol:
