@@ -114,7 +114,8 @@ class _StreamServers:
             return
         # As with HTTP, the first certificate serves clients without SNI, and unknown names are rejected.
         for each in listener_tls.virtual_servers(replace(listener, hosts=(HostTable(None, ()),)), tls):
-            own = (directive("server_name", *each.names), *listener_tls.tls_directives(tls, each.certificate))
+            ssl = listener_tls.tls_directives(tls, each.certificate, listener_tls.STREAM_SESSIONS)
+            own = (directive("server_name", *each.names), *ssl)
             yield replace(server, lines=(*own, *common), default=each.default)
 
     def _lines(self, listener: Listener, settings: PortSettings) -> Iterator[Line]:

@@ -58,7 +58,7 @@ def server_directives(
     if listener.http2 and version.scripts:
         yield directive("http2", "on")
     if listener.tls is not None:
-        yield from tls.tls_directives(listener.tls, server.certificate)
+        yield from tls.tls_directives(listener.tls, server.certificate, tls.HTTP_SESSIONS)
         if server.certificate is not None:
             # With the default of 16k musl's allocator gives memory back to the kernel with each answer.
             yield directive("ssl_buffer_size", "8k")

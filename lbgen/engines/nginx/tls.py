@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern, HostTable, Listener
     from lbgen.plan.tls import Certificate, File, ListenerTls
 
+# The http and the stream block cannot share a zone, and zones of upstreams have the names of pools.
+HTTP_SESSIONS, STREAM_SESSIONS = Atom("tls~http"), Atom("tls~stream")
 _NAME = r"[a-z0-9._*:\[\]-]+"
 
 
@@ -71,8 +73,8 @@ def virtual_servers(listener: Listener, tls: ListenerTls) -> tuple[VirtualServer
     )
 
 
-def tls_directives(tls: ListenerTls, certificate: Certificate | None) -> Iterator[Line]:
-    """The TLS directives of a server block."""
+def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: Atom) -> Iterator[Line]:
+    """The TLS directives of a server block; `sessions` is the name of their cache."""
     if certificate is None:
         yield directive("ssl_reject_handshake", "on")
     else:
@@ -89,7 +91,7 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None) -> Iterato
         # nginx does not verify the client again when a session is resumed.
         yield directive("ssl_session_tickets", "off")
     elif certificate is not None:
-        yield directive("ssl_session_cache", "shared:tls:10m")
+        yield directive("ssl_session_cache", f"shared:{sessions.text}:10m")
         yield directive("ssl_session_timeout", "1d")
 
 
