@@ -80,6 +80,23 @@ _BROKEN = {
 
 _BRACKETS = {"framing.malformed.forwarded_brackets": "status 403"}
 
+
+def _failures(passed: str) -> Verdict:
+    """The verdict on answers of endpoints that fail; `passed` are the interim responses that nginx tells from final
+    ones."""
+    return approximate(
+        "bytes of an endpoint that are no HTTP reach the client unchanged, not as 502; an interim response other than "
+        f"{passed} is logged as the response of its request, the final one reaches the client as the endpoint sent it, "
+        "without response_headers, and the client's connection serves nothing more; nginx's own answers carry "
+        "`Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
+        {
+            "statuses.failures.garbage": ("no http", "text: tries reached", "text: tries went to"),
+            "statuses.failures.interim": ("header content-type", "header x-a", "header x-other"),
+            "statuses.failures.server": "header server: nginx",
+        },
+    )
+
+
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
@@ -163,14 +180,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.BUFFERING: NATIVE,
     Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: NATIVE,
-    Feature.FAILURES: approximate(
-        "bytes of an endpoint that are no HTTP reach the client unchanged, not as 502; nginx's own answers carry "
-        "`Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
-        {
-            "statuses.failures.garbage": ("no http", "text: tries reached", "text: tries went to"),
-            "statuses.failures.server": "header server: nginx",
-        },
-    ),
+    Feature.FAILURES: _failures("101 and 103"),
     Feature.RATE_LIMIT: NATIVE,
     Feature.CONCURRENCY: NATIVE,
     Feature.MAX_BODY: emulated(
@@ -237,7 +247,8 @@ HABITS = {
     "nginx drops Connection, Keep-Alive, TE, Upgrade and Transfer-Encoding; an Upgrade to websocket passes whatever "
     "Connection says; Upgrade of a response passes",
     Guarantee.ANSWERS: "nginx's own HTML pages with `Server: nginx`; 502 where an endpoint fails or none is up, 504 "
-    "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client",
+    "where a time is over, 400 or 414 for a large head; bytes of an endpoint that are no HTTP reach the client, as "
+    "does what follows an interim response",
 }
 
 _H2_FIELDS = (
@@ -264,6 +275,7 @@ _NGINX_1_26: dict[Feature, Verdict] = {
 
 # nginx before 1.30.
 _OLD_UPSTREAMS: dict[Feature, Verdict] = {
+    Feature.FAILURES: _failures("101"),
     Feature.HEALTH_ACTIVE: approximate(
         f"{_AGENT}, but nginx before 1.28 closes idle client connections on a reload (up to ten times in a slow "
         "start): requests just sent on them get no answer",
