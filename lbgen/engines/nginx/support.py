@@ -165,7 +165,10 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.MIRROR: NATIVE,
+    Feature.MIRROR: emulated(
+        "internal locations get the copies; while one waits for its endpoint, at most 1 s, nginx neither serves the "
+        "next request of the client's HTTP/1 connection nor closes it"
+    ),
     Feature.CORS: emulated("maps over Origin and the headers of a preflight"),
     Feature.COMPRESSION: approximate(
         "responses of 403 and 404 and of text/html are compressed as well, no-transform is ignored, and the first of "
