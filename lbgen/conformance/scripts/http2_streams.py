@@ -113,6 +113,21 @@ def http2_reset_stream(ctx: ScriptContext) -> Iterator[str]:
             yield f"after a reset stream: {account_field(answer, 'target')}"
 
 
+def http2_request_trailers(ctx: ScriptContext) -> Iterator[str]:
+    """A request with trailers is answered, and so is another stream of its connection."""
+    with _open(ctx) as stream:
+        client = Http2Client(stream)
+        sent = {"/p/other": client.send(get("/p/other", _HANG))}
+        head = header_list(Request("POST", "/p/trailers", (("Host", "h"),)), stream.secure)
+        number = sent["/p/trailers"] = client.send_head(head, method="POST", end=False)
+        client.send_body(number, b"abc", end=False)
+        client.connection.send_headers(number, [(b"x-checksum", b"1")], end_stream=True)
+        client.flush()
+        for path, at in sent.items():
+            if (found := account_field(client.read_answer(at), "target")) != path:
+                yield f"{path}: {found}"
+
+
 _GET = bytes.fromhex("828684") + b"\x41\x01h"  # :method GET, :scheme http, :path /, :authority h
 
 

@@ -61,7 +61,8 @@ _MALFORMED = (
     "header whose addresses are not of its stated family is accepted; an address with a port in X-Forwarded-For is "
     "read without the port; the access log lacks the host of a request whose target nginx cannot parse; where a route "
     "has retries, a body without a length is read whole before it is forwarded; a line without a colon is a field "
-    "without a value, and fields with invalid names are dropped; several equal lengths are refused"
+    "without a value, and fields with invalid names are dropped; several equal lengths are refused; a request with "
+    "trailers ends its HTTP/2 connection"
 )
 _BROKEN = {
     "framing.malformed.no_colon": "accepted",
@@ -70,6 +71,7 @@ _BROKEN = {
     "framing.malformed.bare_lf": "accepted",
     "framing.malformed.control": "accepted",
     "framing.malformed.h2_frames": "open",
+    "framing.malformed.h2_trailers": "text: GOAWAY",
     "framing.malformed.proxy_family": "status 200",
     "framing.malformed.proxy_family_four": "status 200",
     "framing.malformed.forwarded_port": "status 403",
