@@ -24,11 +24,13 @@ def read_health(pools: Mapping[str, Sequence[str]], answer: str) -> dict[tuple[s
     found: dict[tuple[str, int], Condition] = {}
     for cluster in clusters:
         pool = pool_name(cluster["name"])
+        if pool not in pools:  # one that lbgen or the topology's own lines add; its hosts may have no socket address
+            continue
         hosts: dict[str, list[Any]] = {}
         for host in cluster.get("host_statuses", ()):
             for name in _names(host):
                 hosts.setdefault(name, []).append(host)
-        for place, address in enumerate(pools.get(pool, ())):
+        for place, address in enumerate(pools[pool]):
             told = _combine([_condition(host) for host in hosts.get(address, ())])
             before = found.get((pool, place))
             if before is None or _BY_SEVERITY.index(told.state) > _BY_SEVERITY.index(before.state):

@@ -60,6 +60,14 @@ def test_the_states_of_envoy() -> None:
     assert engine("envoy").health({"p": places}, {path: "<html>"}) == {}
 
 
+def test_envoy_clusters_of_no_pool_are_skipped() -> None:
+    wait = {"address": {"envoy_internal_address": {"server_listener_name": "lbgen-wait"}}, "health_status": {}}
+    clusters = [{"name": "lbgen-wait", "host_statuses": [wait]}, {"name": "p", "host_statuses": [host("10.0.0.1")]}]
+    (path,) = engine("envoy").status_paths
+    found = engine("envoy").health({"p": ["10.0.0.1:80"]}, {path: json.dumps({"cluster_statuses": clusters})})
+    assert {key: each.state for key, each in found.items()} == {("p", 0): "up"}
+
+
 def test_what_nobody_tells_is_unknown() -> None:
     members = (Member("p", "web:80", "127.0.0.1:26000", True), Member("q", "web:80", "web:80", False))
     agent = {("p", "127.0.0.1:26000"): Condition(State.DOWN, 1000.0, "refused")}
