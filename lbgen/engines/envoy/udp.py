@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 _NO_LIMIT = 86_400_000  # ms
+# Envoy drops datagrams above 1500 bytes by default; no datagram is larger than this.
+_ANY_SIZE: dict[str, Data] = {"max_rx_datagram_size": 65_535}
 
 
 def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -48,12 +50,13 @@ def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
             "stat_prefix": listener.name,
             "matcher": {"matcher_list": {"matchers": found}},
             "idle_timeout": duration(idle),
+            "upstream_socket_config": _ANY_SIZE,
         },
     )
     if hashed:
         config["hash_policies"] = [{"source_ip": True}]
     return {
-        "udp_listener_config": {"downstream_socket_config": {}},
+        "udp_listener_config": {"downstream_socket_config": _ANY_SIZE},
         "listener_filters": [{"name": "envoy.filters.udp_listener.udp_proxy", "typed_config": config}],
     }
 
