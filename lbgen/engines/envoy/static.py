@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 KEYS = ("admin", "node", "header_prefix", "inline_headers", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."
+_MOST_HEADERS = 1000  # lines of a head; HAProxy has the same limit
 _PAUSE = f"{_FEATURE}http_pause_generic_upgrade_request_body"
 NOTES = {
     "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
@@ -67,12 +68,14 @@ def _build_layers(plan: Plan) -> list[Data]:
         f"{_FEATURE}match_headers_individually": False,
         f"{_FEATURE}re2_use_latin1_mode": False,
         "re2.max_program_size.error_level": 1_000_000,
+        **({f"{_FEATURE}max_{side}_headers_count": _MOST_HEADERS for side in ("request", "response")} if l7 else {}),
     }
     notes = {
         f"{_FEATURE}strict_chunk_parsing": "A chunk must have the length that it declares.",
         _PAUSE: "Bytes that follow a handshake wait for its response.",
         f"{_FEATURE}match_headers_individually": "Lines of a header are matched as one list, by characters, not bytes.",
-        "re2.max_program_size.error_level": "The default of 100 is for untrusted patterns; that of targets needs 300.",
+        "re2.max_program_size.error_level": "The default of 100 is for untrusted patterns; that of targets needs 300."
+        + (" Heads may have 1000 lines, not 100." if l7 else ""),
     }
     layers: list[Data] = [{"name": "static", "static_layer": comment_on(found, notes)}]
     limits: dict[str, Data] = {
