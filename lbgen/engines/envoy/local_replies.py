@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _DETAILS = "response.code_details"
 _OUT_OF_TIME = f'{_DETAILS} == "max_duration_timeout"'
+# Envoy waits with its idle clock for the response to a handshake, and says 408, as the request has no end.
+_LATE_HANDSHAKE = f'{_DETAILS} == "stream_idle_timeout" && "upgrade" in request.headers'
 
 
 class ReplyCauses(Struct, frozen=True, eq=False):
@@ -53,7 +55,7 @@ def _map_own_answers(reasons: ReplyCauses) -> list[Data]:
             "Fixed responses of routes stay as they are.",
             _mapper(_expression(f'{_DETAILS} == "direct_response"'), None),
         ),
-        _mapper(_expression(f'{times}{_DETAILS}.contains("connection_timeout")'), 504),
+        _mapper(_expression(f'{times}{_DETAILS}.contains("connection_timeout") || {_LATE_HANDSHAKE}'), 504),
         Commented(
             "UF: connect failed; UC, UR: closed or reset by the endpoint; UPE: its response is not HTTP.",
             _mapper(_flags("UF", "UC", "UR", "UPE"), 502),

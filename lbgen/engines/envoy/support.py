@@ -169,8 +169,8 @@ HABITS = {
     Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped, and more than ten of them get "
     "400; those that a response's Connection names reach the client",
     Guarantee.ANSWERS: "short texts such as `no healthy upstream`, and none with 404; 503 where a connection fails, an "
-    "endpoint closes without an answer or none is up, 504 where a response is late, 431 for a large head (over HTTP/2 "
-    "a reset stream)",
+    "endpoint closes without an answer or none is up, 504 where a response is late, 408 where that to a WebSocket "
+    "handshake is, 431 for a large head (over HTTP/2 a reset stream)",
 }
 
 
