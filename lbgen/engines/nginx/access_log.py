@@ -27,6 +27,7 @@ ROUTE, POOL = "logged_route", "logged_pool"
 _NAME = "[a-z0-9._-]+"
 _SET, _ROUTE = Atom("set"), reference(ROUTE)
 _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
+_UNANSWERED = (0, len(b"HTTP/1.1 100 Continue\r\n\r\n"))  # bytes of such a request; an endpoint's own 499 has a body
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
 # The keys of the format in http.j2. The listener's only route is text, for requests that nginx refuses as well.
@@ -142,7 +143,7 @@ def parse_line(line: str) -> AccessRecord | None:
     if _ONLY_ROUTE in fields and not fields["addresses"]:  # nginx refused the request before it chose a location
         fields |= {"route": "", "pool": ""}
     addresses = _ADDRESS.findall(fields["addresses"])
-    status = int(fields["status"])
+    status, length = int(fields["status"]), int(fields["bytes"])
     return {
         "time": _time(float(fields["time"])),
         "listener": fields["listener"],
@@ -152,11 +153,11 @@ def parse_line(line: str) -> AccessRecord | None:
         "method": fields["method"],
         "host": fields["host"],
         "path": fields["path"].partition("?")[0],  # of an empty query
-        "status": 0 if status == _CLIENT_CLOSED else status,
+        "status": 0 if status == _CLIENT_CLOSED and length in _UNANSWERED else status,
         "duration_ms": _milliseconds(fields["duration"]),
         "upstream_ms": _milliseconds(fields["upstream"]) if addresses else None,
         "tries": len(addresses),
-        "bytes": int(fields["bytes"]),
+        "bytes": length,
         "request_id": fields["request_id"],
     }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from lbgen.engines.nginx import ENGINE
 
 
@@ -51,10 +53,17 @@ def test_nobody_was_asked():
     assert (found["endpoint"], found["tries"], found["upstream_ms"], found["pool"]) == ("", 0, None, "p")
 
 
-def test_a_client_that_left_got_no_status():
-    found = ENGINE.access_record(line(status="499", addresses="[::1]:80"))
+@pytest.mark.parametrize("sent", ["0", "25"])  # nothing, or 100 Continue
+def test_a_client_that_left_got_no_status(sent):
+    found = ENGINE.access_record(line(status="499", addresses="[::1]:80", bytes=sent))
     assert found is not None
     assert (found["status"], found["endpoint"]) == (0, "[::1]:80")
+
+
+def test_a_499_with_a_body_is_that_of_the_endpoint():
+    found = ENGINE.access_record(line(status="499", bytes="3"))
+    assert found is not None
+    assert found["status"] == 499
 
 
 def test_a_request_that_nginx_refused_has_not_the_only_route():
