@@ -89,7 +89,8 @@ def _failures(passed: str) -> Verdict:
     return approximate(
         "bytes of an endpoint that are no HTTP reach the client unchanged, not as 502; an interim response other than "
         f"{passed} is logged as the response of its request, the final one reaches the client as the endpoint sent it, "
-        "without response_headers, and the client's connection serves nothing more; nginx's own answers carry "
+        "without response_headers, and the client's connection serves nothing more; a response head above 20 KiB "
+        "gets 502; trailers over HTTP/1 and an empty Content-Type are dropped; nginx's own answers carry "
         "`Server: nginx`, as do those of HTTP/2 endpoints that send no Server header",
         {
             "statuses.failures.garbage": ("no http", "text: tries reached", "text: tries went to"),
@@ -162,7 +163,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.FORWARD: NATIVE,
     Feature.SPLIT: emulated("a random choice per request, in steps of 0.01 %"),
     Feature.SPLIT_HEADERS: emulated("a map from the selected pool to the header's value"),
-    Feature.REDIRECT: NATIVE,
+    Feature.REDIRECT: emulated("`return`, with nginx's own HTML page as the body"),
     Feature.RESPOND: NATIVE,
     Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
     Feature.REWRITE_PATH: NATIVE,
@@ -208,7 +209,9 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.WEIGHTS: NATIVE,
     Feature.DRAIN: NATIVE,
     Feature.BACKUP: NATIVE,
-    Feature.ENDPOINT_NAMES: NATIVE,
+    Feature.ENDPOINT_NAMES: emulated(
+        "nginx's own resolver, which asks DNS servers alone: a name of /etc/hosts such as localhost is unknown to it"
+    ),
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated(_AGENT),
     Feature.HEALTH_PASSIVE: approximate(
@@ -234,7 +237,10 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header to HTTP endpoints"),
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
-    Feature.ACCESS_LOG: emulated("nginx's own times and lists of tries, which `lbgen logs` translates to the schema"),
+    Feature.ACCESS_LOG: emulated(
+        "nginx's own times and lists of tries, which `lbgen logs` translates to the schema; bytes include the framing "
+        "of chunks and a 100 Continue, and an endpoint's 499 without a body counts as a client that left"
+    ),
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
