@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from lbgen.conformance.http1_client import ClientConnection, serialize
+from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get, own_status, wait_until
 from lbgen.plan.request import Request
@@ -55,6 +55,16 @@ def request_ids_are_unique(ctx: ScriptContext) -> Iterator[str]:
             seen.update(v for n, v in account["headers"] if n.lower() == "x-request-id")
     if len(seen) != 10 or "spoofed" in seen:
         yield f"10 requests had the ids {dict(seen)}"
+
+
+def ipv4_client_of_both(ctx: ScriptContext) -> Iterator[str]:
+    """A client of IPv4 on a listener for both is named by its IPv4 address."""
+    host, port = ctx.at[ctx.params["listener"]]
+    request = get("/", ("X-Forwarded-For", "192.0.2.1"))
+    account = account_of(fetch(("127.0.0.1" if host == "::1" else host, port), request))
+    forwarded = [] if account is None else [v for n, v in account["headers"] if n.lower() == "x-forwarded-for"]
+    if forwarded != [ctx.params["forwarded"]]:
+        yield f"X-Forwarded-For {forwarded}, expected {ctx.params['forwarded']!r}"
 
 
 def few_idle_connections(ctx: ScriptContext) -> Iterator[str]:

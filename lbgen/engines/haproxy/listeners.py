@@ -44,8 +44,10 @@ _OF_SPLITS = "; txn.target: a share of a split"
 def bind(listener: Listener) -> Bind:
     """The address, and what the listener speaks there: PROXY, TLS, HTTP versions."""
     options: list[str | Word] = []
-    if listener.address == "::":
-        options.append("v4v6")
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    if listener.address == "::":  # a socket for each: one for both would see IPv4 clients as ::ffff:192.0.2.1
+        address = f"0.0.0.0:{listener.port},{address}"
+        options.append("v6only")
     if listener.proxy_protocol:
         options.append("accept-proxy")
     if listener.tls is not None and not listener.tls.passthrough:
@@ -55,7 +57,7 @@ def bind(listener: Listener) -> Bind:
     return Bind(
         name=Atom(listener.name),
         origin=Atom(listener.field),
-        address=Atom(f"[{listener.address}]" if ":" in listener.address else listener.address),
+        address=Atom(address),
         port=listener.port,
         options=words(*options),
         max_connections=listener.max_connections,
