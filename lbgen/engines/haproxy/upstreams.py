@@ -200,6 +200,11 @@ def _pool_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
         # HTTP/2 needs an authority, and a request of HTTP/1.0 may have no Host.
         set_host = "http-request set-header Host no-host.invalid"
         yield statement(set_host, when=[~acl("req.fhdr(host) -m found")], origin=pool.field)
+        if pool.tls is None:
+            # For a path alone HAProxy writes the scheme https. An odd Host must not change the path.
+            set_scheme = "http-request set-uri http://%[req.fhdr(host)]%[pathq]"
+            plain = [acl("req.fhdr(host) -m reg", Literal("^[][A-Za-z0-9._:-]+$")), acl("pathq -m beg /")]
+            yield statement(set_scheme, when=plain, origin=pool.field)
     if pool.protocol is PoolProtocol.GRPC:
         yield statement("http-request set-header TE trailers", when=[is_true("txn.trailers")], origin=pool.field)
     if l7:

@@ -30,7 +30,8 @@ METHODS = b"CDGHOPT"  # what methods begin with; no bytes that a test sends to b
 
 
 class Arrival(Struct, frozen=True):
-    """A request as it reached the endpoint; text is latin-1, one character per byte. `version` 1.0, 1.1 or 2."""
+    """A request as it reached the endpoint; text is latin-1, one character per byte. `version` 1.0, 1.1 or 2;
+    `scheme` is said over HTTP/2."""
 
     method: str
     target: str
@@ -38,6 +39,7 @@ class Arrival(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
     body: bytes
     trailers: tuple[tuple[str, str], ...] = ()
+    scheme: str = ""
 
     def header(self, name: str) -> str | None:
         """All lines of that name joined by ", ", or None."""
@@ -140,6 +142,7 @@ def account(name: str, pool: str, arrival: Arrival, hello: ConnectionInfo = _SIL
         "target": arrival.target,
         "path": arrival.target.partition("?")[0],
         "version": arrival.version,
+        "scheme": arrival.scheme,
         "headers": [[n, v] for n, v in arrival.headers],
         "body_length": len(arrival.body),
         "body_sha256": hashlib.sha256(arrival.body).hexdigest(),

@@ -209,4 +209,5 @@ def _arrival(event: RequestReceived) -> Arrival:
     headers = [(n, v) for n, v in pairs if not n.startswith(":")]
     if ":authority" in pseudo:
         headers.insert(0, ("host", pseudo[":authority"]))
-    return Arrival(pseudo.get(":method", ""), pseudo.get(":path", ""), "2", tuple(headers), b"")
+    method, path, scheme = (pseudo.get(name, "") for name in (":method", ":path", ":scheme"))
+    return Arrival(method, path, "2", tuple(headers), b"", scheme=scheme)
