@@ -73,7 +73,6 @@ _NATIVE = (
     Feature.QUEUE,
     Feature.TLS_TERMINATE,
     Feature.POOL_TLS,
-    Feature.POOL_HTTP2,
     Feature.POOL_GRPC,
     Feature.PROXY_PROTOCOL_OUT,
     Feature.L4_PROXY_PROTOCOL_OUT,
@@ -133,6 +132,8 @@ _APPROXIMATE = {
     "together with names that no certificate has",
     Feature.ACCESS_LOG: "for a compressed response the bytes before compression are logged; for one of known length "
     "that was cut its head is among the bytes",
+    Feature.POOL_HTTP2: "a response that ends before the end of its Content-Length counts as complete: an HTTP/1 "
+    "client keeps its connection, and takes the next response there for the missing bytes",
     Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
@@ -152,6 +153,8 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.tls.no_sni.other": "text: no answer",
     },
     Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
+    Feature.ACCESS_LOG: {"access_log.cut": "text: bytes "},
+    Feature.POOL_HTTP2: {"pool.protocol.http2.short": "time"},
     Feature.MALFORMED: {
         "framing.malformed.length_with_coding": "accepted",
         "framing.malformed.equal_hosts": "accepted",
