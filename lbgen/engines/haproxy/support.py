@@ -48,7 +48,6 @@ _NATIVE = (
     Feature.RESPONSE_HEADERS_SET,
     Feature.RESPONSE_HEADERS_ADD,
     Feature.RESPONSE_HEADERS_REMOVE,
-    Feature.FORWARD,
     Feature.SPLIT_HEADERS,
     Feature.RESPOND,
     Feature.REWRITE_PATH,
@@ -111,12 +110,15 @@ _EMULATED = {
     Feature.HEALTH_PASSIVE: "Lua counts failures and sets an endpoint to maintenance for that time",
     Feature.CORS: "a Lua function compares origin, method and headers; statements set the response headers",
     Feature.COMPRESSION: "a Lua action marks the responses that HAProxy's filter compresses",
-    Feature.MIRROR: "a Lua filter copies the request and sends it to an internal frontend",
+    Feature.MIRROR: "a Lua filter copies the request and sends it to an internal frontend; one with a "
+    "body above 64 KiB is not copied",
     Feature.BUFFERING: "every buffer of HAProxy is sized for what one route buffers: 1 MiB of a request, 256 KiB "
     "of a response",
     Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
     Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
     Feature.TIMEOUT_REQUEST: "a Lua filter with a timer; the connect time is capped by it",
+    Feature.FORWARD: "HTTP/1.0 stays HTTP/1.0 on the way to the endpoint, whose chunks or 103 reach the client as they "
+    "are; a response without a length that its endpoint resets ends for the client like a complete one",
     Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "one statement per header; a regex joins several X-Forwarded-For lines",
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
