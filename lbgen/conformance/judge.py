@@ -188,6 +188,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     kept: Headers = tuple((n, v) for n, v in sent if n.lower() not in _ENDED | options)
     free = _UPGRADE if status == 101 else frozenset[str]()
     if _compressed(case, outcome, behaviour, kept, answer):
+        kept = tuple((n, f"W/{v}" if n.lower() == "etag" and v.startswith('"') else v) for n, v in kept)
         kept = (*kept, ("content-encoding", "gzip"), ("vary", "Accept-Encoding"))
         free |= {"etag"}
     elif outcome.compression is not None:  # caches may be told of the other form, too

@@ -26,6 +26,7 @@ def build_compression_filter(compression: Compression, version: str) -> dict[str
         "response_direction_config": {
             "common_config": {"min_content_length": compression.min_size, **types},
             "uncompressible_response_codes": _STATUSES_BUT_200,
+            **({"weaken_etag_on_compress": True} if version_key(version) >= (1, 38) else {}),  # by default it drops it
         },
     }
     compressor = extension(compression_filter_name(compression), "filters.http.compressor.v3.Compressor", config)
