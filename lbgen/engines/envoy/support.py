@@ -83,9 +83,15 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PREFIX: emulated("by a regex where the new prefix is `/` or the old one has escapes"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: emulated("a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`"),
+    Feature.WEBSOCKET: emulated(
+        "a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`; after a handshake that is "
+        "declined the client's connection serves no further request"
+    ),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
-    Feature.FAILURES: emulated("local reply mappers by the cause"),
+    Feature.FAILURES: emulated(
+        "local reply mappers by the cause; a response that its endpoint ends by a reset, where it has neither a length "
+        "nor chunks, looks complete"
+    ),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
     Feature.ROUND_ROBIN: NATIVE,
