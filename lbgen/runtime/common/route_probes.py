@@ -211,7 +211,7 @@ def ask(probe: Probe, host: str, port: int) -> str:
             return ""
         send(connection, probe)
         return wrong_answer(probe, connection.getresponse())
-    except ssl.SSLEOFError as error:
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
         if probe.request is None and probe.real:  # Traefik asks the endpoint before it answers a TLS handshake
             return "no endpoint answers (closed before the TLS handshake)"
         return f"{type(error).__name__}: {error}"

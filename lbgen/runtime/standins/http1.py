@@ -142,7 +142,7 @@ def account(name: str, pool: str, arrival: Arrival, hello: ConnectionInfo = _SIL
         "target": arrival.target,
         "path": arrival.target.partition("?")[0],
         "version": arrival.version,
-        "scheme": arrival.scheme,
+        **({"scheme": arrival.scheme} if arrival.scheme else {}),
         "headers": [[n, v] for n, v in arrival.headers],
         "body_length": len(arrival.body),
         "body_sha256": hashlib.sha256(arrival.body).hexdigest(),

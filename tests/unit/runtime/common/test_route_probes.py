@@ -136,7 +136,7 @@ def test_access_lists_decide_by_the_address_that_the_engine_sees(client: str, st
     assert (probe.status, probe.pools) == (status, pools)
 
 
-@pytest.mark.parametrize(("real", "begins"), [(True, "no endpoint answers"), (False, "SSLEOFError")])
+@pytest.mark.parametrize(("real", "begins"), [(True, "no endpoint answers"), (False, "SSL")])
 def test_a_connection_that_ends_before_tls_has_no_endpoint(real: bool, begins: str) -> None:
     """Traefik asks the endpoint of an L4 route before it answers a TLS handshake."""
     with socket.create_server(("127.0.0.1", 0)) as server:
