@@ -146,14 +146,14 @@ def pool_name(cluster: str) -> str:
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
     found = [(pool, options) for pool in plan.pools for options in clusters.options[pool.name]]
-    told: set[str] = set()
+    explained: set[str] = set()
     built = []
     for pool, options in found:
         cluster = _cluster(pool, options, clusters, plan.resolvers)
-        notes = {key: note for key, note in CLUSTER_NOTES.items() if key in cluster and key not in told}
+        notes = {key: note for key, note in CLUSTER_NOTES.items() if key in cluster and key not in explained}
         if pool.keepalive_idle != KEEPALIVE_IDLE:
             notes.pop("typed_extension_protocol_options", None)
-        told.update(notes)
+        explained.update(notes)
         built.append(Tagged(pool.field, comment_on(cluster, notes)))
     return built
 

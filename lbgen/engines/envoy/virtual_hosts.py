@@ -42,8 +42,8 @@ def build_virtual_hosts(
 
 
 def explain_hosts(hosts: Sequence[Mapping[str, Data]]) -> str:
-    """A comment above these virtual hosts: why they and their routes are as they are. Of routes that a tree looks up
-    nothing is said."""
+    """A comment above these virtual hosts: why they and their routes are as they are; routes that a tree looks up
+    need no comment."""
     lists = [each for host in hosts if isinstance(each := host.get("routes"), list)]
     routes = [each for one in lists for each in one if isinstance(each, dict)]
     actions = [each for x in routes if isinstance(each := x.get("route", x.get("redirect")), dict)]

@@ -64,9 +64,9 @@ def record(line: str) -> AccessRecord | None:
 
 
 def _has_left(entry: dict[str, Any]) -> bool:
-    """Whether the client left before a response: HAProxy then makes one for nobody, and over HTTP/2 calls that data."""
-    made_for_nobody = entry["server"] != _NO_SERVER and not entry["length"] and len(entry["head"].split()) < 2
-    return entry["end"].startswith("C") and (made_for_nobody or not entry["end"].startswith("CD"))
+    """Whether the client left before a response: HAProxy then logs a status that nobody got (over HTTP/2: CD)."""
+    is_unsent = entry["server"] != _NO_SERVER and not entry["length"] and len(entry["head"].split()) < 2
+    return entry["end"].startswith("C") and (is_unsent or not entry["end"].startswith("CD"))
 
 
 def _decode(path: re.Match[str]) -> str:

@@ -84,8 +84,8 @@ _BRACKETS = {"framing.malformed.forwarded_brackets": "status 403"}
 
 
 def _failures(passed: str) -> Verdict:
-    """The verdict on answers of endpoints that fail; `passed` are the interim responses that nginx tells from final
-    ones."""
+    """The verdict on answers of endpoints that fail; `passed` are the interim responses that nginx does not
+    take for final ones."""
     return approximate(
         "bytes of an endpoint that are no HTTP reach the client unchanged, not as 502; an interim response other than "
         f"{passed} is logged as the response of its request, the final one reaches the client as the endpoint sent it, "

@@ -31,7 +31,7 @@ METHODS = b"CDGHOPT"  # what methods begin with; no bytes that a test sends to b
 
 class Arrival(Struct, frozen=True):
     """A request as it reached the endpoint; text is latin-1, one character per byte. `version` 1.0, 1.1 or 2;
-    `scheme` is said over HTTP/2."""
+    `scheme` is that of HTTP/2, empty otherwise."""
 
     method: str
     target: str

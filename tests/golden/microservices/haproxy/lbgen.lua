@@ -66,7 +66,7 @@ core.register_fetches("failure", function(txn, late)
 end)
 
 -- Answers 502 where an endpoint closes without a response: HAProxy would close a kept client connection. Where its time
--- is over instead, HAProxy answers 504; where the client has left, it answers nobody.
+-- is over instead, HAProxy answers 504; where the client has left, no answer is needed.
 core.register_action("no_response", { "tcp-res" }, function(txn)
   if not txn.req:may_recv() then return end
   local since = txn:get_var("txn.sent") or txn:get_var("txn.queued")
