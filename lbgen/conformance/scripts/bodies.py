@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -69,6 +70,24 @@ def answered_early(ctx: ScriptContext) -> Iterator[str]:
                 answer = stream.read_answer()
             if (answer.status, answer.body) != (413, b"enough\n"):
                 yield f"{path}: got {answer.status} {answer.problem} in 3 s, expected the endpoint's 413"
+
+
+def answers_to_uploads(ctx: ScriptContext) -> Iterator[str]:
+    """The response to an upload is whole, also when the endpoint answers the moment it has the body and pauses then."""
+    head = f'Content-Length: 3\r\n{CONTROL}: {{"mode": "drip", "count": 2, "wait_ms": 20}}\r\n\r\n'
+
+    def upload(number: int) -> str:
+        with ClientConnection(ctx.at["web"], timeout=8) as stream:
+            stream.send(f"POST {ctx.params['path']}/{number} HTTP/1.1\r\nHost: h\r\n{head}".encode())
+            stream.send(b"abc")
+            answer = stream.read_answer()
+        return "" if answer.status == 200 and not answer.problem else f"{answer.status} {answer.problem}"
+
+    count = ctx.params["count"]
+    with ThreadPoolExecutor(20) as pool:
+        wrong = [found for found in pool.map(upload, range(count)) if found]
+    if wrong:
+        yield f"{len(wrong)} of {count} responses were not whole, the first: {wrong[0]}"
 
 
 def _uploads(path: str, size: int, framed: Sequence[str] = _FRAMED) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:

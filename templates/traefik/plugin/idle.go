@@ -147,6 +147,9 @@ type clientBody struct {
 }
 
 func (b *clientBody) Read(p []byte) (int, error) {
+	if b.state.whole { // Go's client reads once more, and may do so when the answer has closed the body: it took that for a failure
+		return 0, io.EOF
+	}
 	if b.watch != nil {
 		b.watch.stop()
 	}

@@ -149,7 +149,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "an endpoint gets X-Real-Ip, X-Forwarded-Server and the other X-Forwarded fields whatever forwarded_headers "
         "says, escapes in upper case, `&` for `;` in a query, and `Accept-Encoding: gzip` from clients that send none, "
         "whose answer is unpacked on the way; a GET is sent again where a kept connection ends before its answer; an "
-        "answer that is cut early may be cut before its head; an answer waits for the end of its request's body",
+        "answer that is cut early may be cut before its head; an answer waits for the end of its request's body, and "
+        "now and then one breaks off whose endpoint begins it the moment it has that body (Go issue 40747)",
         {
             "route.forward.everywhere": (
                 "header accept-encoding: gzip",
@@ -159,6 +160,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             ),
             "route.forward.one_attempt": "text: 2 tries",
             "route.forward.cut": "closed",
+            "route.forward.upload": "text: responses were not whole",
         },
     ),
     Feature.REDIRECT: approximate(
