@@ -199,7 +199,7 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request, noted *entry) {
 	if e.careful && !e.admits(w, r, from) {
 		return
 	}
-	if !e.conf.Underscores && (head == nil || bytes.IndexByte(head, '_') >= 0) {
+	if !e.conf.Underscores {
 		dropUnderscores(r.Header)
 	}
 	q := &request{path: path, matched: matched, query: query, header: r.Header, host: r.Host}

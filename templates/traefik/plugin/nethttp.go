@@ -83,18 +83,22 @@ func open(field reflect.Value) any {
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().Interface()
 }
 
-// rawHead is the head of an HTTP/1 request as it came, nil when it was larger than net/http's read buffer (4 KiB).
+// rawHead is the head of an HTTP/1 request as it came, nil when it was larger than net/http's read buffer (4 KiB) or came
+// with the body before it. It begins a line: within a line, a client may have written the same text into a field.
 func rawHead(w http.ResponseWriter, r *http.Request) []byte {
 	if r.ProtoMajor != 1 {
 		return nil
 	}
 	from := servingOf(w).in
 	head := from.buffer[:from.next]
-	start := bytes.LastIndex(head, []byte(r.Method+" "+r.RequestURI+" HTTP/1."))
-	if start < 0 {
-		return nil
+	first := r.Method + " " + r.RequestURI + " HTTP/1."
+	if at := bytes.LastIndex(head, []byte("\n"+first)); at >= 0 {
+		return head[at+1:]
 	}
-	return head[start:]
+	if bytes.HasPrefix(head, []byte(first)) {
+		return head
+	}
+	return nil
 }
 
 // hostKey is where Traefik's matchers look for a request's host, nil until a request came through its handlers.
