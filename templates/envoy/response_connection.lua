@@ -1,5 +1,5 @@
---- Removes the headers that Connection nominates in a response. `kept` names framing, which Envoy replaces.
-local kept = {connection = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true}
+--- Removes the headers that Connection nominates in a response. `kept` names framing, which Envoy replaces, and the status.
+local kept = {[":status"] = true, connection = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true}
 function envoy_on_response(handle)
   local headers = handle:headers()
   local upgraded = headers:get(":status") == "101"

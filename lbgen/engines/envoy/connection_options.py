@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
-_LIST = ".*,.*"
+_LIST = r"\C*,\C*"
 _USUAL = ("close", "keep-alive", "Close", "Keep-Alive")  # in other letters they run the script, like any other name
 _IS_THERE = header_matches("connection", r"\C+", "Response")
 

@@ -73,10 +73,14 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Limits
 
 _DRAIN = 100  # ms in which an idle connection drains before Envoy closes it
-# Anything but `websocket` in any case; RE2 has no negation.
-_WORD = "websocket"
+# Anything but `websocket` in any case; RE2 has no negation, and its `.` matches no byte that is not UTF-8.
+_WORD, _BYTE = "websocket", r"\C"
 _NOT_WEBSOCKET = "|".join(
-    [f"(?i).{{0,{len(_WORD) - 1}}}", f".{{{len(_WORD) + 1},}}", *(f"{'.' * n}[^{x}].*" for n, x in enumerate(_WORD))]
+    [
+        f"(?i){_BYTE}{{0,{len(_WORD) - 1}}}",
+        f"{_BYTE}{{{len(_WORD) + 1},}}",
+        *(f"{_BYTE * n}[^{x}]{_BYTE}*" for n, x in enumerate(_WORD)),
+    ]
 )
 
 

@@ -48,7 +48,7 @@ UNRESERVED = "2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AFaf]|6[1-9A-Fa-f]|7[0-9AEae]"  # a
 _QUERY = r"(?:\?[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 _VERBATIM = rf"/(?:[A-Za-z0-9._~:/\[\]@!$&'()*+,;=-]|%(?:0[1-9A-Fa-f]|[1-9A-Fa-f][0-9A-Fa-f]))*{_QUERY}"
 # Envoy itself refuses such a request unless it asks for an upgrade.
-_NEVER_NOMINATED = r"(?i)(?:.*,)?[ \t]*(?:host|x-forwarded-(?:for|host|proto)|:[^,]*)[ \t]*(?:,.*)?"
+_NEVER_NOMINATED = r"(?i)(?:\C*,)?[ \t]*(?:(?:host|x-forwarded-(?:for|host|proto))[ \t]*(?:,\C*)?|:\C*)"
 NORMALIZE = "normal-form"
 _TARGET_NOTES = {
     PathsMode.STRICT: "Path: segments that are neither empty nor dots, with no malformed or ambiguous escape.",
