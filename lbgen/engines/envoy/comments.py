@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 NOTES: Mapping[str, str] = {
     "http_protocol_options": "HTTP/1.0 and methods of any name are accepted, and WebSocket alone of upgrades.",
     "drain_timeout": (
-        "With idle_timeout, the time of a kept connection; the second also limits pauses in the last response."
+        "idle_timeout and these two add up for a kept connection; the last also limits pauses in its last response."
     ),
     "use_remote_address": "The client is the TCP peer, whatever X-Forwarded-For says.",
     "original_ip_detection_extensions": "The client is who trusted proxies say it is, else the TCP peer.",
     "early_header_mutation_extensions": "Applied before routing, and before Envoy writes X-Forwarded-Proto.",
-    "forward_client_cert_details": "X-Forwarded-Client-Cert passes, as all headers that the topology does not name.",
+    "forward_client_cert_details": "X-Forwarded-Client-Cert passes, like every header that the topology does not name.",
     "local_reply_config": "Status and body of Envoy's own responses; the first mapper that matches applies.",
     "access_log": "`lbgen logs` reads these fields.",
 }
@@ -51,7 +51,7 @@ TUNNEL_NOTE = "Of two routes of one name, the first is for WebSocket, which only
 PREFIX_NOTE = "A prefix becomes / by a regex: prefix_rewrite would leave // in front of what follows."
 
 CLUSTER_NOTES: Mapping[str, str] = {
-    "circuit_breakers": "No limits: Envoy's defaults are 1024, with 503 above them.",
+    "circuit_breakers": "No limits: by default Envoy answers 503 above 1024 requests, and allows 3 retries at a time.",
     "typed_extension_protocol_options": "An unused connection is closed before most servers would close it.",
 }
 """By field of the first cluster."""
@@ -61,7 +61,7 @@ CONNECT_NOTE = "A pool has a cluster for each connect timeout, and for each retr
 _FILTERS: Mapping[str, str] = {
     "original-request": "Saves for the access log what routes rewrite.",
     "untrusted-peer": "Removes forwarded headers and request ids; skipped for trusted proxies.",
-    "odd-values": "Drops empty values and empty list elements that trusted proxies send; skipped for other requests.",
+    "odd-values": "Drops empty values of trusted proxies, and joins lines of X-Forwarded-For by a comma and a blank.",
     "forwarded-headers": "Adds X-Forwarded-* and X-Request-Id.",
     "no-host": "HTTP/1.0 requests without a host get no X-Forwarded-Host.",
     "malformed": "Answers 403, which local_reply_config maps to 400 or 405; skipped for well-formed requests.\n"

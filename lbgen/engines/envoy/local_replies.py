@@ -39,7 +39,7 @@ def build_local_replies(reasons: ReplyCauses) -> dict[str, Data]:
     if reasons.malformed:
         served = f'{_DETAILS}.contains("[{NOT_SERVED}]") || request.method == "CONNECT"'
         formed = f'{_DETAILS}.contains("[{MALFORMED}]") || {_DETAILS} == "absolute_path_rejected"'
-        early = "The codec rejects CONNECT, and targets in absolute form, before a filter sees the request."
+        early = "Envoy rejects CONNECT, and targets that are no path, before a filter sees the request."
         mappers += [Commented(early, _mapper(_expression(served), 405)), _mapper(_expression(formed), 400)]
     if reasons.answers:
         mappers += _map_own_answers(reasons)

@@ -29,7 +29,7 @@ _ROUTERS = (
 _PATHS = "\nLbgen-Path is the path as it was sent; PathRegexp would see a decoded one."
 _MIDDLEWARES = (
     "Settings of the plugin, whose source is in plugins-local: first of the listener, then of each route.\n"
-    "Times are in milliseconds{}, sizes in bytes, 0 is no limit."
+    "Times are in milliseconds{}, sizes in bytes; a limit of 0 is none."
 )
 _MAX_AGE = ", maxAge in seconds"
 _PERCENT = "\nbudget and percent are in hundredths of a percent."

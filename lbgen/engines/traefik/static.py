@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 _NOTES = {
     "proxyProtocol": "From every peer: the plugin closes connections without such a header.",
-    "forwardedHeaders": "From every peer: the plugin keeps those of trusted proxies alone.",
+    "forwardedHeaders": "All pass here: the plugin drops those that do not come from a trusted proxy.",
     "http": "The plugin gets paths and header names as they were sent; it refuses or drops what is not accepted.",
-    "transport": "For heads and kept connections: the plugin times bodies, and writeTimeout would cut long ones.",
+    "transport": "Limits heads and kept connections: the plugin limits bodies, and writeTimeout would cut long ones.",
 }
 """By field of the first entry point with it."""
 
@@ -39,7 +39,9 @@ def build_static(plan: Plan, version: str) -> dict[str, Data]:
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
         points[names.ADMIN] = {"address": f"127.0.0.1:{plan.admin_port}"}
-    data["entryPoints"] = Commented("The listeners. Every router names its own.", points, apart=True)
+    data["entryPoints"] = Commented(
+        "The listeners. Each router names one, or a router of one as its parent.", points, apart=True
+    )
     if any(listener.mode is Mode.L7 for listener in plan.listeners):
         plugin: Data = {
             "abortOnPluginFailure": True,
@@ -48,7 +50,7 @@ def build_static(plan: Plan, version: str) -> dict[str, Data]:
         data["experimental"] = Commented("Without the plugin, requests must not be served.", plugin, apart=True)
     providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
     data["providers"] = Commented(
-        "Changed files take effect at once; by default Traefik waits two seconds for more.", providers, apart=True
+        "Each change takes effect at once; by default Traefik takes one in two seconds.", providers, apart=True
     )
     return data
 

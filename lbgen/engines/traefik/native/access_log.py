@@ -54,7 +54,7 @@ def build_access_log(plan: Plan) -> Commented | None:
             "headers": {"defaultMode": "drop", "names": {"X-Request-Id": "keep"}},
         },
     }
-    comment = "Lines wait in a queue of 1000, so that no request waits for the disk. `lbgen logs` reads these fields."
+    comment = "Requests wait for the disk only when 1000 lines are queued. `lbgen logs` reads these fields."
     if relayed_log(plan):
         comment += f" `lbgen agent` counts them, and copies them to {names.ACCESS_LOG}."
     return Commented(comment, data, apart=True)

@@ -82,7 +82,7 @@ def build_static(plan: Plan, version: str) -> dict[str, Data]:
     data["entryPoints"] = Commented(comment if have_same_routers(plan) else "The listeners.", points, apart=True)
     providers: Data = {"providersThrottleDuration": "0s", "file": {"directory": "dynamic", "watch": True}}
     data["providers"] = Commented(
-        "Changed files take effect at once; by default Traefik waits two seconds for more.", providers, apart=True
+        "Each change takes effect at once; by default Traefik takes one in two seconds.", providers, apart=True
     )
     if log:
         data["accessLog"] = log

@@ -72,7 +72,7 @@ class Routes:
         if self._middlewares.has("rejectStatusCode"):
             lines.append("Traefik answers by itself through an access list that admits nobody.")
         if self._middlewares.has("X-Replaced-Path"):
-            lines.append("A rewrite tells endpoints the path that it replaced, unless X-Replaced-Path is removed.")
+            lines.append("With a rewrite, Traefik sends the old path as X-Replaced-Path, which is removed.")
         return "\n".join(lines)
 
     def _router(self, chain: tuple[str, ...], service: str) -> dict[str, Data]:
