@@ -25,6 +25,7 @@ var (
 type log struct {
 	lock    sync.Mutex
 	to      *bufio.Writer
+	below   io.Writer // its files
 	waiting bool
 }
 
@@ -52,7 +53,8 @@ func useLog(files string) (*log, error) {
 		}
 		to = append(to, opened)
 	}
-	logs[files] = &log{to: bufio.NewWriterSize(io.MultiWriter(to...), 64*1024)}
+	below := io.MultiWriter(to...)
+	logs[files] = &log{to: bufio.NewWriterSize(below, 64*1024), below: below}
 	return logs[files], nil
 }
 
@@ -128,7 +130,9 @@ func (l *log) flushSoon() {
 	time.AfterFunc(flushEvery, func() {
 		l.lock.Lock()
 		l.waiting = false
-		_ = l.to.Flush()
+		if l.to.Flush() != nil { // a writer that failed once, on a full disk, writes nothing more
+			l.to.Reset(l.below)
+		}
 		l.lock.Unlock()
 	})
 }
