@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, websocket_echo
 from lbgen.conformance.scripts.context import ScriptContext, get
+from lbgen.runtime.standins.http1 import CONTROL
 
 
 def _tunnel(ctx: ScriptContext) -> ClientConnection:
@@ -47,3 +49,15 @@ def websocket_idle(ctx: ScriptContext) -> Iterator[str]:
         took = time.monotonic() - begun
         if stream.end == "open" or not 0.4 <= took <= 2.5:
             yield f"after {took:.1f} s of silence the tunnel is {stream.end}, expected closed after 0.7 s"
+
+
+def websocket_declined(ctx: ScriptContext) -> Iterator[str]:
+    """A handshake that the endpoint declines leaves the client's connection usable unless the response says close."""
+    for status, more in ((403, []), (426, [["Connection", "Upgrade"], ["Upgrade", "websocket"]])):
+        declines = json.dumps({"mode": "fixed", "status": status, "headers": more, "body": "no\n"})
+        with _tunnel(ctx) as stream:
+            first = stream.ask(get("/chat", *HANDSHAKE, (CONTROL, declines)))
+            if first.status != status:
+                yield f"status {first.status}, expected {status}"
+            elif first.header("connection") != "close" and (found := stream.ask(get("/chat")).status) != 200:
+                yield f"the request after a {status}: status {found}, expected 200"

@@ -43,8 +43,10 @@ _V1_40: dict[Feature, Verdict] = {
         "form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names over ten "
         "headers gets 400; over HTTP/2 a head above `limits.headers` gets a reset stream instead of 431; where other "
         "causes are retried as well, a failed connection is not tried again for a body without a length once over 16 "
-        "KiB of it have come",
+        "KiB of it have come; a response that its endpoint resets, where it has neither a length nor chunks, looks "
+        "complete",
         {
+            "framing.malformed.reset_until_close": "text: the body is complete",
             "framing.malformed.unsized_connect": "status 504",
             "framing.malformed.bare_lf": "accepted",
             "framing.malformed.h2_limit": "text: None RST_STREAM",
@@ -84,14 +86,11 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
     Feature.WEBSOCKET: emulated(
-        "a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`; after a handshake that is "
-        "declined the client's connection serves no further request"
+        "a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`; it closes the client's "
+        "connection after a declined handshake"
     ),
     Feature.STATUSES: emulated("local reply mappers by the cause"),
-    Feature.FAILURES: emulated(
-        "local reply mappers by the cause; a response that its endpoint ends by a reset, where it has neither a length "
-        "nor chunks, looks complete"
-    ),
+    Feature.FAILURES: emulated("local reply mappers by the cause"),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
     Feature.ROUND_ROBIN: NATIVE,

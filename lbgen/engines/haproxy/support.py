@@ -38,6 +38,7 @@ _NATIVE = (
     Feature.HEADER_PRESENT,
     Feature.PRIORITY,
     Feature.FRAMING,
+    Feature.FORWARD,
     Feature.STATUSES,
     Feature.UNDERSCORES_DROP,
     Feature.UNDERSCORES_PASS,
@@ -72,6 +73,7 @@ _NATIVE = (
     Feature.QUEUE,
     Feature.TLS_TERMINATE,
     Feature.POOL_TLS,
+    Feature.POOL_HTTP2,
     Feature.POOL_GRPC,
     Feature.PROXY_PROTOCOL_OUT,
     Feature.L4_PROXY_PROTOCOL_OUT,
@@ -117,8 +119,6 @@ _EMULATED = {
     Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
     Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
     Feature.TIMEOUT_REQUEST: "a Lua filter with a timer; the connect time is capped by it",
-    Feature.FORWARD: "HTTP/1.0 stays HTTP/1.0 on the way to the endpoint, whose chunks or 103 reach the client as they "
-    "are; a response without a length that its endpoint resets ends for the client like a complete one",
     Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "one statement per header; a regex joins several X-Forwarded-For lines",
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
@@ -134,8 +134,6 @@ _APPROXIMATE = {
     "together with names that no certificate has",
     Feature.ACCESS_LOG: "for a compressed response the bytes before compression are logged; for one of known length "
     "that was cut its head is among the bytes",
-    Feature.POOL_HTTP2: "a response that ends before the end of its Content-Length counts as complete: an HTTP/1 "
-    "client keeps its connection, and takes the next response there for the missing bytes",
     Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
     "instead of answering 504 or 502",
@@ -145,7 +143,9 @@ _APPROXIMATE = {
     "answered 422, and what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page; "
     "over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is "
     "dropped before the rest is validated; a PROXY header whose numbers are too large, or whose address is too "
-    "short, is accepted",
+    "short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint, whose chunks or 103 reach the client as "
+    "they are; a response that its endpoint resets, where it has neither a length nor chunks, looks complete, as does "
+    "one over HTTP/2 that is shorter than its Content-Length: the client's HTTP/1 connection then stays open",
 }
 
 # What conformance cases observe instead.
@@ -156,9 +156,12 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     },
     Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
     Feature.ACCESS_LOG: {"access_log.cut": "text: bytes "},
-    Feature.POOL_HTTP2: {"pool.protocol.http2.short": "time"},
     Feature.MALFORMED: {
         "framing.malformed.length_with_coding": "accepted",
+        "framing.malformed.http10": "text: version",
+        "framing.malformed.http10_chunks": "header transfer-encoding: chunked",
+        "framing.malformed.reset_until_close": "text: the body is complete",
+        "framing.malformed.short_response": "time",
         "framing.malformed.equal_hosts": "accepted",
         "framing.malformed.bare_lf": "accepted",
         "framing.malformed.folded": "accepted",

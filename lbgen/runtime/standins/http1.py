@@ -210,11 +210,11 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
         case "garbage":
             writer.write(b"\x00\x01 this is not HTTP \r\n\r\n")
             return False
-        case "reset_body" | "cut_body" | "stall_body":
-            writer.write(_head(200, sized) + told[: len(told) // 2])
+        case "reset_body" | "reset_unframed" | "cut_body" | "stall_body":
+            writer.write(_head(200, plain if how.mode == "reset_unframed" else sized) + told[: len(told) // 2])
             await writer.drain()
             await asyncio.sleep(how.wait_ms / 1000 if how.mode == "stall_body" else 0.05)
-            if how.mode == "reset_body":
+            if how.mode.startswith("reset"):
                 reset(writer)
             return False
         case "half_close":

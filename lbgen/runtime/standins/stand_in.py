@@ -21,6 +21,7 @@ Mode = Literal[
     "refuse_stream",  # HTTP/2: the request is refused, the connection stays; HTTP/1: as `close`
     "reset",  # RST after the request, nothing sent
     "reset_body",  # head and half a body, then RST
+    "reset_unframed",  # the same without a length, so that nothing but the RST shows that it is half
     "cut_body",  # head and half a body, then close
     "stall_body",  # head and half a body, then silence for `wait_ms`
     "hang",  # silence for `wait_ms`, then the account with `status`
