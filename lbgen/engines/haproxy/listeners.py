@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.view import ActionBackend
     from lbgen.plan.model import Listener, Plan
 
-_OF_SPLITS = "; txn.target: a share of a split"
+_OF_SPLITS = "; txn.target is the chosen share of a split"
 
 
 def bind(listener: Listener) -> Bind:

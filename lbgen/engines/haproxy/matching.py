@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROUTE = "txn.route"
 # The title of the section, and what it adds about conditions.
 ROUTING = "Routing: the first rule that holds names the route"
-_SLASH, _DOT = "an added slash keeps /api off /apix", "an added dot keeps a.test off ba.test"
+_SLASH, _DOT = "an added slash keeps /api off /apix", "an added dot keeps a.example off ba.example"
 MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
 _MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
 MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them

@@ -226,7 +226,7 @@ def _queue_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
 def _balance(pool: Pool) -> tuple[Word, ...]:
     match pool.balance:
         case Balance.ROUND_ROBIN:
-            return ()  # HAProxy's own
+            return ()  # of `defaults`
         case Balance.LEAST_CONNECTIONS:
             return (Atom("leastconn"),)
         case Balance.SOURCE_HASH:
