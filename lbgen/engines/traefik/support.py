@@ -69,9 +69,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.MALFORMED: approximate(
         "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
         "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access "
-        "log; a first line without a version is waited on for more; in a head above 4 KiB or that comes in several "
-        "pieces a target in absolute form is refused, and bare line feeds, folded lines and a Content-Length beside a "
-        f"coding are accepted{_OTHER_FAMILY}; an empty line before a request is refused",
+        "log; a first line without a version is waited on for more; in a head above 4 KiB, that comes in several "
+        "pieces or in one with the body before it, a target in absolute form is refused, and bare line feeds, folded "
+        f"lines and a Content-Length beside a coding are accepted{_OTHER_FAMILY}; an empty line before a request is "
+        "refused",
         {
             "framing.malformed.no_host": "text",
             "framing.malformed.log_bad_escape": "text: 0 lines",
