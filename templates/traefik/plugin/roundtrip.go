@@ -118,8 +118,8 @@ func (p *pool) pass(w http.ResponseWriter, r *http.Request, s *state) {
 	defer func() {
 		failure := recover()
 		p.settle(s)
-		if failure != nil && (failure != http.ErrAbortHandler || !s.edge.cut(w)) {
-			panic(failure)
+		if failure != nil {
+			s.edge.broken(w, failure)
 		}
 	}()
 	p.proxy.ServeHTTP(w, r)
