@@ -13,6 +13,7 @@ from lbgen.conformance.scripts.context import ScriptContext, account_field, get
 
 _SECONDS = 7.0  # the listener's times for clients are 1.5 s; some engines add to them
 _TOGETHER = 6
+_PAUSE = 0.05  # seconds between pieces that shall be read one by one
 _BAD = (b"", b"GET / HT", b"\xff\xfe\x00", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
 # Refused, or given up as the rest does not come. An engine that passes bodies on as they come blames the endpoint's
 # side for one that breaks off, and may stop for a client that has ended its own.
@@ -41,6 +42,34 @@ def _payload(ctx: ScriptContext, payload: str) -> Iterator[str]:
         yield f"{payload!r}: the second request reached an endpoint: {reached}"
     if stream.end == "open":
         yield f"{payload!r}: after {_SECONDS:g} s the connection is open ({answer.status} {answer.problem})"
+
+
+def hidden_head(ctx: ScriptContext) -> Iterator[str]:
+    """A head that ends like the requests before it on the connection is judged as a whole, wherever it is cut: its target
+    is refused, and fields with an underscore or that Connection names reach no endpoint."""
+    line, rest = b"GET /usual HTTP/1.1\r\n", b"Host: h\r\nX-Hop: 1\r\nConnection: keep-alive\r\n\r\n"
+    hidden = b"X_Under: 1\r\nConnection: x-hop\r\n"
+    page = b"X-A: " + b"y" * (4096 - 5)  # as much as some servers read at once
+    twice = b"X-B: 1\r\n" * 3 + rest  # as many lines as there are fields in all
+    ends = {"as before": line + rest, "with fields twice": line + twice}
+    for requests, (what, end) in ((n, each) for n in (0, 1, 3) for each in ends.items()):
+        for first in (b"GET /odd//hidden HTTP/1.1\r\n", line):
+            for cut, parts in {"a long line": [page + end], "a folded line": [b"X-A: y\r\n ", end]}.items():
+                with ClientConnection(ctx.at["web"], timeout=2) as stream:
+                    for _ in range(requests):
+                        stream.send(line + rest)
+                        stream.read_answer()
+                    stream.send(first + hidden + parts[0])
+                    for part in parts[1:]:
+                        time.sleep(_PAUSE)
+                        stream.send(part)
+                    account = account_of(stream.read_answer())
+                if account is None:
+                    continue
+                names = {name.lower() for name, _ in account["headers"]}
+                wrong = sorted(names & {"x_under", "x-hop"}) + [account["target"]] * (first != line)
+                if wrong:
+                    yield f"{first!r}, {cut}, {what}, after {requests} requests: the endpoint saw {wrong}"
 
 
 def hostile_trailers(ctx: ScriptContext) -> Iterator[str]:

@@ -55,9 +55,9 @@ var (
 	isPlainLine = regexp.MustCompile(plainFirst + `$`).Match
 )
 
-// What asks for care: fields that Go's proxy would not pass on as they are, those of a body and of keys (see hideKeys), a
-// Connection that says more than what is so anyway, and, where they are not let in, names with an underscore.
-const odd = `\r\n(?:(?i:te|proxy-authorization|proxy-authenticate|content-length|(?:x-)?idempotency-key):|` +
+// What asks for care: folded lines, fields that Go's proxy would not pass on as they are, those of a body and of keys (see
+// hideKeys), a Connection that says more than what is so anyway, and, where they are not let in, names with an underscore.
+const odd = `\r\n(?:[ \t]|(?i:te|proxy-authorization|proxy-authenticate|content-length|(?:x-)?idempotency-key):|` +
 	`(?i:connection:[ \t]*(?:[^ \tk]|k(?:[^e]|e(?:[^e]|e(?:[^p]|p(?:[^-]|-(?:[^a]|a(?:[^l]|l(?:[^i]|i(?:[^v]|v(?:[^e]|e[ \t]*[^ \t\r])))))))))))`
 
 var (
@@ -67,13 +67,14 @@ var (
 
 // Native functions under names of their own: the interpreter makes a variable of `package.Name` at each use.
 var (
-	count = bytes.Count
-	ends  = bytes.HasSuffix
-	next  = atomic.AddUint32
-	now   = time.Now
-	since = time.Since
-	fill  = rand.Read
-	inHex = hex.EncodeToString
+	count     = bytes.Count
+	ends      = bytes.HasSuffix
+	hasPrefix = bytes.HasPrefix
+	next      = atomic.AddUint32
+	now       = time.Now
+	since     = time.Since
+	fill      = rand.Read
+	inHex     = hex.EncodeToString
 )
 
 // plainOn is the connection of a plain request of the edge with that serial number, nil for any other request. Routes have
@@ -87,13 +88,27 @@ func plainOn(r *http.Request, serial int, underscores bool) *conn {
 	if !startsPlain(head) || asksCare(head) && (!underscores || asksLessCare(head)) {
 		return nil
 	}
-	// Each field has one line, besides the first line, Host and the last, empty one: none is folded, none was made or taken
-	// away by net/http.
-	lines := count(head, lineEnd)
-	if lines != len(r.Header)+3 || lines != count(head, lineFeed) {
+	if !wholly(r, head) {
 		return nil
 	}
 	return c
+}
+
+// wholly is whether a head without folded lines is all that came of a request, which has no body: each field has one line,
+// besides the first line, Host and the last, empty one, and none was made or taken away by net/http. Of a head that is long or
+// comes in pieces the buffer may hold no more than the end, which a client can have begin like a request within a value: then
+// that field has no line of its own, and to make up for it another one would need two.
+func wholly(r *http.Request, head []byte) bool {
+	lines := count(head, lineEnd)
+	if lines != len(r.Header)+3 || lines != count(head, lineFeed) || r.ContentLength != 0 {
+		return false
+	}
+	for _, values := range r.Header {
+		if len(values) > 1 {
+			return false
+		}
+	}
+	return hasPrefix(head, []byte(r.Method+" "+r.RequestURI+" HTTP/1.1\r"))
 }
 
 // newHandler is what Go's server calls: for plain requests Traefik's routers, whose routes look for the others.

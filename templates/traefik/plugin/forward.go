@@ -159,7 +159,11 @@ func newRoute(conf *Config) http.Handler {
 		if known && c.by == serial {
 			head := c.buffer[:*c.end]
 			if ends(head, c.rest) {
-				isOdd = !isPlainLine(head[:len(head)-len(c.rest)])
+				// A client may have hidden fields before what is in the buffer (see wholly): then there are more, or some of these
+				// have a second value, of which only a Connection's would matter.
+				first := head[:len(head)-len(c.rest)]
+				isOdd = !isPlainLine(first) || string(first) != r.Method+" "+r.RequestURI+" HTTP/1.1" || len(h) != c.fields ||
+					len(h["Connection"]) > 1 || r.ContentLength != 0
 			} else {
 				isOdd = !c.learns(r, head, care)
 			}

@@ -141,6 +141,7 @@ type conn struct {
 	used     bool     // there was a plain request
 	patience int      // with an answer; see silence
 	rest     []byte   // the head of the last one, from the end of its first line on
+	fields   int      // of that one, besides Host
 
 	// Of the plain request under way, for the access log.
 	began  time.Time
@@ -224,10 +225,7 @@ func (c *conn) learns(r *http.Request, head []byte, care func([]byte) bool) bool
 	if c.host != r.Host || !startsPlain(head) {
 		return false
 	}
-	// Each field has one line, besides the first line, Host and the last, empty one: none is folded, none was made or taken
-	// away by net/http.
-	lines := count(head, lineEnd)
-	if lines != len(r.Header)+3 || lines != count(head, lineFeed) || care(head) {
+	if care(head) || !wholly(r, head) {
 		return false
 	}
 	if !c.used { // a connection's only request leaves nothing
@@ -235,6 +233,7 @@ func (c *conn) learns(r *http.Request, head []byte, care func([]byte) bool) bool
 		return true
 	}
 	c.rest = append([]byte{}, head[bytes.IndexByte(head, '\r'):]...)
+	c.fields = len(r.Header)
 	out := c.held.out
 	if len(out.buffer) < writeSize && out.buffered == 0 {
 		out.buffer = make([]byte, writeSize)
