@@ -6,8 +6,9 @@ function envoy_on_request(handle)
   local headers = handle:headers()
   local found = {}
   for at = 0, headers:getNumValues("connection") - 1 do
-    for name in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,%s]+") do
-      if not kept[name] then table.insert(found, name) end
+    for option in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,]+") do
+      local name = string.match(option, "^[ \t]*(.-)[ \t]*$")  -- with a blank inside it is no name, as to Envoy itself
+      if name ~= "" and not kept[name] then table.insert(found, name) end
     end
   end
   for _, name in ipairs(found) do headers:remove(name) end

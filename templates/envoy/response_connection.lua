@@ -5,8 +5,9 @@ function envoy_on_response(handle)
   local upgraded = headers:get(":status") == "101"
   local found = {}
   for at = 0, headers:getNumValues("connection") - 1 do
-    for name in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,%s]+") do
-      if not kept[name] and not (upgraded and name == "upgrade") then table.insert(found, name) end
+    for option in string.gmatch(string.lower(headers:getAtIndex("connection", at)), "[^,]+") do
+      local name = string.match(option, "^[ \t]*(.-)[ \t]*$")
+      if name ~= "" and not kept[name] and not (upgraded and name == "upgrade") then table.insert(found, name) end
     end
   end
   for _, name in ipairs(found) do headers:remove(name) end

@@ -16,7 +16,16 @@ end)
 -- Removes the headers of one connection: Connection and what it names (RFC 9110 7.6.1), Upgrade and others, apart from
 -- a WebSocket upgrade.
 local of_one_connection = { "connection", "keep-alive", "proxy-connection", "te", "trailer" }
-local not_nominated = { host = true, ["content-length"] = true, ["transfer-encoding"] = true }
+local not_nominated = { [""] = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true }
+
+-- The elements of a Connection line, in lower case; one with a blank inside is no name of a header.
+local function options(line)
+  local next_option = line:lower():gmatch("[^,]+")
+  return function()
+    local option = next_option()
+    return option and option:match("^[ \t]*(.-)[ \t]*$")
+  end
+end
 
 core.register_action("drop_nominated", { "http-req" }, function(txn)
   local headers = txn.http:req_get_headers()
@@ -24,8 +33,7 @@ core.register_action("drop_nominated", { "http-req" }, function(txn)
   local offers = upgrade and #upgrade == 0 and upgrade[0]:lower() == "websocket" and txn.f:method() == "GET"
   local websocket = false
   for i = 0, lines and #lines or -1 do
-    for token in lines[i]:gmatch("[^,%s]+") do
-      local name = token:lower()
+    for name in options(lines[i]) do
       if offers and name == "upgrade" then
         websocket = true
       elseif not not_nominated[name] then
@@ -47,8 +55,7 @@ end)
 core.register_action("drop_nominated_response", { "http-res" }, function(txn)
   local lines = txn.http:res_get_headers()["connection"]
   for i = 0, lines and #lines or -1 do
-    for token in lines[i]:gmatch("[^,%s]+") do
-      local name = token:lower()
+    for name in options(lines[i]) do
       if not not_nominated[name] then txn.http:res_del_header(name) end
     end
   end
