@@ -45,7 +45,7 @@ def _payload(ctx: ScriptContext, payload: str) -> Iterator[str]:
 
 
 def hidden_head(ctx: ScriptContext) -> Iterator[str]:
-    """A head that ends like the requests before it on the connection is judged as a whole, wherever it is cut: its target
+    """A head that ends like requests before it on the connection is judged as a whole, wherever it is cut: its target
     is refused, and fields with an underscore or that Connection names reach no endpoint."""
     line, rest = b"GET /usual HTTP/1.1\r\n", b"Host: h\r\nX-Hop: 1\r\nConnection: keep-alive\r\n\r\n"
     hidden = b"X_Under: 1\r\nConnection: x-hop\r\n"

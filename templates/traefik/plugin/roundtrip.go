@@ -70,6 +70,9 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	s.pool = p
 	s.client = w
 	s.length = r.ContentLength
+	if len(r.Trailer) > 0 {
+		dropNoNames(r.Trailer)
+	}
 	w.Header()["Content-Type"] = nil // an answer without one stays so
 	s.out(r.Header)
 	ctx := context.WithValue(r.Context(), stateKey, s)
@@ -105,6 +108,15 @@ func (p *pool) serveWithin(ctx context.Context, w http.ResponseWriter, r *http.R
 		s.watchBody(w, r)
 	}
 	p.pass(w, r.WithContext(ctx), s)
+}
+
+// dropNoNames drops what a client announces as trailers and cannot be any: Go's client would fail, as if the endpoint had.
+func dropNoNames(h http.Header) {
+	for name := range h {
+		if !only(name, alnum+"!#$%&'*+-.^_`|~") {
+			delete(h, name)
+		}
+	}
 }
 
 // pass has Go's proxy do its work. A body that broke off ends in a panic of it. Over HTTP/2 that resets the stream; see cut
