@@ -16,7 +16,10 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: NATIVE,
-    Feature.TRUSTED_PROXIES: emulated("header filters that are skipped by the address of the TCP peer"),
+    Feature.TRUSTED_PROXIES: emulated(
+        "header filters that are skipped by the address of the TCP peer; an X-Forwarded-For list in several lines or "
+        "with irregular commas is written anew, its elements joined by `, ` and empty ones dropped"
+    ),
     Feature.DUAL_STACK: NATIVE,
     Feature.HOST_EXACT: NATIVE,
     Feature.HOST_WILDCARD: NATIVE,
