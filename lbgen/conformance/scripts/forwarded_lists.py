@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.conformance.scripts.context import ScriptContext
 
 _SECONDS = 5.0
 
