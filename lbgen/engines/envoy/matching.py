@@ -43,8 +43,9 @@ def build_match(match: Match) -> dict[str, Data]:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
     elif match.methods:
         headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    named = [(SAVED_PROTO if h.name == PROTO else h.name, match_header(h.value)) for h in match.headers]
-    headers += [{"name": name, "string_match": value} for name, value in named]
+    named = [(SAVED_PROTO if h.name == PROTO else h.name, h.value) for h in match.headers]
+    for name, value in named:
+        headers += match_header(name, value)
     if headers:
         found["headers"] = headers
     if match.query:
@@ -81,24 +82,26 @@ def escape_path(path: str) -> str:
     return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", escape_regex(path))
 
 
-def match_header(value: ValueMatch) -> dict[str, Data]:
-    """Matches a header: the whole value, or any element of its list.
+def match_header(name: str, value: ValueMatch) -> list[Data]:
+    """Matchers that all hold for a header: of the whole value, or of any element of its list.
 
     Envoy joins all lines by a bare comma, so the matcher cannot see whether a space follows a comma.
     """
     match value.kind:
         case ValueKind.EXACT if "," in value.value:
-            return regex(escape_regex(value.value).replace(", ", ", ?"))
+            pattern = escape_regex(value.value).replace(", ", ", ?")
         case ValueKind.EXACT:
-            return regex(_in_list(escape_regex(value.value)))
+            pattern = _in_list(escape_regex(value.value))
         case ValueKind.REGEX:
             element = escapes.group(escapes.parse(value.value), _but_comma)
-            return regex(f"(?:{value.value})|{_in_list(element)}")
+            pattern = f"(?:{value.value})|{_in_list(element)}"
         case ValueKind.PRESENT:
-            # Several empty lines arrive as commas only.
-            return regex(r"\C*[^,]\C*")
+            # Several empty lines arrive as commas only. [^,] would not match a byte that is not UTF-8.
+            there: dict[str, Data] = {"name": name, "present_match": True}
+            return [there, {"name": name, "string_match": regex(",*"), "invert_match": True}]
         case _:
             assert_never(value.kind)
+    return [{"name": name, "string_match": regex(pattern)}]
 
 
 def match_query(value: ValueMatch) -> dict[str, Data]:

@@ -149,7 +149,7 @@ def _optional(match: NamedMatch, variable: str) -> Acl:
         case ValueKind.EXACT:
             return acl(f"var({variable}) -m str", Literal(f"={match.value.value}"))
         case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would ignore
-            return acl(f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(match.value.value)})\z"))
+            return acl(f"var({variable}) -m reg", Literal(rf"^\x00?=(?:{value_regex(match.value.value)})\z"))
         case _:
             assert_never(kind)
 
