@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.engines.traefik import ENGINE, Traefik
@@ -27,6 +28,7 @@ from lbgen.plan.model import (
     Respond,
     Timeouts,
 )
+from lbgen.plan.pool import PoolProtocol
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
 from lbgen.records import replace
@@ -95,17 +97,19 @@ def bench() -> Iterator[Bench]:
         taken.add(free_port(host, PORTS, frozenset(taken)))
         return max(taken)
 
-    one, heavy, light, six = port(), port(), port(), port("::1")
+    one, heavy, light, two, six = port(), port(), port(), port(), port("::1")
     stand_ins = (
         StandIn("one", "p", "127.0.0.1", one),
         StandIn("heavy", "hashed", "127.0.0.1", heavy),
         StandIn("light", "hashed", "127.0.0.1", light),
         StandIn("six", "six", "::1", six),
+        StandIn("two", "two", "127.0.0.1", two),
     )
     pools = (
         pool("p", {one: 1}),
         pool("hashed", {heavy: 3, light: 1}, Balance.SOURCE_HASH),
         pool("six", {six: 1}, host="::1"),
+        replace(pool("two", {two: 1}), protocol=PoolProtocol.HTTP2),
     )
     with stand_in_servers(stand_ins) as group, run_engine(ENGINE, plan(port(), pools), accept=("all",)) as handle:
         yield Bench(handle, group)
@@ -179,6 +183,10 @@ def test_a_request_is_sent_once_also_on_a_kept_connection_that_breaks(served):
         assert served.group.requests["one"] == before + 1
     finally:
         served.group.behave("one", Behaviour())
+
+
+def test_a_handshake_for_an_endpoint_of_http2_reaches_it_as_a_request(served):
+    assert "upgrade" not in served.told("/two", *HANDSHAKE)[1]
 
 
 def test_ipv6_endpoints_are_reached(served):

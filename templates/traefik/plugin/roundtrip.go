@@ -73,6 +73,10 @@ func (p *pool) serve(w http.ResponseWriter, r *http.Request, s *state) {
 	if len(r.Trailer) > 0 {
 		dropNoNames(r.Trailer)
 	}
+	if p.conf.Protocol != "http1" && r.Header["Upgrade"] != nil { // not in HTTP/2: Go's client would fail, as if the endpoint had
+		delete(r.Header, "Upgrade")
+		delete(r.Header, "Connection")
+	}
 	w.Header()["Content-Type"] = nil // an answer without one stays so
 	s.out(r.Header)
 	ctx := context.WithValue(r.Context(), stateKey, s)
