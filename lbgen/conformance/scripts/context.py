@@ -130,14 +130,16 @@ def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 
 def break_endpoint(ctx: ScriptContext, name: str, how: str) -> None:
-    """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status), `check hang`,
-    or a mode of `Behaviour` for everything. Waits until earlier changes have taken hold."""
+    """Make endpoint `name` fail: `refuse`, `drop`, `check N` (only the check's answer has that status, and a Location
+    where it is 3xx), `check hang`, or a mode of `Behaviour` for everything. Waits until earlier changes have taken
+    hold."""
     time.sleep(HANDOVER)
     if how in ("refuse", "drop"):
         ctx.endpoints.listen(name, how)
     elif how.startswith("check "):
         what = how.removeprefix("check ")
-        failing = Behaviour(what) if what == "hang" else Behaviour("fixed", status=int(what))
+        headers = (("Location", CHECK),) if what.startswith("3") else ()
+        failing = Behaviour(what) if what == "hang" else Behaviour("fixed", status=int(what), headers=headers)
         ctx.endpoints.behave(name, failing, path=CHECK)
     else:
         ctx.endpoints.behave(name, Behaviour(how))

@@ -29,25 +29,23 @@ func (p *pool) begin(ctx context.Context, each *endpoint) {
 func (p *pool) check(ctx context.Context, each *endpoint) {
 	conf := p.conf.Active
 	timeout := time.Duration(conf.Timeout) * time.Millisecond
-	client := &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	var transport *http.Transport // by itself, as a client would follow redirects
 	if conf.Path != "" {
 		name := ""
 		if each.conf.Lookup {
 			name = each.conf.Host
 		}
-		transport, err := p.transport(conf.Timeout, conf.Timeout, name)
+		made, err := p.transport(conf.Timeout, conf.Timeout, name)
 		if err != nil {
 			return // prepare told
 		}
-		transport.DisableKeepAlives = true // a connection of its own is part of being well
-		client.Transport = transport
+		made.DisableKeepAlives = true // a connection of its own is part of being well
+		transport = made
 	}
 	timer := time.NewTicker(time.Duration(conf.Interval) * time.Millisecond)
 	defer timer.Stop()
 	for {
-		p.told(each, p.ill(ctx, each, client, timeout))
+		p.told(each, p.ill(ctx, each, transport, timeout))
 		select {
 		case <-ctx.Done():
 			return
@@ -60,7 +58,7 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 }
 
 // ill is why a check fails, empty when it succeeds.
-func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, timeout time.Duration) string {
+func (p *pool) ill(ctx context.Context, each *endpoint, transport *http.Transport, timeout time.Duration) string {
 	conf := p.conf.Active
 	place := each.place()
 	if place == "" {
@@ -83,13 +81,15 @@ func (p *pool) ill(ctx context.Context, each *endpoint, client *http.Client, tim
 	if p.conf.TLS != nil {
 		scheme = "https://"
 	}
-	question, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+place+conf.Path, nil)
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	question, err := http.NewRequestWithContext(limited, http.MethodGet, scheme+place+conf.Path, nil)
 	if err != nil {
 		return err.Error()
 	}
 	question.Host = net.JoinHostPort(each.conf.Host, each.conf.Port)
 	question.Header.Set("User-Agent", "")
-	reply, err := client.Do(question)
+	reply, err := transport.RoundTrip(question)
 	if err != nil {
 		return err.Error()
 	}
