@@ -235,7 +235,7 @@ def edits(written: written_route.HeaderEdits | None, default: written_route.Head
 def mirrors(written: list[written_policy.Mirror] | None, field: str) -> tuple[Mirror, ...]:
     if not written:
         return ()
-    return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written))
+    return tuple(Mirror(m.pool, m.percent, f"{field}.mirror[{i}]") for i, m in enumerate(written) if m.percent)
 
 
 def cors(written: written_policy.Cors | None) -> Cors | None:

@@ -171,7 +171,8 @@ def _plain(seen: ReceivedRequest) -> list[tuple[str, str]]:
 
 def mirror_percent(ctx: ScriptContext) -> Iterator[str]:
     """About the asked share of requests is copied, and none where no mirror is asked for."""
-    for path, (low, high) in (("/part", ctx.params["share"]), ("/none", (0, 0))):
+    wanted = {"/part": ctx.params["share"], "/none": (0, 0), "/zero": (0, 0), "/hardly": (0, 5)}
+    for path, (low, high) in wanted.items():
         tag = uuid4().hex
         for _ in range(200):
             fetch(ctx.at["web"], get(path, (CONTROL, f'{{"tag": "{tag}"}}')))
@@ -190,3 +191,22 @@ def mirror_keeps_connection(ctx: ScriptContext) -> Iterator[str]:
             took = time.monotonic() - begun
             if account_field(answer, "target") != f"/slow/{number}" or took > 2.0:
                 yield f"request {number} on one connection: {account_field(answer, 'target')} after {took:.1f} s"
+
+
+def tunnels_are_not_mirrored(ctx: ScriptContext) -> Iterator[str]:
+    """No copy of a WebSocket's handshake goes to a mirror."""
+    tag = uuid4().hex
+    headers = (
+        ("Host", "h"),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        (CONTROL, f'{{"tag": "{tag}", "mode": "fixed"}}'),
+    )
+    answer = fetch(ctx.at["web"], Request("GET", ctx.params["path"], headers))
+    if answer.status != 200:
+        yield f"a handshake that is declined: {answer.status}, expected 200"
+    seen = [one.name for one in _copies(ctx, tag, 2, 0.5)]
+    if seen != ["p-0"]:
+        yield f"the handshake went to {seen}, expected p-0 alone"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Mirror
 
 REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
+_MIRRORS = "request_mirror_policies"
 _PER_FILTER = "typed_per_filter_config"
 _IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
 _ENABLE_REDIRECT_HOST = build_lua_per_route({"redirect": True})
@@ -125,8 +126,10 @@ def _forwards(
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
             clocks = compute_idle_timeouts(forward, pools, listener.timeouts.body, everything=everything)
             times = forward.timeouts
-            if short and (clocks.others != times.idle or times.request or forward.buffering.request):
+            is_own = clocks.others != times.idle or times.request or forward.buffering.request or forward.mirrors
+            if short and is_own:
                 tunnel = {**action, **clocks.policy, "idle_timeout": duration(times.idle)}
+                tunnel.pop(_MIRRORS, None)
                 yield _Condition([*headers, _IS_TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             if times.request:
                 action["max_stream_duration"] = {"max_stream_duration": duration(times.request)}
@@ -266,7 +269,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
     if forward.mirrors:
-        action["request_mirror_policies"] = [_mirror(mirror, options, clusters) for mirror in forward.mirrors]
+        action[_MIRRORS] = [_mirror(mirror, options, clusters) for mirror in forward.mirrors]
     if forward.rewrite is not None:
         action |= build_rewrite(forward.rewrite, rule.match.path)
     return action, edits

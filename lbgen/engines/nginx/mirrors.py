@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT = Atom("1s")
 """Of a copy: nginx starts the next request of the connection after the copy has ended."""
+_LEAST = 0.01
+"""Percent: nginx accepts two decimals, and no share of 0."""
 _UPGRADES = Check(Atom("$upgrade"), 204, EMPTY)  # tunnels are not copied
 
 
@@ -76,7 +78,7 @@ class MirrorLocations:
         key = (route.name, at)
         if key not in self._samples:
             name = self._names.variable("not_mirrored", f"{route.name} {at}")
-            part = f"{mirror.percent:.2f}%"
+            part = f"{min(max(mirror.percent, _LEAST), 100 - _LEAST):.2f}%"
             shares = (Share(Atom(part), Atom("0")), Share(Atom("*"), Atom("1")))
             salt = Atom(f'"${{request_id}}:mirror{at}"')
             self.splits.append(Split(Atom(mirror.field), reference(name), shares, salt))

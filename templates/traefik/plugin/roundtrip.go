@@ -245,7 +245,7 @@ func (p *pool) try(r *http.Request, s *state) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if len(s.route.Mirrors) > 0 {
+	if len(s.route.Mirrors) > 0 && r.Header["Upgrade"] == nil { // tunnels are not copied
 		s.mirror(r)
 	}
 	s.asked = time.Now()
