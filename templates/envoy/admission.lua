@@ -10,7 +10,8 @@ local function key_of(handle, kind)
   if kind == "client" then
     return (string.gsub(handle:streamInfo():downstreamRemoteAddress(), ":%d+$", ""))
   end
-  return handle:headers():get(string.sub(kind, #"header " + 1))
+  local value = handle:headers():get(string.sub(kind, #"header " + 1))
+  if value ~= "" then return value end
 end
 
 local function refuse(handle) handle:respond({[":status"] = "429"}, "Too Many Requests\n") end

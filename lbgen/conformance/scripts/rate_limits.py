@@ -98,9 +98,19 @@ def rate_by_header(ctx: ScriptContext) -> Iterator[str]:
         found = _statuses(ctx, target, burst + 1, (("X-Api-Key", value),))
         if found != [200] * burst + [429]:
             yield f"X-Api-Key {value!r}: {found}, expected {burst} times 200, then 429"
-    found = _statuses(ctx, target, 3 * burst + 3)
-    if set(found) != {200}:
-        yield f"without the header: {found}, expected only 200"
+    for what, headers in (("without the header", ()), ("with an empty one", (("X-Api-Key", ""),))):
+        found = _statuses(ctx, target, 3 * burst + 3, headers)
+        if set(found) != {200}:
+            yield f"{what}: {found}, expected only 200"
+
+
+def rate_by_lines(ctx: ScriptContext) -> Iterator[str]:
+    """A request that has several lines of the header is limited; in another order they are another value."""
+    target, burst = ctx.params["target"], ctx.params["burst"]
+    for lines in (("first", "second"), ("second", "first")):
+        found = _statuses(ctx, target, burst + 1, tuple(("X-Api-Key", value) for value in lines))
+        if found != [200] * burst + [429]:
+            yield f"lines {lines}: {found}, expected {burst} times 200, then 429"
 
 
 def rate_by_route(ctx: ScriptContext) -> Iterator[str]:

@@ -24,6 +24,7 @@ _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one idle for longest is dropped first
 _ROUTE = "route"
 _METADATA = "lbgen"
+_NOT_EMPTY = "not empty"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
 
 
@@ -101,7 +102,11 @@ def _key_actions(kind: KeyKind, name: str) -> list[dict[str, Data]]:
     if kind is KeyKind.CLIENT_IP:
         return [{"remote_address": {}}]
     if kind is KeyKind.HEADER:
-        return [{"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}}]
+        is_sent: Data = {"name": name, "string_match": {"safe_regex": {"regex": ".+"}}}
+        return [
+            {"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}},
+            {"header_value_match": {"descriptor_value": _NOT_EMPTY, "headers": [is_sent]}},
+        ]
     return []
 
 
@@ -114,7 +119,7 @@ def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
     if limit.key.kind is KeyKind.CLIENT_IP:
         entries.append({"key": "remote_address"})
     elif limit.key.kind is KeyKind.HEADER:
-        entries.append({"key": _header_key(limit.key.name)})
+        entries += [{"key": _header_key(limit.key.name)}, {"key": "header_match", "value": _NOT_EMPTY}]
     bucket: Data = {"max_tokens": limit.burst, "tokens_per_fill": limit.amount, "fill_interval": f"{limit.seconds}s"}
     return {"entries": entries, "token_bucket": bucket}
 

@@ -139,7 +139,10 @@ _V1_40: dict[Feature, Verdict] = {
         "`identity` has the higher weight nothing is compressed"
     ),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
-    Feature.RATE_LIMIT: emulated("one filter with the buckets of all routes; Lua for a route on several listeners"),
+    Feature.RATE_LIMIT: emulated(
+        "one filter with the buckets of all routes, which counts the first line of a key's header; Lua for a "
+        "route on several listeners"
+    ),
     Feature.MAX_PER_ENDPOINT: emulated("a Lua filter that picks an endpoint with a free slot by its own balancing"),
     Feature.QUEUE: emulated("a request looks for a free slot every few milliseconds until its timeout"),
     Feature.CONCURRENCY: emulated("a Lua filter that counts in memory shared by all workers"),

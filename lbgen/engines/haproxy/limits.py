@@ -134,7 +134,8 @@ class Limits:
         yield return_text(413, when=[found("txn.max_body"), has_length, is_over])
 
     def _count_by(self, variable: str, keys: Mapping[str, tuple[Route, Key]]) -> Iterator[Statement]:
-        """Store in `variable` what a route counts requests by; it stays unset for a request without that header."""
+        """Store in `variable` what a route counts requests by; it stays unset for a request whose header is missing or
+        empty."""
         for number, (key, users) in enumerate(_keys_by_value((k, key) for k, (_, key) in keys.items()), 1):
             names = {user: keys[user][0].name for user in users}
             purpose = f"{variable.partition('.')[2]}.{number}"
@@ -143,10 +144,19 @@ class Limits:
                 case KeyKind.CLIENT_IP:
                     counted_by = ["/", Sample(self._client)]
                 case KeyKind.HEADER:
-                    counted_by = ["/", Sample(f"req.fhdr({argument(key.name)})")]
-                    acls = [acl(Literal(f"req.fhdr_cnt({argument(key.name)})"), "gt 0")]
+                    value = f"{variable}_{number}"
+                    yield from self._lines(key.name, value)
+                    counted_by = ["/", Sample(f"var({value})")]
+                    acls = [acl(f"var({value}) -m len 1:")]
             action = statement(f"http-request set-var-fmt({variable})", when=acls)
             yield from self._per_route.with_values(action, names, purpose, counted_by)
+
+    def _lines(self, header: str, variable: str) -> Iterator[Statement]:
+        """Store all lines of a header in `variable`; Lua joins them, as a second line is rare."""
+        fetch = argument(header)
+        yield set_var(variable, Literal(f"req.fhdr({fetch})"))
+        has_more = acl(Literal(f"req.fhdr_cnt({fetch})"), "gt 1")
+        yield statement("http-request lua.join", Literal(header.lower()), variable, when=[has_more])
 
     def _set_number(self, variable: str, values: Mapping[str, int], purpose: str) -> Iterator[Statement]:
         """Store the number of the request's route in `variable`."""

@@ -42,6 +42,7 @@ _ONE_LINE = approximate(
         "match.headers.present.lines": "another rule",
     },
 )
+_FIRST_COUNTS = emulated("nginx's own limits, which on 1.22 count the first line of a key's header")
 _OLD_ADD = approximate(
     "nginx 1.22 keeps the first line only of a header sent on several lines",
     {"route.request_headers.add.lines": "header x-tag"},
@@ -316,6 +317,8 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
         Feature.HEADER_REGEX: _ONE_LINE,
         Feature.HEADER_PRESENT: _ONE_LINE,
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
+        Feature.RATE_LIMIT: _FIRST_COUNTS,
+        Feature.CONCURRENCY: _FIRST_COUNTS,
         Feature.PATHS_NORMALIZE: approximate(
             "a path that needs normalising and an escape is answered with 400",
             {"paths.normalize.escapes": "status 400"},

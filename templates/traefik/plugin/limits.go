@@ -2,6 +2,7 @@ package lbgen
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -128,7 +129,7 @@ func (c *counts) leave(key string) {
 	}
 }
 
-// keyOf is the value that a key has in this request; false when its header is missing.
+// keyOf is the value that a key has in this request; false when its header is missing or empty.
 func (s *state) keyOf(key *Key) (string, bool) {
 	if key.Kind == "client_ip" {
 		return s.address, true
@@ -138,10 +139,10 @@ func (s *state) keyOf(key *Key) (string, bool) {
 		if key.Name == "Host" {
 			lines = []string{s.q.host}
 		}
-		if len(lines) == 0 || lines[0] == "" {
-			return "", false
+		if len(lines) == 1 {
+			return lines[0], lines[0] != ""
 		}
-		return lines[0], true
+		return strings.Join(lines, ", "), len(lines) > 0
 	}
 	if key.Kind == "cookie" {
 		return cookie(s.q.header["Cookie"], key.Name)
