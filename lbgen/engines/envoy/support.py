@@ -136,7 +136,8 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.CORS: emulated("routes of their own for preflights and for requests of allowed origins"),
     Feature.COMPRESSION: emulated(
         "a compressor that is skipped where an answer has no type; `Accept-Encoding: *` asks for gzip too, and where "
-        "`identity` has the higher weight nothing is compressed"
+        "`identity` has the higher weight, or gzip is in capitals, nothing is compressed; a response that could have "
+        "been has `Vary` too"
     ),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
     Feature.RATE_LIMIT: emulated(
@@ -154,7 +155,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.RANDOM: emulated("with weights, random entries of a Maglev table"),
     Feature.HASH: NATIVE,
     Feature.BACKUP: emulated("a second priority, used only when all of the first is down"),
-    Feature.HEALTH_ACTIVE: NATIVE,
+    Feature.HEALTH_ACTIVE: emulated("Envoy's own checks, which read the whole response within `timeout`"),
     Feature.HEALTH_PASSIVE: NATIVE,  # all workers see an ejection about 1 ms later
     Feature.SLOW_START: NATIVE,
     Feature.STICKY: emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),

@@ -165,7 +165,9 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.SPLIT: emulated("a random choice per request, in steps of 0.01 %"),
     Feature.SPLIT_HEADERS: emulated("a map from the selected pool to the header's value"),
     Feature.REDIRECT: emulated("`return`, with nginx's own HTML page as the body"),
-    Feature.RESPOND: NATIVE,
+    Feature.RESPOND: emulated(
+        "`return`; nginx answers `If-None-Match: *` with 304, and If-Match or If-Unmodified-Since with 412, for a 200"
+    ),
     Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
@@ -230,7 +232,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.KEEPALIVE: NATIVE,
     Feature.KEEPALIVE_IDLE: NATIVE,
     Feature.MAX_PER_ENDPOINT: NATIVE,
-    Feature.QUEUE: emulated("a script (njs) in which a request waits for an endpoint"),
+    Feature.QUEUE: emulated("a script (njs) in which a request waits for an endpoint, also once its client has left"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
     Feature.STICKY: emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
     Feature.POOL_TLS: NATIVE,

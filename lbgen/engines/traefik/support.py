@@ -157,7 +157,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.ENDPOINT_NAMES: emulated("the lbgen plugin resolves names every 5 seconds; native on L4 routes"),
     Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated(
-        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own have no fall and rise"
+        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own have no fall and rise; "
+        "a check without `path` opens a connection and begins no TLS"
     ),
     Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
     Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
