@@ -41,6 +41,7 @@ class _Repeats:
         self._sizes: list[int] = []
         self._seen: dict[int, str] = {}
         self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
 
     def number(self, data: object) -> tuple[object, int]:
         """A key that equal data share, and how many characters they have, about."""
@@ -98,8 +99,9 @@ class _Repeats:
                 self.count(value, key)
 
     def _unused(self, name: str) -> str:
-        found, n = name, 2
+        found, n = name, self._next.get(name, 2)
         while found in self._taken:
             found, n = f"{name}-{n}", n + 1
+        self._next[name] = n  # where the search for one more goes on
         self._taken.add(found)
         return found
