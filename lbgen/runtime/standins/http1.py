@@ -195,8 +195,9 @@ def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
 
 async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes, how: Behaviour) -> bool:
     """Send the response that `how` describes, with the account `told`; False when the connection cannot be reused."""
-    for status in how.interim:
-        writer.write(_head(status, ()))
+    interim = b"".join(_head(status, ()) for status in how.interim)
+    if how.mode != "fixed":
+        writer.write(interim)
     named = ((NAME, name),)
     plain = (*named, ("Content-Type", "application/json"))
     sized = (*plain, ("Content-Length", str(len(told))))
@@ -242,12 +243,12 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
             if (how.chunked or how.trailers) and not bodiless:
                 last = b"0\r\n" + _lines(how.trailers) + b"\r\n"
                 framed = b"%x\r\n%b\r\n%b" % (len(body), body, last) if body else last
-                writer.write(_head(how.status, (*saw, ("Transfer-Encoding", "chunked"))) + framed)
+                writer.write(interim + _head(how.status, (*saw, ("Transfer-Encoding", "chunked"))) + framed)
             elif how.status in (204, 304):
-                writer.write(_head(how.status, saw))
+                writer.write(interim + _head(how.status, saw))
             else:
                 head = _head(how.status, (*saw, ("Content-Length", str(len(body)))))
-                writer.write(head + (b"" if bodiless else body))
+                writer.write(interim + head + (b"" if bodiless else body))
             return True
     if how.mode == "hang":
         await asyncio.sleep(how.wait_ms / 1000)
