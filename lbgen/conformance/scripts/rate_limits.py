@@ -94,7 +94,7 @@ def rate_by_client(ctx: ScriptContext) -> Iterator[str]:
 def rate_by_header(ctx: ScriptContext) -> Iterator[str]:
     """Each value of the header has a bucket of its own; a request without it is not limited."""
     target, burst = ctx.params["target"], ctx.params["burst"]
-    for value in ("a", "b", "A", "a b"):
+    for value in ("a", "b", "A", "a b", "\xff"):
         found = _statuses(ctx, target, burst + 1, (("X-Api-Key", value),))
         if found != [200] * burst + [429]:
             yield f"X-Api-Key {value!r}: {found}, expected {burst} times 200, then 429"

@@ -102,7 +102,7 @@ def _key_actions(kind: KeyKind, name: str) -> list[dict[str, Data]]:
     if kind is KeyKind.CLIENT_IP:
         return [{"remote_address": {}}]
     if kind is KeyKind.HEADER:
-        is_sent: Data = {"name": name, "string_match": {"safe_regex": {"regex": ".+"}}}
+        is_sent: Data = {"name": name, "string_match": {"safe_regex": {"regex": r"\C+"}}}
         return [
             {"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}},
             {"header_value_match": {"descriptor_value": _NOT_EMPTY, "headers": [is_sent]}},
