@@ -102,6 +102,6 @@ class _Repeats:
         found, n = name, self._next.get(name, 2)
         while found in self._taken:
             found, n = f"{name}-{n}", n + 1
-        self._next[name] = n  # where the search for one more goes on
+        self._next[name] = n  # the next search starts here
         self._taken.add(found)
         return found

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import ClientConnection, fetch, filler, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get, wait_until
@@ -196,15 +197,9 @@ def mirror_keeps_connection(ctx: ScriptContext) -> Iterator[str]:
 def tunnels_are_not_mirrored(ctx: ScriptContext) -> Iterator[str]:
     """No copy of a WebSocket's handshake goes to a mirror."""
     tag = uuid4().hex
-    headers = (
-        ("Host", "h"),
-        ("Connection", "Upgrade"),
-        ("Upgrade", "websocket"),
-        ("Sec-WebSocket-Version", "13"),
-        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        (CONTROL, f'{{"tag": "{tag}", "mode": "fixed"}}'),
+    answer = fetch(
+        ctx.at["web"], get(ctx.params["path"], *HANDSHAKE, (CONTROL, f'{{"tag": "{tag}", "mode": "fixed"}}'))
     )
-    answer = fetch(ctx.at["web"], Request("GET", ctx.params["path"], headers))
     if answer.status != 200:
         yield f"a handshake that is declined: {answer.status}, expected 200"
     seen = [one.name for one in _copies(ctx, tag, 2, 0.5)]

@@ -64,7 +64,7 @@ def record(line: str) -> AccessRecord | None:
 
 
 def _has_left(entry: dict[str, Any]) -> bool:
-    """Whether the client left before a response: HAProxy then logs a status that nobody got (over HTTP/2: CD)."""
+    """Whether the client left before a response: HAProxy then logs a status that it did not send (over HTTP/2: CD)."""
     is_unsent = entry["server"] != _NO_SERVER and not entry["length"] and len(entry["head"].split()) < 2
     return entry["end"].startswith("C") and (is_unsent or not entry["end"].startswith("CD"))
 
