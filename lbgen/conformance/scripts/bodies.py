@@ -75,14 +75,17 @@ def answered_early(ctx: ScriptContext) -> Iterator[str]:
 
 def answers_to_uploads(ctx: ScriptContext) -> Iterator[str]:
     """The response to an upload is whole, also when the endpoint answers the moment it has the body and pauses then."""
-    head = f'Content-Length: 3\r\n{CONTROL}: {{"mode": "drip", "count": 2, "wait_ms": 20}}\r\n\r\n'
+    expect = "Expect: 100-continue\r\n" if ctx.params.get("expects") else ""
+    head = f'Content-Length: 3\r\n{expect}{CONTROL}: {{"mode": "drip", "count": 2, "wait_ms": 20}}\r\n\r\n'
 
     def upload(number: int) -> str:
         with ClientConnection(ctx.at["web"], timeout=8) as stream:
-            stream.send(f"POST {ctx.params['path']}/{number} HTTP/1.1\r\nHost: h\r\n{head}".encode())
-            stream.send(b"abc")
+            upload = f"POST {ctx.params['path']}/{number} HTTP/1.1\r\nHost: h\r\n{head}".encode()
+            for piece in [upload + b"abc"] if expect else [upload, b"abc"]:
+                stream.send(piece)
             answer = stream.read_answer()
-        return "" if answer.status == 200 and not answer.problem else f"{answer.status} {answer.problem}"
+        whole = answer.status == 200 and not answer.problem and account_of(answer) is not None
+        return "" if whole else f"{answer.status} {answer.problem} {len(answer.body)} bytes"
 
     count = ctx.params["count"]
     with ThreadPoolExecutor(20) as pool:

@@ -34,12 +34,8 @@ def request_statements(routes: Iterable[tuple[str, Route]], per_route: PerRoute)
     }
     if not policies:
         return []
-    # HAProxy answers Expect itself: an interim 100 from the endpoint must not precede the response that Lua looks at.
-    waits = statement(
-        f"http-request wait-for-body time {LONGEST} at-least 1", when=[found(_POLICY), acl("req.fhdr(expect) -m found")]
-    )
     stores = statement(f"http-request set-var-fmt({_POLICY})", when=[_ACCEPTS_GZIP])
-    return [*per_route.with_values(stores, policies, "packs"), waits]
+    return list(per_route.with_values(stores, policies, "packs"))
 
 
 def response_statements(origin: str) -> list[Statement]:

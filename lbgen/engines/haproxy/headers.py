@@ -25,7 +25,7 @@ def plain_head(listener: Listener) -> str:
 
     Possessive, as HAProxy may have a regex library without a compiler; where the match gives up, the rules are tried.
     """
-    removed = ("host", r"connection(?!: [Kk]eep-[Aa]live\r)", *_HOP_BY_HOP[1:], *_claims(listener))
+    removed = ("host", r"connection(?!: [Kk]eep-[Aa]live\r)", *_HOP_BY_HOP[1:], "expect", *_claims(listener))
     underscore = "_" if listener.underscores else ""
     line = (
         rf"(?:(?!(?:{'|'.join(removed)}):)(?!content-length: (?![0-9]{{1,18}}\r))"

@@ -118,7 +118,8 @@ _EMULATED = {
     "of a response",
     Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
     Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
-    Feature.TIMEOUT_REQUEST: "a Lua filter with a timer; the connect time is capped by it",
+    Feature.TIMEOUT_REQUEST: "a Lua filter with a timer, which does not run while a client with Expect sends nothing "
+    "of its body; the connect time is capped by it",
     Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
     Feature.FORWARDED_HEADERS: "one statement per header; a regex joins several X-Forwarded-For lines",
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
@@ -136,7 +137,8 @@ _APPROXIMATE = {
     "that was cut its head is among the bytes",
     Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
     "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
-    "instead of answering 504 or 502",
+    "instead of answering 504 or 502; so it does beside filters where the endpoint closes and the body of that later "
+    "request came after its head",
     Feature.MALFORMED: "some malformed requests are not refused but forwarded in one unambiguous form: "
     "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded "
     "lines and extra blanks or tabs in the request line are normalized; an unknown coding before chunked is "
@@ -146,8 +148,8 @@ _APPROXIMATE = {
     "short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint, whose chunks or 103 reach the client as "
     "they are; a response that its endpoint resets, where it has neither a length nor chunks, looks complete, as does "
     "one over HTTP/2 that is shorter than its Content-Length: the client's HTTP/1 connection then stays open; "
-    "what an endpoint sends later of a response that it began together with a 100 or 103 is lost (HAProxy issue 3209): "
-    "one in chunks looks complete, one with a length waits",
+    "what an endpoint sends later of a response that arrived in one packet with a 103, or with the 100 of a request "
+    "over HTTP/2 or without a body, is lost (HAProxy issue 3209): in chunks it looks complete, with a length it waits",
 }
 
 # What conformance cases observe instead.
