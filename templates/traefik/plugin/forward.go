@@ -103,8 +103,6 @@ func noteAnswer(reply *http.Response) error {
 	c.took = since(c.began)
 	c.status = reply.StatusCode
 	c.size = reply.ContentLength
-	own := *c.answer
-	own.header["Content-Type"] = none
 	return nil
 }
 
@@ -189,10 +187,8 @@ func newRoute(conf *Config) http.Handler {
 		} else {
 			h["X-Forwarded-For"] = none
 		}
-		if texts == nil { // else noteAnswer does it: after a 1xx response it would be forgotten
-			reply := *c.answer
-			reply.header["Content-Type"] = none // an answer without one stays so
-		}
+		reply := *c.answer
+		reply.header["Content-Type"] = none // an answer without one stays so; see untyped
 		at := uint32(0)
 		if shared {
 			at = next(turn, 1) % many

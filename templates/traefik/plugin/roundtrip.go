@@ -184,6 +184,7 @@ func (s *state) out(header http.Header) {
 // watchBody limits the size of the client's body, the client's silences within it, and those of an endpoint that does
 // not read it.
 func (s *state) watchBody(w http.ResponseWriter, r *http.Request) {
+	delete(r.Header, "Expect") // Go's server answers it; the endpoint would a second time
 	if s.route.Body != nil && s.route.Body.Limited && r.ContentLength < 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, int64(s.route.Body.Max))
 	}

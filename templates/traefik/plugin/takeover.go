@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +147,9 @@ func (s *served) take(e *edge) {
 				ctx = context.WithValue(ctx, key, nil)
 			}
 		}
-		return context.WithValue(ctx, connKey, &conn{})
+		c := &conn{}
+		ctx = context.WithValue(ctx, connKey, c)
+		return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(_ int, _ textproto.MIMEHeader) error { c.untyped(); return nil }}) // after that of Go's proxy
 	}
 	if e.counted != nil {
 		counted := e.counted
