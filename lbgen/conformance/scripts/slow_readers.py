@@ -8,9 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+from h2.settings import SettingCodes
+
 from lbgen.conformance.http1_client import ClientConnection, serialize
+from lbgen.conformance.http2_client import Http2Client
 from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
+from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -48,6 +52,21 @@ def closing_client_pauses(ctx: ScriptContext) -> Iterator[str]:
                 pass
             if len(stream.buffer) < size:
                 yield f"the client took 800 ms off and got {len(stream.buffer)} bytes of {size}"
+
+
+def http2_reader_is_slow(ctx: ScriptContext) -> Iterator[str]:
+    """A client of HTTP/2 that takes a response bit by bit gets all, though that lasts longer than its own times."""
+    size, name = 240_000, ctx.params["listener"]
+    with ClientConnection(ctx.at[name], transport=ctx.transport(name, Request(version="2"))) as stream:
+        client = Http2Client(stream)
+        client.connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 8000})
+        control = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": size}))
+        number = client.send(get("/", control))
+        answer = client.halves[number]
+        while not answer.ended and not answer.problem and client.receive():
+            time.sleep(0.05)
+    if not answer.ended or len(answer.body) != size:
+        yield f"{answer.problem or client.gone or 'no end'} after {len(answer.body)} bytes of {size}"
 
 
 def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[str]:

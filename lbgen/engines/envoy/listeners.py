@@ -264,7 +264,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                     "idle_timeout": duration(_idle_timeout(listener.timeouts.keepalive, close)),
                     **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
                 },
-                **build_client_timeouts(listener.timeouts),
+                **build_client_timeouts(listener, used),
                 "drain_timeout": duration(_DRAIN),
                 "delayed_close_timeout": duration(close),
                 **(

@@ -99,7 +99,9 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.ROUND_ROBIN: NATIVE,
     Feature.TIMEOUT_IDLE: emulated(
         "timers of Envoy; a client that asked to close its connection loses the rest of a response of which it takes "
-        "nothing for a second, or for 5 % of the listener's shortest timeout where that is less"
+        "nothing for a second, or for 5 % of the listener's shortest timeout where that is less; over HTTP/2 the end "
+        "of a response that waits for its client is lost after the longest idle time of the listener's routes, or its "
+        "client_header or client_body where that is longer, whether the client takes some or nothing"
     ),
     Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("requests under way divide an endpoint's weight"),

@@ -77,12 +77,20 @@ def stream_idle_timeout(times: ClientTimeouts) -> int:
     return 0 if 0 in (times.header, times.body) else max(times.header, times.body)
 
 
-def build_client_timeouts(times: ClientTimeouts) -> dict[str, Data]:
-    """The fields of a connection manager for the times of a head and within a body. Nothing but a complete head starts
-    the idle clock anew, so it bounds the head as well where it has the same time, and a timer less runs."""
+def build_client_timeouts(listener: Listener, routes: Iterable[Route]) -> dict[str, Data]:
+    """The fields of a connection manager for the times of a head, within a body, and of the end of an HTTP/2 response
+    that waits for its client. Nothing but a complete head starts the idle clock anew, so it bounds the head as well
+    where it has the same time, and a timer less runs. Nothing at all starts the last clock anew, which without a time
+    of its own has that of the idle clock: it gets the longest idle time of the routes."""
+    times = listener.timeouts
     idle = stream_idle_timeout(times)
-    head: dict[str, Data] = {} if times.header == idle else {"request_headers_timeout": duration(times.header)}
-    return {**head, "stream_idle_timeout": duration(idle)}
+    fields: dict[str, Data] = {} if times.header == idle else {"request_headers_timeout": duration(times.header)}
+    fields["stream_idle_timeout"] = duration(idle)
+    silences = [idle, *(route.action.timeouts.idle for route in routes if isinstance(route.action, Forward))]
+    longest = 0 if 0 in silences else max(silences)
+    if listener.http2 and longest != idle:
+        fields["stream_flush_timeout"] = duration(longest)
+    return fields
 
 
 def compute_close_timeout(times: ClientTimeouts, routes: Iterable[Route]) -> int:

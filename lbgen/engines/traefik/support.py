@@ -136,7 +136,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.ROUTE_ACCESS: _ANSWER,
     Feature.TIMEOUT_CONNECT: emulated("the lbgen plugin's dialer on L7 routes; native on L4 routes"),
     Feature.TIMEOUT_RESPONSE: emulated("a timeout of the lbgen plugin's transport"),
-    Feature.TIMEOUT_IDLE: emulated("the lbgen plugin watches bodies and tunnels; Traefik has no idle timeout"),
+    Feature.TIMEOUT_IDLE: emulated(
+        "the lbgen plugin watches bodies and tunnels; Traefik has no idle timeout; it sees what a client takes in "
+        "pieces of up to 32 KiB, so that over HTTP/2 one that takes less in that time counts as silent"
+    ),
     Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request; Traefik has no timeout for all tries"),
     Feature.RETRIES: emulated(
         "the lbgen plugin retries; Traefik's own retries support neither causes nor another endpoint"

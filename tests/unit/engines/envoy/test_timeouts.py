@@ -9,8 +9,13 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import build_client_timeouts, compute_close_timeout, list_idle_timeouts
+from lbgen.engines.envoy.timeouts import (
+    build_client_timeouts,
+    compute_close_timeout,
+    list_idle_timeouts,
+)
 from lbgen.engines.verdicts import judge
+from lbgen.records import replace
 
 
 def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **route: Any) -> dict[str, Any]:
@@ -53,8 +58,8 @@ def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: 
 def test_a_head_has_a_timer_of_its_own_only_where_its_time_is_shorter(
     client: dict[str, Any], written: dict[str, str]
 ) -> None:
-    (listener,) = plan_of(topology({}, client)).listeners
-    assert build_client_timeouts(listener.timeouts) == written
+    plan = plan_of(topology({}, client))
+    assert build_client_timeouts(plan.listeners[0], plan.routes) == written
 
 
 @pytest.mark.parametrize("client", [None, {"client_header": "60s", "client_body": "60s", "keepalive": "75s"}])
@@ -100,3 +105,12 @@ def test_the_wait_before_a_close_is_a_small_part_of_the_times_that_it_delays(
 ) -> None:
     plan = plan_of(topology(times, client))
     assert compute_close_timeout(plan.listeners[0].timeouts, plan.routes) == close
+
+
+@pytest.mark.parametrize(
+    ("http2", "idle", "written"), [(True, "90s", "90s"), (True, "0s", "0s"), (True, "10s", None), (False, "90s", None)]
+)
+def test_the_end_of_an_http2_response_has_the_longest_idle_time(http2: bool, idle: str, written: str | None) -> None:
+    plan = plan_of(topology({"idle": idle}, {}))
+    fields = build_client_timeouts(replace(plan.listeners[0], http2=http2), plan.routes)
+    assert fields.get("stream_flush_timeout") == written
