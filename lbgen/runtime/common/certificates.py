@@ -69,7 +69,7 @@ def use(folder: Path) -> None:
 
 def temporary_certificates() -> Path:
     """A folder with every certificate of `SPECS` and the three authorities' (`ca.crt` and so on), made once per process
-    and removed at its end; or the one that `use` was told."""
+    and removed at its end; or the one given to `use`."""
     return _given[0] if _given else _made()
 
 

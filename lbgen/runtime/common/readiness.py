@@ -46,7 +46,7 @@ def wait(
     had gone by without another one becoming right, so that thousands of routes have their time.
 
     Where endpoints are real a forward is right with any answer that came through, and late with 502, 503 or 504.
-    `answered` is told each probe that became right and how many are left.
+    `answered` is called with each probe that became right and how many are left.
     """
     end = time.monotonic() + seconds
     # A name takes a moment to be looked up.

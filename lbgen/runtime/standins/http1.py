@@ -58,7 +58,7 @@ async def read_request(
     more: Callable[[int], None] = lambda count: None,
     first: bytes = b"",
 ) -> Arrival | None:
-    """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` is told of
+    """The next request, or None when the peer has closed; BadRequestError on bytes that are none. `begun` gets
     its head before the body is read, `more` of body bytes as they come; `first` was read before. The preface of HTTP/2
     is a request with the method PRI."""
     try:
@@ -193,14 +193,14 @@ def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
     return "".join(f"{n}: {v}\r\n" for n, v in headers).encode("latin-1")
 
 
-async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes, how: Behaviour) -> bool:
-    """Send the response that `how` describes, with the account `told`; False when the connection cannot be reused."""
+async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, seen: bytes, how: Behaviour) -> bool:
+    """Send the response that `how` describes, with the account `seen`; False when the connection cannot be reused."""
     interim = b"".join(_head(status, ()) for status in how.interim)
     if how.mode != "fixed":
         writer.write(interim)
     named = ((NAME, name),)
     plain = (*named, ("Content-Type", "application/json"))
-    sized = (*plain, ("Content-Length", str(len(told))))
+    sized = (*plain, ("Content-Length", str(len(seen))))
     bodiless = arrival.method == "HEAD" or how.status in (204, 304)
     match how.mode:
         case "close" | "refuse_stream":
@@ -212,22 +212,22 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
             writer.write(b"\x00\x01 this is not HTTP \r\n\r\n")
             return False
         case "reset_body" | "reset_unframed" | "cut_body" | "stall_body":
-            writer.write(_head(200, plain if how.mode == "reset_unframed" else sized) + told[: len(told) // 2])
+            writer.write(_head(200, plain if how.mode == "reset_unframed" else sized) + seen[: len(seen) // 2])
             await writer.drain()
             await asyncio.sleep(how.wait_ms / 1000 if how.mode == "stall_body" else 0.05)
             if how.mode.startswith("reset"):
                 reset(writer)
             return False
         case "half_close":
-            writer.write(_head(200, (*plain, ("Connection", "close"))) + told)
+            writer.write(_head(200, (*plain, ("Connection", "close"))) + seen)
             return False
         case "drip":
             writer.write(_head(200, (*plain, ("Transfer-Encoding", "chunked"))))
-            step = -(-len(told) // how.count)
-            for at in range(0, len(told), step):
+            step = -(-len(seen) // how.count)
+            for at in range(0, len(seen), step):
                 await writer.drain()
                 await asyncio.sleep(how.wait_ms / 1000)
-                part = told[at : at + step]
+                part = seen[at : at + step]
                 writer.write(b"%x\r\n%b\r\n" % (len(part), part))
             writer.write(b"0\r\n\r\n")
             return True
@@ -239,7 +239,7 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
             return False
         case "fixed":
             body = body_of(how)
-            saw = (*named, (SEEN, base64.b64encode(told).decode()), *how.headers)
+            saw = (*named, (SEEN, base64.b64encode(seen).decode()), *how.headers)
             if (how.chunked or how.trailers) and not bodiless:
                 last = b"0\r\n" + _lines(how.trailers) + b"\r\n"
                 framed = b"%x\r\n%b\r\n%b" % (len(body), body, last) if body else last
@@ -253,19 +253,19 @@ async def answer(writer: asyncio.StreamWriter, name: str, arrival: Arrival, told
     if how.mode == "hang":
         await asyncio.sleep(how.wait_ms / 1000)
     if arrival.method == "HEAD":
-        writer.write(_head(how.status, (*sized, (SEEN, base64.b64encode(told).decode()))))
+        writer.write(_head(how.status, (*sized, (SEEN, base64.b64encode(seen).decode()))))
     else:
-        writer.write(_head(how.status, sized) + told)
+        writer.write(_head(how.status, sized) + seen)
     return True
 
 
 async def websocket(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, arrival: Arrival, told: bytes
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str, arrival: Arrival, seen: bytes
 ) -> None:
     """Complete the WebSocket handshake, then echo messages until a close frame or the end of the connection."""
     key = (arrival.header("sec-websocket-key") or "").encode()
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
-    saw = base64.b64encode(told).decode()
+    saw = base64.b64encode(seen).decode()
     upgrade = (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept))
     writer.write(_head(101, (*upgrade, (NAME, name), (SEEN, saw))))
     while True:

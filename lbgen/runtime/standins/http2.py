@@ -44,7 +44,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class Http2:
-    """A connection. `begun` is told of each head; `judge` of each request, whole or to be echoed as it comes, and says
+    """A connection. `begun` gets each head; `judge` of each request, whole or to be echoed as it comes, and says
     how to answer; `account` makes the JSON."""
 
     reader: asyncio.StreamReader

@@ -164,7 +164,7 @@ type Body struct {
 	Reply   bool
 }
 
-// Cors is the policy for pages of other origins; MaxAge -1 = not told.
+// Cors is the policy for pages of other origins; MaxAge -1 = not set.
 type Cors struct {
 	Origins     []*Origin
 	Methods     []string

@@ -37,8 +37,8 @@ func useConnections(conf *Config) *connections {
 	return found
 }
 
-// told is called by Go's server whenever a connection changes.
-func (c *connections) told(connection net.Conn, now http.ConnState) {
+// changed is called by Go's server whenever a connection changes.
+func (c *connections) changed(connection net.Conn, now http.ConnState) {
 	if now == http.StateActive || now == http.StateIdle {
 		return
 	}
@@ -61,7 +61,7 @@ func (c *connections) told(connection net.Conn, now http.ConnState) {
 	}
 }
 
-// ended is told of a tunnel by the one who served it.
+// ended is called by what served a tunnel.
 func (c *connections) ended() {
 	c.lock.Lock()
 	c.tunnels--

@@ -63,7 +63,7 @@ func (o *Origin) covers(origin string) bool {
 	return host == o.Host
 }
 
-// preflight sets what a preflight is told; nothing when it is not allowed.
+// preflight sets the headers of an answer to a preflight; none when it is not allowed.
 func (c *Cors) preflight(h http.Header, r *http.Request) string {
 	origin := c.allowed(r.Header["Origin"])
 	method := r.Header.Get("Access-Control-Request-Method")

@@ -37,7 +37,7 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 		}
 		made, err := p.transport(conf.Timeout, conf.Timeout, name)
 		if err != nil {
-			return // prepare told
+			return // prepare has reported it
 		}
 		made.DisableKeepAlives = true // a connection of its own is part of being well
 		transport = made
@@ -45,7 +45,7 @@ func (p *pool) check(ctx context.Context, each *endpoint) {
 	timer := time.NewTicker(time.Duration(conf.Interval) * time.Millisecond)
 	defer timer.Stop()
 	for {
-		p.told(each, p.ill(ctx, each, transport, timeout))
+		p.count(each, p.ill(ctx, each, transport, timeout))
 		select {
 		case <-ctx.Done():
 			return
@@ -102,8 +102,8 @@ func (p *pool) ill(ctx context.Context, each *endpoint, transport *http.Transpor
 	return "status " + strconv.Itoa(reply.StatusCode)
 }
 
-// told notes a check: so many in a row take the endpoint out or bring it back, and the first of all decides alone.
-func (p *pool) told(each *endpoint, ill string) {
+// count adds a check's result: so many in a row take the endpoint out or bring it back, and the first of all decides alone.
+func (p *pool) count(each *endpoint, ill string) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	at := each.at

@@ -59,11 +59,11 @@ type pool struct {
 
 // usePool is the pool of that configuration for as long as the context lasts.
 func usePool(ctx context.Context, conf *Pool) (*pool, error) {
-	told, err := json.Marshal(conf)
+	data, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err
 	}
-	text := string(told)
+	text := string(data)
 	poolsLock.Lock()
 	defer poolsLock.Unlock()
 	found := pools[conf.Name]

@@ -153,7 +153,7 @@ func (s *served) take(e *edge) {
 	}
 	if e.counted != nil {
 		counted := e.counted
-		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.told(connection, now) }
+		s.server.ConnState = func(connection net.Conn, now http.ConnState) { counted.changed(connection, now) }
 	}
 	s.server.Handler = s.own
 	if !e.conf.Through && (!e.conf.Named || hostKey != nil) {
