@@ -129,7 +129,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.BUFFERING: _LAST_HOP,
     Feature.WEBSOCKET: _LAST_HOP,
     Feature.STATUSES: _ANSWER,
-    Feature.FAILURES: _ANSWER,
+    Feature.FAILURES: emulated(
+        "the lbgen plugin answers; where a client leaves in the moment in which its response, one without a body, "
+        "arrives, Go may end another request for that endpoint too, which gets 502"
+    ),
     Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
     Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own limit is per router"),
     Feature.MAX_BODY: _ANSWER,

@@ -455,7 +455,9 @@ func (s *state) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.answer(w, r, http.StatusGatewayTimeout)
 		return
 	}
-	if errors.Is(err, context.Canceled) {
+	// Else it was another client that left: where a response without a body came at that moment, Go has lent its connection
+	// out already, and ends that with the error of the one who left.
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		s.left = true
 		s.edge.cut(w)
 		return
