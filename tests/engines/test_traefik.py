@@ -130,6 +130,21 @@ def test_the_target_arrives_byte_for_byte(served, target):
     assert served.told(target)[0] == target
 
 
+def test_a_plain_response_without_a_type_gets_one_after_an_interim_response_as_explain_says() -> None:
+    place = free_port("127.0.0.1", PORTS)
+    plain = by_prefix(free_port("127.0.0.1", place + 1), [route("p", forward("p"))], (pool("p", {place: 1}),))
+    types = []
+    with (
+        stand_in_servers((StandIn("one", "p", "127.0.0.1", place),)),
+        run_engine(ENGINE, plain, accept=("all",)) as handle,
+    ):
+        for interim in ([], [103]):
+            control = json.dumps({"mode": "fixed", "body": "x", "interim": interim})
+            answer = fetch(handle.address("web"), Request("GET", "/p", (("Host", "h"), (CONTROL, control))))
+            types += [value for name, value in answer.headers if name.lower() == "content-type"] or [""]
+    assert types == ["", "text/plain; charset=utf-8"]
+
+
 def test_expect_is_answered_once(served: Bench) -> None:
     upload = Request("POST", "/p/x", (("Host", "h"), ("Content-Length", "3"), ("Expect", "100-continue")), body=b"abc")
     answer = fetch(served.address, upload)
@@ -137,18 +152,6 @@ def test_expect_is_answered_once(served: Bench) -> None:
     assert answer.interim == (100,)
     assert account is not None
     assert "expect" not in {name.lower() for name, _ in account["headers"]}
-
-
-def test_an_interim_response_leads_to_no_content_type() -> None:
-    place = free_port("127.0.0.1", PORTS)
-    plain = by_prefix(free_port("127.0.0.1", place + 1), [route("p", forward("p"))], (pool("p", {place: 1}),))
-    stand_ins = (StandIn("one", "p", "127.0.0.1", place),)
-    with stand_in_servers(stand_ins), run_engine(ENGINE, plain, accept=("all",)) as handle:
-        for interim in ([], [103]):
-            control = json.dumps({"mode": "fixed", "body": "x", "interim": interim})
-            answer = fetch(handle.address("web"), Request("GET", "/p", (("Host", "h"), (CONTROL, control))))
-            assert answer.status == 200
-            assert "content-type" not in {name.lower() for name, _ in answer.headers}
 
 
 def test_an_escaped_unreserved_character_is_seen_although_traefik_decodes_it(served):

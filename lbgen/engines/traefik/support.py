@@ -131,7 +131,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.STATUSES: _ANSWER,
     Feature.FAILURES: emulated(
         "the lbgen plugin answers; where a client leaves in the moment in which its response, one without a body, "
-        "arrives, Go may end another request for that endpoint too, which gets 502"
+        "arrives, Go may end another request for that endpoint too, which gets 502; without an access log a plain "
+        "response without a Content-Type gets a guessed one where an interim response came before it"
     ),
     Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
     Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own limit is per router"),

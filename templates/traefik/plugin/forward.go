@@ -103,6 +103,8 @@ func noteAnswer(reply *http.Response) error {
 	c.took = since(c.began)
 	c.status = reply.StatusCode
 	c.size = reply.ContentLength
+	own := *c.answer
+	own.header["Content-Type"] = none
 	return nil
 }
 
@@ -187,8 +189,10 @@ func newRoute(conf *Config) http.Handler {
 		} else {
 			h["X-Forwarded-For"] = none
 		}
-		reply := *c.answer
-		reply.header["Content-Type"] = none // an answer without one stays so; see untyped
+		if texts == nil { // else noteAnswer does it: after a 1xx response it would be forgotten
+			reply := *c.answer
+			reply.header["Content-Type"] = none // an answer without one stays so
+		}
 		at := uint32(0)
 		if shared {
 			at = next(turn, 1) % many

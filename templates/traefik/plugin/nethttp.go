@@ -217,14 +217,6 @@ func (c *conn) find(w http.ResponseWriter) {
 	c.rest = unlike
 }
 
-// untyped says again that a plain answer without a Content-Type stays so, which Go's proxy forgets with a 1xx response.
-func (c *conn) untyped() {
-	if c.answer != nil && *c.answer != nil {
-		reply := *c.answer
-		reply.header["Content-Type"] = none
-	}
-}
-
 // unlike is the end of no head.
 var unlike = []byte{0}
 

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
 	"strings"
 	"sync"
 	"time"
@@ -147,9 +145,7 @@ func (s *served) take(e *edge) {
 				ctx = context.WithValue(ctx, key, nil)
 			}
 		}
-		c := &conn{}
-		ctx = context.WithValue(ctx, connKey, c)
-		return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(_ int, _ textproto.MIMEHeader) error { c.untyped(); return nil }}) // after that of Go's proxy
+		return context.WithValue(ctx, connKey, &conn{})
 	}
 	if e.counted != nil {
 		counted := e.counted
