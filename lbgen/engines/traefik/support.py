@@ -130,9 +130,9 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.WEBSOCKET: _LAST_HOP,
     Feature.STATUSES: _ANSWER,
     Feature.FAILURES: emulated(
-        "the lbgen plugin answers; where a client leaves in the moment in which its response, one without a body, "
-        "arrives, Go may end another request for that endpoint too, which gets 502; without an access log a plain "
-        "response without a Content-Type gets a guessed one where an interim response came before it"
+        "the lbgen plugin answers; where a client leaves just as its response arrives, one without a body, Go may end "
+        "another request to that endpoint too, which gets 502; without an access log a plain response without a "
+        "Content-Type gets a guessed one where an interim response came before it"
     ),
     Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
     Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own limit is per router"),
@@ -198,7 +198,8 @@ HABITS = {
     Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped; those that a response's "
     "Connection names beside `close` reach the client",
     Guarantee.ANSWERS: "Go's and Traefik's own texts such as `404 page not found`; 502 where a connection fails, 500 "
-    "for a failure of TLS, 503 where no endpoint is up, 504 where a time is over",
+    "for a failure of TLS, 503 where no endpoint is up, 504 where a time is over; a response without a Content-Type "
+    "gets a guessed one where an interim response came before it",
 }
 
 _MALFORMED = _SUPPORT[Feature.MALFORMED]
