@@ -111,7 +111,8 @@ _EMULATED = {
     Feature.HEALTH_ACTIVE: "HAProxy's own checks, for which an interim response (100, 103) is the response",
     Feature.HEALTH_PASSIVE: "Lua counts failures and sets an endpoint to maintenance for that time",
     Feature.CORS: "a Lua function compares origin, method and headers; statements set the response headers",
-    Feature.COMPRESSION: "a Lua action marks the responses that HAProxy's filter compresses",
+    Feature.COMPRESSION: "a Lua action marks the responses that HAProxy's filter compresses; one after an interim "
+    "response is not compressed",
     Feature.MIRROR: "a Lua filter copies the request and sends it to an internal frontend; one with a "
     "body above 64 KiB is not copied",
     Feature.BUFFERING: "every buffer of HAProxy is sized for what one route buffers: 1 MiB of a request, 256 KiB "
