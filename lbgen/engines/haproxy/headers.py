@@ -20,8 +20,8 @@ _CLIENT = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forward
 
 def plain_head(listener: Listener) -> str:
     """A regex of all header lines of a request that no rule on framing or on hop-by-hop headers changes or refuses: one
-    Host without oddities, a length that is a number, no control character, and no header that a rule removes. HAProxy
-    itself does not forward `Connection: keep-alive`.
+    Host without oddities, a length that is a number, no control character, no header that a rule removes, and no
+    Expect. HAProxy itself does not forward `Connection: keep-alive`.
 
     Possessive, as HAProxy may have a regex library without a compiler; where the match gives up, the rules are tried.
     """

@@ -455,8 +455,8 @@ func (s *state) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.answer(w, r, http.StatusGatewayTimeout)
 		return
 	}
-	// Else it was another client that left: where a response without a body came at that moment, Go has lent its connection
-	// out already, and ends that with the error of the one who left.
+	// Without the second test it may be another client that left: where its response, one without a body, came at that moment,
+	// Go has given the connection to this request already, and ends it with the other's error.
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		s.left = true
 		s.edge.cut(w)

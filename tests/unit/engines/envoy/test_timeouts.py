@@ -9,11 +9,7 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import (
-    build_client_timeouts,
-    compute_close_timeout,
-    list_idle_timeouts,
-)
+from lbgen.engines.envoy.timeouts import build_client_timeouts, compute_close_timeout, list_idle_timeouts
 from lbgen.engines.verdicts import judge
 from lbgen.records import replace
 
