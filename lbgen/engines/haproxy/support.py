@@ -214,9 +214,9 @@ _SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the 
 
 # `retry-on` makes HAProxy 3.0 answer the first request of a connection only; beside filters a Lua answer never ends.
 _CLOSED_BESIDE_FILTERS = (
-    "; beside `max_body`, `mirror`, `compression` or `timeouts.request`, the client's connection is closed without a "
-    "502 where an endpoint closes without a response for a later request of a kept client connection, and maybe where "
-    "either connection is HTTP/2"
+    "; beside `max_body`, `mirror`, `compression`, `timeouts.request` or a `timeouts.response` below `timeouts.idle`, "
+    "the client's connection is closed without a 502 where an endpoint closes without a response for a later request "
+    "of a kept client connection, and maybe where either connection is HTTP/2"
 )
 _CLOSED_BESIDE_FILTERS_SHOWS = {
     "statuses.failures.kept_close": "closed",
@@ -226,11 +226,20 @@ _CLOSED_BESIDE_FILTERS_SHOWS = {
 _LAST_TRY = (
     "where an endpoint closes the last try without a response, the client may get no 502 but a closed connection"
 )
-# HAProxy 3.2 has statuses of their own for large heads.
-_LARGE_HEAD = (
-    "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
-    "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
+# HAProxy 3.2 has statuses of their own for large heads, and its patches mended two faults.
+_SINCE_3_2 = (
+    (
+        "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
+        "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
+    ),
+    ("shorter than its Content-Length:", "shorter than its Content-Length, before 3.2.23:"),
+    ("(HAProxy issue 3209)", "before 3.2.10 (HAProxy issue 3209)"),
 )
+_SINCE_3_2_SHOWS: dict[str, str | tuple[str, ...]] = {
+    "framing.malformed.oversized": "text",
+    "framing.malformed.short_response": f"{AT_TIMES}time",
+    "framing.malformed.interim": (f"{AT_TIMES}cut", f"{AT_TIMES}text: body b"),
+}
 
 # HAProxy 3.2 evaluates a server's `sni`, which stores the time of a try, at the first try only.
 _FIRST_TRY = "where a try takes the whole connect time and the next one is refused, the answer is 504 instead of 502"
@@ -272,8 +281,10 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES] | _CLOSED_BESIDE_FILTERS_SHOWS)
         known[Feature.RETRIES] = approximate(_LAST_TRY, {"route.retries.routes": "closed"}, where_statuses_are_retried)
     if version == "3.2":
-        framing = _DIFFERS[Feature.MALFORMED] | {"framing.malformed.oversized": "text"}
-        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED].replace(*_LARGE_HEAD), framing)
+        malformed = _APPROXIMATE[Feature.MALFORMED]
+        for elsewhere, here in _SINCE_3_2:
+            malformed = malformed.replace(elsewhere, here)
+        known[Feature.MALFORMED] = approximate(malformed, _DIFFERS[Feature.MALFORMED] | _SINCE_3_2_SHOWS)
         known[Feature.RETRIES] = approximate(
             _FIRST_TRY, {"route.retries.refused_last": "status 504"}, where_answers_are_kept
         )
