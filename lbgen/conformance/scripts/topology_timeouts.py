@@ -30,21 +30,23 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
         if (status := stream.ask(asked).status) != 101:
             yield f"status {status}, expected 101"
             return
+        earliest = time.monotonic()
         if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        yield from _ends(stream, ctx, "the tunnel", time.monotonic())
+        yield from _ends(stream, ctx, "the tunnel", earliest)
 
 
 def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
     with _stream(ctx, request) as stream:
+        earliest = time.monotonic()
         answer = stream.ask(request)
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return
-        yield from _ends(stream, ctx, "the connection", time.monotonic())
+        yield from _ends(stream, ctx, "the connection", earliest)
 
 
 def slow_client(ctx: ScriptContext) -> Iterator[str]:
@@ -52,11 +54,12 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
     (`pause` seconds apart; 0 = silence)."""
     pause = ctx.params["pause"]
     with _stream(ctx, ctx.params["request"]) as stream:
+        earliest = time.monotonic()
         stream.send(ctx.params["sent"])
         begun = time.monotonic()
         while pause and time.monotonic() < stream.deadline and not stream.read_more(pause) and stream.end == "open":
             stream.send(b"x: 1\r\n")
-        yield from _ends(stream, ctx, "the connection", begun, or_answers=True)
+        yield from _ends(stream, ctx, "the connection", earliest, begun, or_answers=True)
 
 
 def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
@@ -69,19 +72,21 @@ def _ends(
     stream: ClientConnection,
     ctx: ScriptContext,
     what: str,
-    begun: float,
+    earliest: float,
+    begun: float | None = None,
     *,
     or_answers: bool = False,
-    earliest: float = 0.0,
 ) -> Iterator[str]:
-    """In time, as counted from `begun`; what is too early is so from `earliest` (default: `begun`) on."""
+    """In time: not too early as counted from `earliest`, before the last thing that was sent (the engine may count from
+    there, however late this process goes on); not too late as counted from `begun`, default now."""
+    begun = time.monotonic() if begun is None else begun
     low, high = ctx.params["within_ms"]
-    low -= (begun - (earliest or begun)) * 1000
+    low -= (begun - earliest) * 1000
     while not (or_answers and stream.buffer) and stream.read_more():
         pass
     took = (time.monotonic() - begun) * 1000
     if stream.end == "open" and not stream.buffer:
-        yield f"after {took:.0f} ms of silence {what} is still open, expected its end after {low} to {high} ms"
+        yield f"after {took:.0f} ms of silence {what} is still open, expected its end after {low:.0f} to {high} ms"
     elif not low <= took <= high:
         yield f"{what} took {took:.0f} ms, expected {low:.0f} to {high}"
 
@@ -107,7 +112,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
                 stream.end = "reset"
             stream.read_more(0.002)
             stream.sock.settimeout(0.02)
-        yield from _ends(stream, ctx, "the upload", last, or_answers=True, earliest=first)
+        yield from _ends(stream, ctx, "the upload", first, last, or_answers=True)
 
 
 def deaf_client(ctx: ScriptContext) -> Iterator[str]:
