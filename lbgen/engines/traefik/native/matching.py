@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,15 @@ def build_routers(plan: Plan, routes: Routes, version: str) -> dict[str, Data]:
             routers[chosen] = Tagged(field, data)
     widen_rules(routers, version)
     return routers
+
+
+def count_routers(plan: Plan) -> Counter[str]:
+    """How many routers a route has, by its name, without those for denied clients; each has its own middlewares."""
+    counts: Counter[str] = Counter()
+    for site in _find_sites(plan):
+        rules = [rule for rule, _ in merge_hosts(site.rules)] if len(site.rules) <= MOST else site.rules
+        counts.update(rule.route for rule in rules)
+    return counts
 
 
 def _find_sites(plan: Plan) -> Iterator[_Site]:

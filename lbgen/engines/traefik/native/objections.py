@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.traefik.native.matching import count_routers
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, Redirect, ValueKind
 from lbgen.plan.policy import KeyKind
@@ -19,10 +20,18 @@ _PEER = refused(
     "Traefik's own limits know the address of the peer only, and behind trusted_proxies that is the proxy's; with a "
     "guarantee of `contract` the lbgen plugin can"
 )
-_TOGETHER = "requests without the header are counted together"
+_TOGETHER = "requests without the header, or with an empty one, are counted together"
 _SHARED_BUCKETS = {
-    feature: approximate(_TOGETHER, {f"{feature}.routes": "text: without the header"})
+    feature: approximate(_TOGETHER, {f"{feature}.routes": ("text: without the header", "text: with an empty one")})
     for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
+}
+_APART = (
+    "each router of the route counts by itself: one for each match, and for listeners with other routes, access or "
+    "certificates"
+)
+_COUNTED_APART = {
+    Feature.RATE_LIMIT: approximate(_APART, {"route.rate_limit.routes": "text: times 200, then 429"}),
+    Feature.CONCURRENCY: approximate(_APART, {"route.concurrency.routes": "text: third request"}),
 }
 _NO_BODY = refused("Traefik's buffering takes a size of 0 for no limit; the lbgen plugin can")
 _SEE_OTHER = refused("Traefik has no redirect with 303; the lbgen plugin can")
@@ -48,10 +57,12 @@ def find_objections(plan: Plan) -> Iterator[Objection]:
             yield Objection(_PEER, f"{listener.field}.access", Feature.LISTENER_ACCESS)
     rules = {rule.rank: rule for listener in level7 for table in listener.hosts for rule in table.rules}
     yield from _rule_objections(rules[rank] for rank in sorted(rules))
+    is_limited = any(route.rate_limit or route.concurrency for route in plan.routes)
+    routers = count_routers(plan) if is_limited else {}
     for route in plan.routes:
         served = [x for x in level7 if any(rule.route == route.name for table in x.hosts for rule in table.rules)]
         if served:
-            yield from _route_objections(route, served)
+            yield from _route_objections(route, served, routers.get(route.name, 0))
     for pool in _pools(plan, {rule.route for rule in rules.values()}):
         yield from _pool_objections(plan, pool)
 
@@ -65,7 +76,7 @@ def _rule_objections(rules: Iterator[Rule]) -> Iterator[Objection]:
                 yield Objection(_LIST, f"{rule.field}.headers", Feature.HEADER)
 
 
-def _route_objections(route: Route, served: list[Listener]) -> Iterator[Objection]:
+def _route_objections(route: Route, served: list[Listener], routers: int) -> Iterator[Objection]:
     behind_proxy = any(listener.trusted_proxies for listener in served)
     if route.access is not None and behind_proxy:
         yield Objection(_PEER, f"{route.field}.access", Feature.ROUTE_ACCESS)
@@ -74,6 +85,8 @@ def _route_objections(route: Route, served: list[Listener]) -> Iterator[Objectio
         ("concurrency", route.concurrency, Feature.CONCURRENCY),
     ):
         if limit is not None:
+            if routers > 1:
+                yield Objection(_COUNTED_APART[feature], f"{route.field}.{name}", feature)
             yield from _key_objections(limit.key, f"{route.field}.{name}", feature, behind_proxy=behind_proxy)
     if route.max_body == 0:
         yield Objection(_NO_BODY, f"{route.field}.max_body", Feature.MAX_BODY)

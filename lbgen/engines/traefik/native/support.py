@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, approximate, emulated, refused
+from lbgen.engines.api import AT_TIMES, NATIVE, approximate, emulated, refused
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_redirects_vary
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
@@ -72,7 +72,10 @@ _SUPPORT: dict[Feature, Verdict] = {
         when=where_no_rule_may_match,
     ),
     Feature.ROUTE_ACCESS: emulated("access lists on its routers, and routers for the clients that are denied"),
-    Feature.MIRROR: emulated("a mirroring service, which keeps the body in memory"),
+    Feature.MIRROR: approximate(
+        "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
+        {"route.mirror.tunnels": "text: the handshake went to"},
+    ),
     Feature.PROXY_PROTOCOL_IN: approximate(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
@@ -148,9 +151,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.FORWARD: approximate(
         "an endpoint gets X-Real-Ip, X-Forwarded-Server and the other X-Forwarded fields whatever forwarded_headers "
         "says, escapes in upper case, `&` for `;` in a query, and `Accept-Encoding: gzip` from clients that send none, "
-        "whose answer is unpacked on the way; a GET is sent again where a kept connection ends before its answer; an "
-        "answer that is cut early may be cut before its head; an answer waits for the end of its request's body, and "
-        "now and then one breaks off whose endpoint begins it the moment it has that body (Go issue 40747)",
+        "whose answer is unpacked on the way; a GET is sent again where a kept connection ends before its answer, and "
+        "any request whose stream an endpoint of HTTP/2 refuses, with growing pauses and whatever timeouts.response "
+        "says; an answer that is cut early may be cut before its head; an answer waits for the end of its request's "
+        "body, and now and then one breaks off whose endpoint begins it the moment it has that body (Go issue 40747)",
         {
             "route.forward.everywhere": (
                 "header accept-encoding: gzip",
@@ -160,7 +164,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             ),
             "route.forward.one_attempt": "text: 2 tries",
             "route.forward.cut": "closed",
-            "route.forward.upload": "text: responses were not whole",
+            "route.forward.upload": f"{AT_TIMES}text: responses were not whole",
         },
     ),
     Feature.REDIRECT: approximate(
@@ -262,7 +266,8 @@ _SUPPORT: dict[Feature, Verdict] = {
                 "text: statuses",
                 "text: bytes",
                 "text: request_id",
-            )
+            ),
+            "access_log.cut": ("text: status None", "status 200", "text: bytes", "text: the query or a cookie"),
         },
     ),
 }
