@@ -62,9 +62,10 @@ def ipv4_client_of_both(ctx: ScriptContext) -> Iterator[str]:
     host, port = ctx.at[ctx.params["listener"]]
     request = get("/", ("X-Forwarded-For", "192.0.2.1"))
     account = account_of(fetch(("127.0.0.1" if host == "::1" else host, port), request))
-    forwarded = [] if account is None else [v for n, v in account["headers"] if n.lower() == "x-forwarded-for"]
-    if forwarded != [ctx.params["forwarded"]]:
-        yield f"X-Forwarded-For {forwarded}, expected {ctx.params['forwarded']!r}"
+    lines = [] if account is None else [v for n, v in account["headers"] if n.lower() == "x-forwarded-for"]
+    forwarded = [element.strip() for line in lines for element in line.split(",")]
+    if forwarded != ctx.params["forwarded"]:
+        yield f"X-Forwarded-For {lines}, expected {ctx.params['forwarded']}"
 
 
 def few_idle_connections(ctx: ScriptContext) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Object
         yield _differs(Feature.HEALTH_PASSIVE, where, note, {"pool.health.passive.tries_count": "text: was asked"})
     if retries_connects and any(_has_unreachable_backup(pool) for pool in pools):
         note = "a retry does not use a backup; without health checks a backup never serves"
-        yield _differs(Feature.BACKUP, where, note, {"pool.backup.by_retry": "status 502"})
+        yield _differs(Feature.BACKUP, where, note, {"pool.backup.by_retry": ("status 502", "status 503")})
 
 
 def _has_unreachable_backup(pool: Pool) -> bool:

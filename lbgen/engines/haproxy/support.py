@@ -204,7 +204,8 @@ HABITS = {
     Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses",
     Guarantee.ANSWERS: "HAProxy's built-in HTML pages; 503 where a connection fails or no endpoint is up, 502 where an "
     "endpoint's answer is broken or missing, 504 where a response is late, 400 for a large head; a failure on a kept "
-    "client connection may close it without an answer",
+    "client connection, or where the client or the endpoint speaks HTTP/2, may close it (HTTP/2: reset the stream) "
+    "without an answer",
 }
 
 # HAProxy 2.6 does not refuse these itself; deny rules do.
