@@ -1,8 +1,8 @@
 """Every case file on every engine of this host; fails with the difference and how to send the request again.
 
 Many cases measure times: those that fail while the machine is late (tests/support/lateness.py) run once more, with a
-warning. All by the contract; with the guarantees left to the engine every other file on one engine, with
-`--left-cases all` each file on the newest version of each.
+warning. All by the contract; with the guarantees left to the engine each file on one engine, with `--left-cases all`
+on the newest version of each.
 """
 
 from __future__ import annotations
@@ -36,10 +36,6 @@ OLDER = [subject for subject in HERE if any(x.engine == subject.engine for x in 
 SAMPLE = 4  # one in so many files
 ABSENT = [subject for subject in engines_on_host() if subject.binary is None]
 COUNTS: Counter[tuple[str, CaseState]] = Counter()
-# With the guarantees left to the engine: cases that differ without a word of a habit or verdict. To be mended.
-OPEN = {
-    "haproxy": {"4.upstream-h2.closed", "4.h2.statuses.closed", "6.backup.by-retry"},
-}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,19 +95,13 @@ def _left(*, every: bool):
         (file, subject)
         for turn, file in enumerate(LEFT)
         for number, subject in enumerate(NEWEST)
-        if every or turn % (2 * len(NEWEST)) == 2 * number
+        if every or turn % len(NEWEST) == number
     ]
 
 
 def test_cases_with_guarantees_left_to_the_engine(left, subject) -> None:
     results = judged_in_time(left, subject)
-    listed = [r for r in results if r.case in OPEN.get(subject.engine, ())]
-    known = [r for r in listed if r.state is CaseState.FAIL]
-    mended = [r.case for r in listed if r.state is CaseState.PASS]
-    assert not mended, f"no longer open on {subject.label}: take {', '.join(mended)} from OPEN"
-    _judged([replace(r, subject=f"{r.subject}, guarantees: engine") for r in results if r not in known])
-    if known:
-        pytest.skip(f"open on {subject.label}: {', '.join(r.case for r in known)}")
+    _judged([replace(r, subject=f"{r.subject}, guarantees: engine") for r in results])
 
 
 def judged_in_time(file, subject) -> tuple[Result, ...]:

@@ -35,6 +35,7 @@ TESTS = (
     "tests/verify/test_versions.py",
     "--version-examples=all",
     "--older-versions=all",
+    "--left-cases=all",
 )
 REQUESTS = 2_000  # random ones, of each engine and of either set of guarantees
 _STATES = (CaseState.PASS, CaseState.FAIL, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.SKIPPED)
