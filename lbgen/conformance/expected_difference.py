@@ -21,7 +21,7 @@ _WORDS = {
     "closed": r"(second request, .*|no answer): ((None )?no answer head \((closed|reset)\)|RST_STREAM)",
     "cut": r"answer \d+: the body does not end as its framing says|status \d+ b'', expected an answer of",
     "no http": r"no answer: status line ",
-    "open": r"no answer and the connection stays open|.*(the connection is open|connection stays open|timed out)",
+    "open": r"no answer and the connection stays open|.*(connection is (still )?open|connection stays open|timed out)",
     "text": r"body b|answer: (content-type|cache-control): ",
     "time": r"took \d+ ms, expected ",
 }

@@ -68,8 +68,8 @@ local function wait(handle)
   handle:httpCall("lbgen-wait", {[":method"] = "GET", [":path"] = "/", [":authority"] = "wait"}, "", 1000)
 end
 
--- Who waits looks for a slot only every few milliseconds, so who comes later would often be first.
-local function is_waited_for(pool)
+-- Whether requests wait in the queue. They poll every few milliseconds, so a new request would often overtake them.
+local function has_waiting_requests(pool)
   local root = root_of(state, "places")
   C.pthread_mutex_lock(state.lock)
   local found = find(root, pool.queue) ~= nil
@@ -83,7 +83,7 @@ function envoy_on_request(handle)
   local pool = pools[handle:filterContext():get("pool") or ""]
   if pool == nil then return end
   local begun = seconds()
-  local best, full = nil, pool.size > 0 and is_waited_for(pool)
+  local best, full = nil, pool.size > 0 and has_waiting_requests(pool)
   if not full then best, full = pick(pool) end
   if best == nil and full then
     if pool.size == 0 or not enter(state, pool.queue, pool.size) then return answer(handle) end

@@ -124,7 +124,7 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
     assert not seen.alive
     edge = seen.engines[0]
     assert (edge.name, [each.state for each in edge.health]) == ("edge-1", ["up", "down", "up"])
-    # Both ask the engine, and HAProxy tells the age of a state in whole seconds: when it began is a moment apart.
+    # HAProxy reports the age of a state in whole seconds, so `since` differs between two readings.
     assert [replace(each, since=None) for each in seen.health()["edge-1"]] == [
         replace(each, since=None) for each in edge.health
     ]

@@ -75,7 +75,7 @@ def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
         client = Http2Client(stream)
         head = header_list(Request(method, ctx.params["path"], (("Host", "h"),)), stream.secure)
         number = client.send_head(head, method=method, end=False)
-        begun = time.monotonic()  # before the last thing that is sent: the engine may count from here on
+        begun = time.monotonic()  # before the last bytes are sent: the timer of the engine may start here
         client.send_body(number, b"abc", end=False)
         answer = client.read_answer(number)
         took = (time.monotonic() - begun) * 1000

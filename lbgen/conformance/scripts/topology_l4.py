@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.scripts.context import ScriptContext, exchange_datagram, wait_until
+from lbgen.conformance.scripts.topology_timeouts import ends_in_time
 from lbgen.conformance.transport import HandshakeError, TransportOptions, client_hello, without_verification
 from lbgen.plan.request import Request
 
@@ -74,10 +75,9 @@ def _first(ctx: ScriptContext) -> bytes:
 def bytes_idle(ctx: ScriptContext) -> Iterator[str]:
     """A silent connection is closed in time; so is one that the endpoint never answered (`mute`: it does not), and one
     whose client has ended its side (`half`)."""
-    low, high = ctx.params["within_ms"]
     with _stream(ctx) as stream:
         sent = _first(ctx)
-        earliest = time.monotonic()  # the engine may count from here on, however late this process goes on
+        earliest = time.monotonic()
         stream.send(sent)
         if ctx.params["half"]:
             time.sleep(0.04)  # by then it is with the endpoint
@@ -86,14 +86,7 @@ def bytes_idle(ctx: ScriptContext) -> Iterator[str]:
         elif not ctx.params["mute"] and stream.read_exactly(len(sent)) != sent:
             yield "no echo"
             return
-        begun = time.monotonic()
-        low -= (begun - earliest) * 1000
-        stream.read_to_end()
-        took = (time.monotonic() - begun) * 1000
-        if stream.end == "open":
-            yield f"after {took:.0f} ms of silence the connection is open, expected its end after {low:.0f} to {high}"
-        elif not low <= took <= high:
-            yield f"took {took:.0f} ms, expected {low:.0f} to {high}"
+        yield from ends_in_time(stream, ctx, "the connection", earliest)
 
 
 def bytes_connect(ctx: ScriptContext) -> Iterator[str]:

@@ -34,7 +34,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
         if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        yield from _ends(stream, ctx, "the tunnel", earliest)
+        yield from ends_in_time(stream, ctx, "the tunnel", earliest)
 
 
 def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
@@ -46,7 +46,7 @@ def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
         if answer.status is None or answer.after != "open":
             yield f"no kept connection: {answer.problem or answer.after}"
             return
-        yield from _ends(stream, ctx, "the connection", earliest)
+        yield from ends_in_time(stream, ctx, "the connection", earliest)
 
 
 def slow_client(ctx: ScriptContext) -> Iterator[str]:
@@ -59,7 +59,7 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
         begun = time.monotonic()
         while pause and time.monotonic() < stream.deadline and not stream.read_more(pause) and stream.end == "open":
             stream.send(b"x: 1\r\n")
-        yield from _ends(stream, ctx, "the connection", earliest, begun, or_answers=True)
+        yield from ends_in_time(stream, ctx, "the connection", earliest, begun, or_answers=True)
 
 
 def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
@@ -68,7 +68,7 @@ def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
     return ClientConnection(ctx.at[request.listener], client=request.client, timeout=seconds, transport=transport)
 
 
-def _ends(
+def ends_in_time(
     stream: ClientConnection,
     ctx: ScriptContext,
     what: str,
@@ -77,8 +77,9 @@ def _ends(
     *,
     or_answers: bool = False,
 ) -> Iterator[str]:
-    """In time: not too early as counted from `earliest`, before the last thing that was sent (the engine may count from
-    there, however late this process goes on); not too late as counted from `begun`, default now."""
+    """Check that the engine ends the connection in time. The lower bound counts from `earliest`, taken before the last
+    bytes are sent, since the engine's timer may start before this process continues; the upper bound counts from
+    `begun` (default: now)."""
     begun = time.monotonic() if begun is None else begun
     low, high = ctx.params["within_ms"]
     low -= (begun - earliest) * 1000
@@ -112,7 +113,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
                 stream.end = "reset"
             stream.read_more(0.002)
             stream.sock.settimeout(0.02)
-        yield from _ends(stream, ctx, "the upload", first, last, or_answers=True)
+        yield from ends_in_time(stream, ctx, "the upload", first, last, or_answers=True)
 
 
 def deaf_client(ctx: ScriptContext) -> Iterator[str]:

@@ -101,6 +101,7 @@ def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Object
         yield _differs(Feature.HEALTH_PASSIVE, where, note, {"pool.health.passive.tries_count": "text: was asked"})
     if retries_connects and any(_has_unreachable_backup(pool) for pool in pools):
         note = "a retry does not use a backup; without health checks a backup never serves"
+        # 503 is HAProxy's own answer, 502 that of the contract.
         yield _differs(Feature.BACKUP, where, note, {"pool.backup.by_retry": ("status 502", "status 503")})
 
 

@@ -227,7 +227,7 @@ _CLOSED_BESIDE_FILTERS_SHOWS = {
 _LAST_TRY = (
     "where an endpoint closes the last try without a response, the client may get no 502 but a closed connection"
 )
-# HAProxy 3.2 has statuses of their own for large heads, and its patches mended two faults.
+# HAProxy 3.2 answers large heads with 414 and 431, and its patch releases fix two faults.
 _SINCE_3_2 = (
     (
         "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",

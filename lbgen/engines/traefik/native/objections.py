@@ -25,13 +25,13 @@ _SHARED_BUCKETS = {
     feature: approximate(_TOGETHER, {f"{feature}.routes": ("text: without the header", "text: with an empty one")})
     for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
 }
-_APART = (
-    "each router of the route counts by itself: one for each match, and for listeners with other routes, access or "
-    "certificates"
+_PER_ROUTER = (
+    "each router of the route has its own count: there is one for each match, and for listeners with other routes, "
+    "access or certificates"
 )
-_COUNTED_APART = {
-    Feature.RATE_LIMIT: approximate(_APART, {"route.rate_limit.routes": "text: times 200, then 429"}),
-    Feature.CONCURRENCY: approximate(_APART, {"route.concurrency.routes": "text: third request"}),
+_SEPARATE_COUNTS = {
+    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "text: times 200, then 429"}),
+    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "text: third request"}),
 }
 _NO_BODY = refused("Traefik's buffering takes a size of 0 for no limit; the lbgen plugin can")
 _SEE_OTHER = refused("Traefik has no redirect with 303; the lbgen plugin can")
@@ -86,7 +86,7 @@ def _route_objections(route: Route, served: list[Listener], routers: int) -> Ite
     ):
         if limit is not None:
             if routers > 1:
-                yield Objection(_COUNTED_APART[feature], f"{route.field}.{name}", feature)
+                yield Objection(_SEPARATE_COUNTS[feature], f"{route.field}.{name}", feature)
             yield from _key_objections(limit.key, f"{route.field}.{name}", feature, behind_proxy=behind_proxy)
     if route.max_body == 0:
         yield Objection(_NO_BODY, f"{route.field}.max_body", Feature.MAX_BODY)

@@ -34,11 +34,11 @@ def prefixes(*paths: str) -> list[dict[str, Any]]:
     ],
     ids=["one match", "two listeners", "two hosts", "two matches", "listeners with other access"],
 )
-def test_a_limit_that_each_router_counts_by_itself_is_named(
+def test_separate_counts_of_routers_are_named(
     limit: dict[str, Any], route: dict[str, Any], more: dict[str, Any], is_shared: bool
 ) -> None:
     plan = plan_of([{"name": "r", "forward": "app", **route, **limit}], **more)
-    found = [x for x in ENGINE.objections(plan, "3.7") if "counts by itself" in x.verdict.note]
+    found = [x for x in ENGINE.objections(plan, "3.7") if "has its own count" in x.verdict.note]
     assert [x.field for x in found] == ([] if is_shared else [f"routes[0].{next(iter(limit))}"])
     limited = [
         each for each in routers_of(plan).values() if {"r-rate", "r-concurrency"} & set(each.get("middlewares", ()))
@@ -48,4 +48,4 @@ def test_a_limit_that_each_router_counts_by_itself_is_named(
 
 def test_without_a_limit_nothing_is_counted() -> None:
     plan = plan_of([{"name": "r", "forward": "app", "match": prefixes("/a", "/b")}])
-    assert not [x for x in ENGINE.objections(plan, "3.7") if "counts by itself" in x.verdict.note]
+    assert not [x for x in ENGINE.objections(plan, "3.7") if "has its own count" in x.verdict.note]
