@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = {
     "native": ("native", "green"),
     "emulated": ("emulated", "green"),
+    "habit": ("habit", "green"),
     "approximate": ("approx.", "yellow"),
     "refused": ("refused", "red"),
 }

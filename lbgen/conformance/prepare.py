@@ -24,18 +24,19 @@ from lbgen.spec.load import load
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
+DIFFERS = (Level.HABIT, Level.APPROXIMATE, Level.REFUSED)
 OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a case of its own shows it
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredDifference:
-    """A feature that an engine honours approximately, or not at all (`refused`), whether the topology uses it or not;
-    `route` "" = everywhere. Such a verdict excuses the cases that name the feature, as far as `differs` says."""
+    """A feature that an engine honours in its own way, approximately or not at all (`level`), whether the topology uses
+    it or not; `route` "" = everywhere. Such a verdict excuses cases that name the feature, as far as `differs` says."""
 
     feature: str
     note: str
     route: str = ""
-    refused: bool = False
+    level: Level = Level.APPROXIMATE
     differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -81,9 +82,9 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
     near = [
-        DeclaredDifference(str(f), v.note, refused=v.level is Level.REFUSED, differs=_besides_routes(v))
+        DeclaredDifference(str(f), v.note, level=v.level, differs=_besides_routes(v))
         for f in features.Feature
-        if (v := verdict_on(plan, target, f, version)).level in (Level.APPROXIMATE, Level.REFUSED)
+        if (v := verdict_on(plan, target, f, version)).level in DIFFERS
     ]
 
     def refuse(field: str, reason: str) -> None:
@@ -105,12 +106,12 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
                 refuse(use.field, f"{feature}: {verdict.note}")
         elif by_route := tuple(each for each in verdict.differs if each not in _besides_routes(verdict)):
             for name in dict.fromkeys(name for use in uses for name in _routes_of(plan, use.field) or [""]):
-                near.append(DeclaredDifference(str(feature), verdict.note, name, differs=by_route))
+                near.append(DeclaredDifference(str(feature), verdict.note, name, verdict.level, by_route))
     for objection in objections_on(plan, target, version):
-        if objection.verdict.level is Level.APPROXIMATE:
+        if objection.verdict.level in (Level.HABIT, Level.APPROXIMATE):
             verdict, feature_name = objection.verdict, str(objection.feature or "")
             for name in _routes_of(plan, objection.field) or [""]:
-                near.append(DeclaredDifference(feature_name, verdict.note, name, differs=verdict.differs))
+                near.append(DeclaredDifference(feature_name, verdict.note, name, verdict.level, verdict.differs))
         elif objection.verdict.level is Level.REFUSED:
             refuse(objection.field, f"{objection.field}: {objection.verdict.note}")
     return Verdicts(routes, listeners, tuple(near))

@@ -23,12 +23,21 @@ LEFT = "left to the engine"  # the column with the number of cases that were not
 _COLOURS = {
     CaseState.PASS: "green",
     CaseState.FAIL: "bold red",
+    CaseState.HABIT: "cyan",
     CaseState.APPROXIMATE: "yellow",
     CaseState.REFUSED: "blue",
     CaseState.LEFT: "magenta",
     CaseState.SKIPPED: "dim",
 }
-_ORDER = (CaseState.FAIL, CaseState.SKIPPED, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.LEFT, CaseState.PASS)
+_ORDER = (
+    CaseState.FAIL,
+    CaseState.SKIPPED,
+    CaseState.APPROXIMATE,
+    CaseState.REFUSED,
+    CaseState.LEFT,
+    CaseState.HABIT,
+    CaseState.PASS,
+)
 
 
 def group(clause: str) -> str:

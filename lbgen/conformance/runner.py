@@ -24,7 +24,7 @@ from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
-from lbgen.engines.api import NeedsKernel, engine, runs_in_kernel
+from lbgen.engines.api import Level, NeedsKernel, engine, runs_in_kernel
 from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
@@ -42,12 +42,13 @@ _SKIPS = frozenset({"LB402", "LB407", "LB432"})
 
 
 class CaseState(StrEnum):
-    """`approximate`: differs, and the engine's verdict says so. `refused`: the engine's verdict refuses what the case
-    needs. `left`: the topology leaves to the engine what the case asks for. `skipped`: not run here, a gap and not a
-    pass."""
+    """`habit`: differs in the engine's own way, as its verdict says; nobody has to accept that. `approximate`: differs,
+    and the engine's verdict says so. `refused`: the engine's verdict refuses what the case needs. `left`: the topology
+    leaves to the engine what the case asks for. `skipped`: not run here, a gap and not a pass."""
 
     PASS = "pass"  # noqa: S105  # not a password
     FAIL = "fail"
+    HABIT = "habit"
     APPROXIMATE = "approximate"
     REFUSED = "refused"
     LEFT = "left"
@@ -139,8 +140,8 @@ class EngineSession:
         if not found:
             return CaseState.PASS, "", again
         if near:
-            state = CaseState.REFUSED if any(n.refused for n in near) else CaseState.APPROXIMATE
-            return state, "; ".join([*(n.note for n in near), *found]), again
+            worst = max((n.level for n in near), key=list(Level).index)
+            return CaseState(worst.value), "; ".join([*(n.note for n in near), *found]), again
         if case.script is not None and not served_by.guarantees.answers and all(map(is_loose_difference, found)):
             return CaseState.LEFT, "; ".join([f"{Guarantee.ANSWERS} is left to the engine", *found]), again
         return CaseState.FAIL, "; ".join(found), again

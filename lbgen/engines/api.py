@@ -31,6 +31,7 @@ class Level(StrEnum):
 
     NATIVE = "native"
     EMULATED = "emulated"
+    HABIT = "habit"
     APPROXIMATE = "approximate"
     REFUSED = "refused"
 
@@ -38,6 +39,9 @@ class Level(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`note`: how it is emulated, what differs, or why it is refused, in a user's words; native needs none.
+
+    A `habit` is a difference that a well-formed client or endpoint can observe but that no topology routes by, or the
+    engine's own way to refuse what is malformed: `explain` lists it, and it stops nothing.
 
     `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
     instead. A case about such a part must show just that; what `FEATURE.everywhere` names may show in any case,
@@ -79,8 +83,21 @@ def approximate(
     what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
 ) -> Verdict:
     """Nearly the behaviour; `what_differs` in a sentence, `differs` and `when` see `Verdict`."""
+    return _differing(Level.APPROXIMATE, what_differs, differs, when)
+
+
+def habit(
+    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
+) -> Verdict:
+    """The engine's own way where nothing is promised; arguments as of `approximate`."""
+    return _differing(Level.HABIT, what_differs, differs, when)
+
+
+def _differing(
+    level: Level, note: str, differs: Mapping[str, str | tuple[str, ...]] | None, when: Condition | None
+) -> Verdict:
     parts = ((part, (words,) if isinstance(words, str) else words) for part, words in (differs or {}).items())
-    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts), when)
+    return Verdict(level, note, tuple(parts), when)
 
 
 def refused(why: str) -> Verdict:

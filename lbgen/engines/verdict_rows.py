@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lbgen.engines.verdicts import Answer
 
-LEVELS = ("native", "emulated", "approximate", "refused")  # from the best to the worst
+LEVELS = ("native", "emulated", "habit", "approximate", "refused")  # from the best to the worst
 DEFAULT, ACCEPTED = "*", "+"
 LEGEND = {
     DEFAULT: "no field asks for it and no client can bypass a rule with it: it does not stop a render",

@@ -167,7 +167,7 @@ def judge(
 
 def _stops(answer: Answer) -> bool:
     match answer.verdict.level:
-        case Level.NATIVE | Level.EMULATED:
+        case Level.NATIVE | Level.EMULATED | Level.HABIT:
             return False
         case Level.APPROXIMATE:
             return not answer.accepted and not answer.default
