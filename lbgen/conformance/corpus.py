@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_network
 
-from lbgen.plan.model import Mode, NamedMatch, PathKind, PathMatch, Plan, Rule, ValueKind, ValueMatch
+from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.model import Listener, Mode, NamedMatch, PathKind, PathMatch, Plan, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.common.regex_example import regex_example
@@ -54,10 +56,17 @@ def corpus(plan: Plan) -> tuple[Request, ...]:
         rules = {rule.rank: rule for table in listener.hosts for rule in table.rules}
         for rank in sorted(rules):
             for draft in drafts(rules[rank]):
-                found.setdefault(draft.request(listener.name))
+                found.setdefault(replace(draft.request(listener.name), client=_client(listener, draft)))
         found.setdefault(Draft("GET", NOWHERE, "/").request(listener.name))
         found.setdefault(replace(Draft("GET", NOWHERE, "/").request(listener.name), headers=(), version="1.0"))
     return tuple(found)
+
+
+def _client(listener: Listener, draft: Draft) -> str:
+    """Where the draft comes from: a trusted proxy where it has fields that only those may set."""
+    asks = any(name in PROXY_FIELDS for name, _ in draft.headers)
+    network = next((ip_network(text) for text in listener.trusted_proxies if asks), None)
+    return "127.0.0.1" if network is None else str(network[min(1, network.num_addresses - 1)])
 
 
 def drafts(rule: Rule) -> Iterator[Draft]:

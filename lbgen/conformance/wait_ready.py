@@ -71,7 +71,7 @@ def readiness_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Requ
         for request in corpus(plan):
             if not waiting:
                 return
-            if request.listener not in waiting:
+            if request.listener not in waiting or not request.client.startswith("127."):
                 continue
             outcome = simulate(plan, request)
             if outcome.route is None or any(to.pool in avoided for to in outcome.upstreams):

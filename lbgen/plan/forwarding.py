@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-
+from lbgen.plan.addresses import is_within
 from lbgen.plan.matching import to_wire
 from lbgen.plan.model import (
     Endpoint,
@@ -29,21 +27,15 @@ _DROPPED = frozenset(
 )
 # What Connection may name without naming a header field of the client's own.
 HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
-_FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
-_REQUEST_ID = "x-request-id"
+FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
+REQUEST_ID = "x-request-id"
+PROXY_FIELDS = frozenset({*FORWARDED, REQUEST_ID})  # seen and kept only where they come from a trusted proxy
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_trusted(listener: Listener, client: str) -> bool:
     """Whether the TCP peer is one of the listener's trusted proxies."""
-    peer = _peer(client)
-    return any(peer in ip_network(network) for network in listener.trusted_proxies)
-
-
-@lru_cache(maxsize=1024)
-def _peer(client: str) -> IPv4Address | IPv6Address:
-    peer = ip_address(client)
-    return getattr(peer, "ipv4_mapped", None) or peer
+    return is_within(client, listener.trusted_proxies)
 
 
 def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -> Lines:
@@ -57,31 +49,30 @@ def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -
     }
     dropped = _DROPPED | _nominated(request)
     lines: Lines = [("host", request.authority)] if request.authority is not None else []
-    managed = {*_FORWARDED, _REQUEST_ID}
     for name, value in request.headers:
         if name in dropped or name == "host" or (name == "upgrade" and not is_websocket(request)):
             continue
-        if name in managed and not (trust and not _made(name, listener)):
+        if name in PROXY_FIELDS and not (trust and not _made(name, listener)):
             continue
         lines.append((name, value))
     sent = {
         name: ", ".join(v for v in request.lines(name) if v) if trust and name not in dropped else ""
-        for name in managed
+        for name in PROXY_FIELDS
     }
     if listener.forwarded_headers:
-        for name in _FORWARDED:
+        for name in FORWARDED:
             made = ours[name]
             if name == "x-forwarded-for" and sent[name]:
                 lines.append((name, f"{sent[name]}, {client}"))
             elif sent[name] or made is not None:
                 lines.append((name, sent[name] or made))
     if listener.request_id:
-        lines.append((_REQUEST_ID, sent[_REQUEST_ID] or None))
+        lines.append((REQUEST_ID, sent[REQUEST_ID] or None))
     return lines
 
 
 def _made(name: str, listener: Listener) -> bool:
-    return listener.request_id if name == _REQUEST_ID else listener.forwarded_headers
+    return listener.request_id if name == REQUEST_ID else listener.forwarded_headers
 
 
 def _nominated(request: ParsedRequest) -> set[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
+
+from lbgen.plan.addresses import is_within
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
@@ -41,11 +42,7 @@ class Access(Struct, frozen=True):
 
     def admits(self, client: str) -> bool:
         """Whether a client of that address is admitted."""
-        address = ip_address(client)
-        address = getattr(address, "ipv4_mapped", None) or address
-        if any(address in ip_network(network) for network in self.deny):
-            return False
-        return self.allow is None or any(address in ip_network(network) for network in self.allow)
+        return not is_within(client, self.deny) and (self.allow is None or is_within(client, self.allow))
 
 
 class Limits(Struct, frozen=True):

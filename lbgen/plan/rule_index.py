@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
+from lbgen.plan.addresses import client_ip
 from lbgen.plan.model import L4Rule, Listener, PathKind, Rule
 from lbgen.plan.precedence import covering_prefixes, group
 from lbgen.plan.regex import literal_start
@@ -58,7 +59,7 @@ class L4Index:
 
     def candidates(self, sni: str | None, source: str) -> list[L4Rule]:
         """Every rule that a connection from `source` for the server name `sni` can have, in the order of trial."""
-        peer = ip_address(source)
+        peer = client_ip(source)
         networks: list[Hashable] = [None]
         networks += [
             ip_network((peer, length), strict=False) for version, length in self._lengths if version == peer.version

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from msgspec import Struct
 
+from lbgen.plan.addresses import is_within
 from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
 from lbgen.plan.cors import CORS_HEADERS, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
     HOP_BY_HOP,
+    PROXY_FIELDS,
     apply_edits,
     forwarded_headers,
+    is_trusted,
     redirect_location,
     rewrite_target,
     sticky_cookies,
@@ -170,6 +172,8 @@ def _simulate(plan: Plan, listener: Listener, request: Request) -> Outcome:
         return _refused([refusal], request.method)
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
+    if not is_trusted(listener, request.client):
+        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in PROXY_FIELDS))
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
@@ -236,8 +240,7 @@ def simulate_l4(plan: Plan, listener: str, sni: str | None = None, source: str =
 def _l4_mismatch(rule: L4Rule, name: str | None, source: str) -> str | None:
     if not covers_host(rule.sni, name):
         return f"server name {name or '(none)'} is not {rule.sni}"
-    peer = ip_address(source)
-    if rule.sources and not any(peer in ip_network(network) for network in rule.sources):
+    if rule.sources and not is_within(source, rule.sources):
         return f"source {source} is not in {', '.join(rule.sources)}"
     return None
 

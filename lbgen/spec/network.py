@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
 from lbgen.spec.value_errors import invalid, require_text, shorten
 
 MOST_PORTS = 1_000  # of a range
+_MAPPED_BITS = 96  # before the IPv4 address in an IPv4-mapped IPv6 one
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # Sharp s, final sigma and the joiners: the standard library's IDNA 2003 and today's browsers disagree on them.
 _DEVIATIONS = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
@@ -150,7 +151,7 @@ def parse_cidr(value: object) -> str:
     """A network in CIDR form, or an IP address as a network of one; LB122 otherwise."""
     written = require_text("a network in CIDR form", value)
     try:
-        return ip_network(written, strict=True).compressed
+        return _plain_network(ip_network(written, strict=True)).compressed
     except ValueError:
         pass
     try:
@@ -160,6 +161,14 @@ def parse_cidr(value: object) -> str:
         if getattr(error, "type", "") == "LB122":
             raise
     raise invalid("LB122", f'"{shorten(written)}" is not a network', "write an address and a mask, such as 10.0.0.0/8")
+
+
+def _plain_network(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """The IPv4 network that a network of IPv4-mapped IPv6 addresses stands for; any other as it is."""
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 def _ip(written: str) -> IPv4Address | IPv6Address | None:

@@ -140,9 +140,10 @@ def _hosts(listener: Listener, table: HostTable, draft: Draft) -> tuple[str, ...
 def _clients(listener: Listener, route: Route, client: str) -> Iterator[str]:
     """Addresses to come from until one is let in; on loopback there is no other than our own."""
     yield client
-    for access in (listener.access, route.access):
-        if access is not None and not client.startswith("127."):
-            yield from addresses(access.allow or ())
+    if not client.startswith("127."):
+        for access in (listener.access, route.access):
+            yield from addresses((access and access.allow) or ())
+        yield from addresses(listener.trusted_proxies)
 
 
 def addresses(networks: tuple[str, ...]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from lbgen.plan.checks import (
     certificates,
     contradictions,
     datagrams,
+    dropped_headers,
     engines,
     ignored,
     layers,
@@ -18,7 +19,6 @@ from lbgen.plan.checks import (
     routes,
     secrets,
     tiers,
-    underscores,
     unreachable,
 )
 from lbgen.plan.checks import files as file_checks
@@ -65,7 +65,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     unreachable.check(context)
     certificates.check(context)
     secrets.check(context)
-    underscores.check(context)
+    dropped_headers.check(context)
     tiers.check(context)
     datagrams.check(context)
     contradictions.check(context)

@@ -1,9 +1,11 @@
-"""Rules and keys that use header fields with underscores where the listener drops such fields."""
+"""Rules and keys on header fields that the listener drops: with underscores, or of clients that are no proxies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from lbgen.plan.forwarding import PROXY_FIELDS
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -11,28 +13,39 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB286: a rule or a key uses a field which `headers_with_underscores: drop` removes."""
+    """LB286: a rule or a key uses a field that all listeners of its route remove."""
     model = context.model
-    passing = {
+    underscores = {
         name
         for name, listener in model.listeners.items()
         if (listener.headers_with_underscores or model.headers_with_underscores) == "pass"
     }
-    if len(passing) == len(model.listeners):
+    trusting = {name for name, listener in model.listeners.items() if listener.trusted_proxies}
+    if len(underscores & trusting) == len(model.listeners):
         return
     hashed = {
         name: pool.balance.hash.header
         for name, pool in model.pools.items()
         if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
     }
+    said: set[str] = set()
     for index, route in enumerate(model.routes):
+        listeners = context.expanded.listeners[index]
+        if context.expanded.is_l4(index) or not listeners:
+            continue
         for header, field in _asked(index, route, hashed):
-            listeners = context.expanded.listeners[index]
-            if "_" not in header or context.expanded.is_l4(index) or not listeners or passing & set(listeners):
+            if field in said:
                 continue
-            message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
-            hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
-            context.add("LB286", field, message, hint)
+            if "_" in header and not underscores & set(listeners):
+                message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
+                hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
+                said.add(field)
+                context.add("LB286", field, message, hint)
+            elif header in PROXY_FIELDS and not trusting & set(listeners):
+                message = f'listener "{listeners[0]}" drops the field {header} of clients, which anybody can set'
+                hint = "write the proxies that set it, trusted_proxies: [10.0.0.0/8], on the listener"
+                said.add(field)
+                context.add("LB286", field, message, hint)
 
 
 def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
