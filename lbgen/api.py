@@ -267,15 +267,16 @@ def reload(
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
-    """Every stack of this user, or the one of that name (UsageError LB406 when there is none)."""
+    """Every stack, also those of other state directories (`Stack.foreign_owner`), or the one of that name. UsageError
+    LB406 when there is none."""
     return tuple(Stack(each) for each in (registry.list_stacks() if name is None else (registry.find_stack(name),)))
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
     """What a stack's processes printed and the requests that its engines logged (`Line.record`).
 
-    `name` None = the only stack, `engine` one of it, `follow` until it ends. Raises UsageError LB406 when there is no
-    such stack or engine.
+    `name` None = the only stack of this state directory, `engine` one of it, `follow` until it ends. Raises UsageError
+    LB406 when there is no such stack or engine.
     """
     found = registry.find_stack(name)
     if engine is not None and engine not in {each.name for each in found.engines}:
@@ -296,8 +297,8 @@ def requests(
 
 
 def down(name: str | None = None, *, progress: Callable[[Progress], None] = no_progress) -> Stack:
-    """Stop a stack (None = the only one) and remove all that was its own, also where that is no container any more;
-    returns what it was. UsageError LB406."""
+    """Stop a stack (None = the only one of this state directory) and remove all that was its own, also where that is no
+    container any more; returns what it was. UsageError LB406."""
     try:
         found = registry.find_stack(name)
     except UsageError:

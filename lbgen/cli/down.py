@@ -7,25 +7,33 @@ from contextlib import nullcontext
 import click
 
 from lbgen.cli import options
-from lbgen.cli.output import print_findings, print_json, show_status
+from lbgen.cli.output import print_findings, print_json, say, show_status
 from lbgen.cli.stacks import stack_argument, stack_name
 
 
 @click.command(
-    epilog="\b\nExamples:\n  lbgen down             # the only stack\n  lbgen down shop.yaml\n  lbgen down --all"
+    epilog="\b\nExamples:\n  lbgen down             # your only stack\n  lbgen down shop.yaml\n  lbgen down --all"
 )
 @stack_argument
-@click.option("--all", "every", is_flag=True, help="Every stack of this user.")
+@click.option("--all", "every", is_flag=True, help="Every stack of this state directory.")
 @options.json_flag
 def command(stack: str | None, every: bool, as_json: bool) -> None:
-    """Stop every process of a stack and remove its state."""
+    """Stop every process of a stack and remove its state.
+
+    Stacks of containers that another state directory owns, such as another user's, are only removed by their name.
+    """
     from lbgen.api import docker_unreachable, down, ps
 
     if every and stack:
         raise click.UsageError("name a stack or use --all, not both")
-    names = [each.name for each in ps()] if every else [stack_name(stack)]
+    names: list[str | None] = [stack_name(stack)]
     if every:
+        there = ps()
+        names = [each.name for each in there if not each.foreign_owner]
         print_findings(docker_unreachable())
+        for each in there:
+            if each.foreign_owner:
+                say(f"{each.name} is left alone: it is of {each.foreign_owner}; to stop it: lbgen down {each.name}")
     stopped = []
     for name in names:
         with nullcontext() if as_json else show_status(f"stopping {name or 'the stack'}"):

@@ -58,6 +58,8 @@ class StackRecord(Record):
 
     name: str
     runtime: str
+    foreign_owner: str
+    """The other state directory that owns it; empty: this one."""
     alive: bool
     """Whether its supervisor, or one of its containers, lives."""
     unchanged: bool

@@ -111,12 +111,13 @@ def may_have_docker() -> bool:
 
 
 def find_stack(name: str | None) -> StackState:
-    """The stack of that name; None = the only one. UsageError LB406 when there is none, or several."""
+    """The stack of that name; None = the only one of this state directory: those of others have to be named. UsageError
+    LB406 when there is none, or several."""
     here = next((each for each in local.running() if each.name == name), None)
     if here is not None:  # no daemon needs to be asked
         return here
     known, hidden = _every(name)
-    found = [each for each in known if name in (None, each.name)]
+    found = [each for each in known if (each.name == name if name is not None else not each.foreign_owner)]
     if not found and name is not None:  # a part of one
         found = [x for each in known if isinstance(each, GroupState) for _, x in each.parts if x.name == name]
     if not found and name is not None:
@@ -131,18 +132,25 @@ def find_stack(name: str | None) -> StackState:
     if name is not None:
         hint = f"there is {there}" if there else "nothing runs"
         raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
+    if not found and known:
+        others = ", ".join(f"{each.name} is of {each.foreign_owner}" for each in known)
+        message = "no stack of this state directory runs"
+        raise UsageError(Diagnostic("LB406", message, hint=f"{others}; name a stack if you mean it"))
     if not found:
         raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
-    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {there}"))
+    ours = ", ".join(each.name for each in found)
+    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {ours}"))
 
 
 def find_leftovers(name: str | None) -> StackState | None:
-    """What is left of a stack of containers that went without them; with `name` None, if it is the only such stack."""
+    """What is left of a stack of containers that went without them; with `name` None, if it is the only such stack of
+    this state directory."""
     if not may_have_docker():
         return None
     from lbgen.runtime.docker.inspect import leftover_stacks
 
-    found = [each for each in leftover_stacks() if name in (None, each.name)]
+    left = leftover_stacks()
+    found = [each for each in left if (each.name == name if name is not None else not each.foreign_owner)]
     return found[0] if len(found) == 1 else None
 
 

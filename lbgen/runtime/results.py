@@ -60,6 +60,11 @@ class Stack(Result):
         return self.state.endpoints
 
     @property
+    def foreign_owner(self) -> str:
+        """The other state directory that owns it, in words; "" = this one."""
+        return self.state.foreign_owner
+
+    @property
     def alive(self) -> bool:
         """Whether its supervisor (or one of its containers) lives. If not, `down` clears what is left."""
         return self.state.alive
@@ -103,6 +108,7 @@ class Stack(Result):
         record: StackRecord = {
             "name": self.name,
             "runtime": self.state.runtime,
+            "foreign_owner": self.foreign_owner,
             "alive": self.alive,
             "unchanged": self.unchanged,
             "replaced": self.replaced,

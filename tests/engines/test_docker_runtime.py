@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 from tests.support.engine_lists import L7_ENGINES, of_this_kernel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from docker import DockerClient
 
 pytestmark = [
@@ -62,6 +65,23 @@ def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClien
     assert {each.name for each in listed.engines if each.running} == set(L7_ENGINES)
     with pytest.raises(UsageError, match="docker"):
         lbgen.up(topology(port), ["nginx"], runtime="local")
+
+
+def test_a_stack_of_another_state_directory_needs_its_name(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = os.environ.get("LBGEN_STATE_DIR")
+    lbgen.up(topology(free_port("127.0.0.1", PORTS + 50)), ["nginx"], runtime="docker", accept=("all",))
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
+    [listed] = [each for each in api.ps() if each.name == NAME]
+    assert listed.foreign_owner.startswith("the state directory ")
+    with pytest.raises(UsageError, match="no stack of this state directory runs"):
+        api.down()
+    assert all(each.running for each in list_containers(daemon, NAME))
+    assert api.down(NAME).name == NAME
+    assert not list_containers(daemon, NAME)
+    if owner is not None:
+        monkeypatch.setenv("LBGEN_STATE_DIR", owner)
 
 
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:

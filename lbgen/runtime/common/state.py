@@ -148,6 +148,11 @@ class StackState:
         return "local"
 
     @property
+    def foreign_owner(self) -> str:
+        """The other state directory that owns it, in words; "" = this one, as of every stack with a record here."""
+        return ""
+
+    @property
     def alive(self) -> bool:
         """Whether its supervisor runs."""
         return self.supervisor.alive()

@@ -18,7 +18,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
-from lbgen.runtime.docker import container_exec, container_files
+from lbgen.runtime.docker import container_exec, container_files, owner
 from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
 from lbgen.runtime.docker.image_archive import USER, WORK
 
@@ -103,7 +103,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
     options: dict[str, Any] = {
         "name": spec.name,
         "command": list(spec.argv),
-        "labels": record.labels(),
+        "labels": record.labels() | owner.labels(),
         "environment": dict(spec.env),
         "working_dir": WORK,
         "stop_signal": spec.stop,
@@ -144,7 +144,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         }
     with docker_errors(f"making the container {spec.name}"):
         if not spec.inside and not spec.once:
-            client.volumes.create(volume, labels=record.labels())
+            client.volumes.create(volume, labels=record.labels() | owner.labels())
         handle = _create(client, spec, record, options)
     try:
         with docker_errors(f"making the container {spec.name}"):

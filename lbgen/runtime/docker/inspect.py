@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lbgen.records import replace
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
 from lbgen.runtime.docker import health, saved_plan
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import StackContainer, list_containers
 from lbgen.runtime.docker.labels import STACK, Role
+from lbgen.runtime.docker.owner import foreign_owner
 
 if TYPE_CHECKING:
     from lbgen.engines.counts import Counts
@@ -50,7 +52,13 @@ class ContainerState(EngineState):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStack(StackState):
-    """A stack of containers, which docker itself restarts."""
+    """A stack of containers, which docker itself restarts. `owner`: as `foreign_owner`."""
+
+    owner: str = ""
+
+    @property
+    def foreign_owner(self) -> str:
+        return self.owner
 
     @property
     def runtime(self) -> str:
@@ -77,7 +85,8 @@ def leftover_stacks() -> tuple[StackState, ...]:
         only = {"label": STACK}
         left = (*client.networks.list(filters=only), *client.volumes.list(filters=only))
     names = {each.attrs["Labels"][STACK] for each in left} - {each.record.stack for each in list_containers(client)}
-    return tuple(stack_state(name, ()) for name in sorted(names))
+    labels = {name: [x.attrs["Labels"] for x in left if x.attrs["Labels"][STACK] == name] for name in sorted(names)}
+    return tuple(replace(stack_state(name, ()), owner=_owner(of_stack)) for name, of_stack in labels.items())
 
 
 def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
@@ -110,7 +119,13 @@ def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
                 read_counts=partial(health.counts, each),
             )
         )
-    return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts))
+    owned = _owner([each.handle.labels for each in parts])
+    return ContainerStack(name, "", 0, 0, True, tuple(engines), _endpoints(parts), owner=owned)
+
+
+def _owner(labels: Sequence[Mapping[str, str]]) -> str:
+    """The other state directory that owns one of these parts of a stack, in words; "" = all are of this one."""
+    return next((found for each in labels if (found := foreign_owner(each))), "")
 
 
 def _endpoints(parts: Sequence[StackContainer]) -> tuple[EndpointState, ...]:

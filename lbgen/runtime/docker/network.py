@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.docker import owner
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
@@ -39,8 +40,9 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
         try:
             with docker_errors(f"making the network {name(stack)}"):
                 pool = IPAMPool(subnet=str(subnet), gateway=gateway(subnet))
+                labels = {STACK: stack} | owner.labels()
                 client.networks.create(
-                    name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={STACK: stack}
+                    name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels=labels
                 )
         except EngineError as error:
             if not any(word in str(error) for word in _OVERLAPS):

@@ -66,6 +66,10 @@ class GroupState(StackState):
         return self.on
 
     @property
+    def foreign_owner(self) -> str:
+        return next((found for _, each in self.parts if (found := each.foreign_owner)), "")
+
+    @property
     def alive(self) -> bool:
         """Whether all of them are."""
         there = self.group is not None and len(self.parts) == len(self.group.members)
