@@ -85,7 +85,9 @@ LB279 HSTS over plain HTTP
   example: routes: [{ name: app, forward: app, response_headers: { set: { Strict-Transport-Security: max-age=3600 } } }]
   remedy: Set the header where TLS is terminated.
 LB280 text for one engine
-  cause: `engines.NAME` holds configuration text that other engines do not get and that lbgen cannot verify.
+  cause: `engines.NAME` holds configuration text that other engines do not get and that lbgen cannot verify. They refuse
+    the topology, as the text may hold an access rule, unless `accept: [engines.verbatim]` says that they may serve
+    without it.
   example: engines: { nginx: { http: "log_subrequest on;" } }
   remedy: Use fields of the topology where they exist.
 LB281 client addresses that end at the tier in front

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Engine, Objection, refused
+from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
+from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -25,6 +26,14 @@ def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
             there = "; ".join(f"{name} ({where})" for name, where in engine.insertion_points)
             why = refused(f"its configuration has no place {place!r}; it has {there}")
             yield Objection(why, f"engines.{engine.name}.{place}")
+
+
+def of_other_engines(plan: Plan, engine: Engine) -> Iterator[Objection]:
+    """An approximate verdict on each text that another engine gets and this one does not; it may be an access rule."""
+    for name, options in plan.engines:
+        for place, _ in options.verbatim if name != engine.name else ():
+            note = f"this text is for {name} alone; what it adds, such as an access rule, is missing here"
+            yield Objection(approximate(note), f"engines.{name}.{place}", Feature.ESCAPE_HATCH)
 
 
 class NotDataError(ValueError):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
 from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines, refused
-from lbgen.engines.verbatim import unplaced
+from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 from lbgen.records import replace
@@ -119,7 +119,8 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     left = {each.field: each.guarantees.unused_features for each in plan.listeners}
-    said = (*unplaced(plan, engine), *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
+    texts = (*unplaced(plan, engine), *of_other_engines(plan, engine))
+    said = (*texts, *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
     for objection in said:
         if objection.feature in left.get(objection.field, ()):
             continue

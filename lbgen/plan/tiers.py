@@ -90,6 +90,7 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
             "listeners": listeners,
             "pools": {name: pool for name, pool in model.pools.items() if name in used},
             "access_log": model.access_log if l7 else None,  # without L7 there are no requests to log
+            "engines": {name: each for name, each in model.engines.items() if name not in _engines_beside(model, tier)},
         }
     )
     plan = build_plan(replace(topology, model=part), ExpandedTopology(part, on))
@@ -98,6 +99,13 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     field = f"tiers.{tier}.engine"
     spans = Spans(lambda: (*plan.spans, (field, topology.span(field))))
     return replace(plan, name=of.name, tier=of, listeners=found, spans=spans)
+
+
+def _engines_beside(model: TopologyModel, tier: str) -> set[str | None]:
+    """The engines that only other tiers name, where this tier names its own: what is said to them concerns no engine
+    of this tier."""
+    own = (model.tiers or {})[tier].engine
+    return {each.engine for each in (model.tiers or {}).values()} - {own} if own is not None else set()
 
 
 def _public(model: TopologyModel, expanded: ExpandedTopology, listener: Listener) -> Listener:

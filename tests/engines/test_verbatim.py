@@ -90,13 +90,14 @@ def test_all_places_are_tried() -> None:
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_the_engine_takes_them_and_explain_finds_them(name: str) -> None:
     plan = lbgen.plan(topology(SHOWN, mode="l7" if name in L7_ENGINES else "l4"))
-    assert check(plan, name) == ()
-    rendered = lbgen.render(plan, engine=name)
+    assert check(plan, name, accept=("engines.verbatim",)) == ()
+    rendered = lbgen.render(plan, engine=name, accept=("engines.verbatim",))
     origins = {origin for file in rendered.files for origin in file.origins if origin.startswith("engines.")}
     scalars = {"engines.envoy.bootstrap"}  # a line of data that is no mapping has no mark
     assert origins | scalars == {f"engines.{name}.{place}" for place in SHOWN[name]} | scalars  # no other's
-    [answer] = [x for x in rendered.verdicts if x.feature == "engines.verbatim"]
-    assert "not portable" in answer.verdict.note
+    own, *others = (x for x in rendered.verdicts if x.feature == "engines.verbatim")
+    assert "not portable" in own.verdict.note
+    assert all("what it adds, such as an access rule, is missing here" in x.verdict.note for x in others)
 
 
 @pytest.mark.parametrize("name", sorted(set(L7_ENGINES) - {"traefik"}))
@@ -118,10 +119,40 @@ def test_a_router_of_ones_own_stands_beside_traefiks() -> None:
             assert httpx.get(stack.url("web")).status_code == 200
 
 
-def test_other_engines_do_without() -> None:
-    rendered = lbgen.render(topology({"nginx": SHOWN["nginx"]}), engine="haproxy")
-    assert not any("x-own" in text for text in rendered.values())
-    assert all(answer.feature != "engines.verbatim" for answer in rendered.verdicts)
+@pytest.mark.parametrize("name", ["haproxy", "envoy", "traefik"])
+def test_other_engines_do_without_only_if_that_is_accepted(name: str) -> None:
+    """The text may hold an access rule, such as nginx's auth_basic, without which a route is open."""
+    guarded = topology({"nginx": {"server": "auth_basic closed;\nauth_basic_user_file /dev/null;"}})
+    with pytest.raises(LbgenError, match="this text is for nginx alone") as raised:
+        lbgen.render(guarded, engine=name)
+    assert [(x.code, x.field, x.accept) for x in raised.value.diagnostics] == [
+        ("LB302", "engines.nginx.server", "engines.verbatim")
+    ]
+    rendered = lbgen.render(guarded, engine=name, accept=("engines.verbatim",))
+    assert not any("auth_basic" in text for text in rendered.values())
+    lbgen.render(guarded, engine="nginx")
+
+
+def test_text_for_the_engine_of_another_tier_is_not_missing() -> None:
+    data: dict[str, Any] = {
+        "version": 1,
+        "name": "tiers",
+        "profile": "minimal",
+        "tiers": {"edge": {"engine": "haproxy"}, "web": {"engine": "nginx"}},
+        "listeners": {"in": {"port": 8080, "tier": "edge"}, "inner": {"port": 8081, "tier": "web"}},
+        "pools": {"to-web": {"tier": "web"}, "app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [
+            {"name": "in", "listeners": ["in"], "forward": "to-web"},
+            {"name": "all", "listeners": ["inner"], "forward": "app"},
+        ],
+        "engines": {"nginx": SHOWN["nginx"]},
+    }
+    edge, web = lbgen.tiers(lbgen.load(data))
+    lbgen.render(edge.plan, engine="haproxy")
+    assert any("x-own" in text for text in lbgen.render(web.plan, engine="nginx").values())
+    del data["tiers"]["edge"]["engine"]
+    with pytest.raises(LbgenError, match="this text is for nginx alone"):
+        lbgen.render(lbgen.tiers(lbgen.load(data))[0].plan, engine="haproxy")
 
 
 def test_filters_of_http_have_no_place_beside_l4_alone() -> None:

@@ -18,5 +18,5 @@ def check(context: Context) -> None:
         context.advise("LB289", f"engines.{name}", message, "install its package, or drop it", key=True)
     for name, block in context.model.engines.items():
         for point in block.verbatim:
-            message = f"this text is for {name} only: other engines ignore it, and lbgen cannot verify it"
+            message = f"this text is for {name} only: no other engine gets it, and lbgen cannot verify it"
             context.advise("LB280", f"engines.{name}.{point}", message, "use fields of the topology where they exist")
