@@ -13,6 +13,7 @@ from lbgen.cli.explain_versions import explain_versions
 from lbgen.cli.html import write_page
 from lbgen.cli.output import console, print_json, say
 from lbgen.cli.verdict_table import print_verdicts
+from lbgen.engines.lines import split_lines
 
 if TYPE_CHECKING:
     from lbgen.engines.left_to_engine import LeftToEngine
@@ -172,7 +173,7 @@ def _origin(found: Parts, line: str, as_json: bool) -> None:
             seen.append(f"{folder}/{each.name}")
             if file not in (each.name, seen[-1]):
                 continue
-            lines = each.text.splitlines()
+            lines = split_lines(each.text)
             if not 1 <= int(number) <= len(lines):
                 raise click.UsageError(f"{file} has {len(lines)} lines")
             field = each.origins[int(number) - 1] if each.origins else ""
@@ -194,7 +195,7 @@ def _lines(asked: Parts, field: str, as_json: bool) -> None:
     for folder, _, rendered in _render_all(asked):
         for each in rendered.files:
             owner = _owner(field, set(each.origins))
-            for number, (origin, text) in enumerate(zip(each.origins, each.text.splitlines(), strict=False), 1):
+            for number, (origin, text) in enumerate(zip(each.origins, split_lines(each.text), strict=False), 1):
                 if origin and (origin == owner or origin.startswith((f"{field}.", f"{field}["))):
                     place = f"{folder}/{each.name}"
                     found.append({"file": place, "line": number, "field": origin, "text": text.strip()})

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.engines.lines import split_lines
 from lbgen.resources import cache
 from lbgen.version import VERSION
 
@@ -239,7 +240,7 @@ def split_origins(marked: str, own: Own = NOTHING) -> tuple[str, tuple[str, ...]
                 line = _MARK.sub("", line)
             if mark.startswith(_PLACE):
                 origin, found = own.get(mark.removeprefix(_PLACE), ("", ""))
-                added = [f"{line}{each}".rstrip() for each in found.splitlines()]
+                added = [f"{line}{each}".rstrip() for each in split_lines(found)]
                 lines += added
                 origins += [origin] * len(added)
                 continue

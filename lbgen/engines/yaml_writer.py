@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.document import Commented, Tagged
+from lbgen.engines.lines import split_lines
 from lbgen.engines.yaml_anchors import find_repeats, measure
 from lbgen.records import replace
 
@@ -56,7 +57,7 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     """
     names = find_repeats(data, _WORTH) if anchors else {}
     writer = _Writer(names, width)
-    for line in header.splitlines():
+    for line in split_lines(header):
         writer.line(f"# {line}".rstrip(), "")
     writer.write("", data, _Reader(names, width).read(data), 0, "", "")
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
@@ -223,7 +224,7 @@ class _Writer:
             self.write(key, value.value, content, indent, lead, origin)
         elif isinstance(value, str) and _is_block(value):
             self.line(f"{lead}{key}|", origin)
-            for line in value.splitlines():
+            for line in split_lines(value):
                 self.line(f"{' ' * indent}{line}".rstrip(), origin)
         else:
             self.line(f"{lead}{key}{_leaf(value)}", origin)
@@ -240,7 +241,7 @@ class _Writer:
             return  # an alias; the comment is above what it stands for
         if value.apart and self.lines:
             self.line("", "")
-        for line in value.comment.splitlines():
+        for line in split_lines(value.comment):
             self.line(f"{pad}# {line}".rstrip(), origin)
 
     def _write_words(self, words: Sequence[str], indent: int, start: str, origin: str) -> None:

@@ -10,6 +10,7 @@ from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.engines.api import engine, target_version
 from lbgen.engines.left_to_engine import left_to_engine
+from lbgen.engines.lines import split_lines
 from lbgen.engines.rendered import Rendered, render
 from lbgen.engines.tiers import engines_of
 from lbgen.engines.verdict_rows import LEGEND, mark, notes, worst_by_feature
@@ -150,7 +151,7 @@ def _engine(
 
 def _file(file: RenderedFile, places: Mapping[str, Span], sources: Mapping[str, Source]) -> NativeFile:
     lines = []
-    texts = file.text.splitlines()
+    texts = split_lines(file.text)
     for text, field in zip(texts[:MOST_LINES], file.origins, strict=False):
         span = places.get(field)
         source = sources.get(span.file) if span is not None else None

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbgen.engines.lines import split_lines
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def line_changes(real: Rendered, verified: Rendered) -> tuple[LineChange, ...]:
         raise ValueError(f"{real.engine}: other files with scaled times: {sorted(set(real) ^ set(verified))}")
     found = []
     for name, text in real.items():
-        ours, theirs = text.splitlines(), verified[name].splitlines()
+        ours, theirs = split_lines(text), split_lines(verified[name])
         if len(ours) != len(theirs):
             raise ValueError(f"{real.engine}/{name}: {len(ours)} lines, {len(theirs)} with scaled times")
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True), 1):
@@ -71,7 +72,7 @@ def user_edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
         if name not in mine or name not in real:
             found.append(f"{name}: {'is missing' if name not in mine else 'is not one of lbgen'}")
             continue
-        ours, theirs = mine[name].splitlines(), real[name].splitlines()
+        ours, theirs = split_lines(mine[name]), split_lines(real[name])
         for tag, a, b, _, _ in _blocks(ours, theirs):
             if tag != "equal":
                 shown = ours[a].strip() if a < b else "(a line is missing)"
@@ -96,8 +97,8 @@ def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[str, int, int, int
 
 
 def _merge(mine: str, real: str, verified: str) -> str:
-    base, goal = real.splitlines(), verified.splitlines()
-    ours = mine.splitlines()
+    base, goal = split_lines(real), split_lines(verified)
+    ours = split_lines(mine)
     known: dict[str, set[str]] = {}
     for one, other in zip(base, goal, strict=True):
         known.setdefault(one, set()).add(other)
