@@ -21,8 +21,8 @@ class ConnectOptions(Struct, frozen=True):
     tls: bool = False
     sni: str | None = None
 
-    def open(self, host: str, port: int, timeout: float) -> socket.socket:
-        """Open a connection for HTTP/1.1. The certificate is not verified, since only a probe connects.
+    def open(self, host: str, port: int, timeout: float, alpn: str = "http/1.1") -> socket.socket:
+        """Open a connection for the protocol `alpn`. The certificate is not verified, since only a probe connects.
 
         Raises OSError (also ssl.SSLError).
         """
@@ -35,7 +35,7 @@ class ConnectOptions(Struct, frozen=True):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-            context.set_alpn_protocols(["http/1.1"])
+            context.set_alpn_protocols([alpn])
             return context.wrap_socket(sock, server_hostname=self.sni)
         except OSError:
             sock.close()

@@ -209,10 +209,12 @@ def count_losses(
     for probe in probes_to_repeat(plan, client):
         host, port = address(probe.listener)
         l7 = plan.listener(probe.listener).mode is Mode.L7
-        kept = _KEPT if l7 else 0
+        kept = _KEPT if l7 and not probe.grpc else 0
         threads.append(threading.Thread(target=seen.new_connections, args=(probe, host, port)))
         threads += [threading.Thread(target=seen.kept_connection, args=(probe, host, port)) for _ in range(kept)]
-        sockets = _SOCKETS if l7 or not probe.real else 0  # of endpoints behind L4 we do not know what they speak
+        sockets = (
+            _SOCKETS if not probe.grpc and (l7 or not probe.real) else 0
+        )  # of endpoints behind L4 we do not know what they speak
         threads += [threading.Thread(target=seen.open_socket, args=(probe, host, port)) for _ in range(sockets)]
     for each in threads:
         each.daemon = True

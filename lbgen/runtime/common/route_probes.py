@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from lbgen.plan.model import Listener, Mode, PathKind, Plan, Protocol, Rule, ValueKind, ValueMatch
+from lbgen.plan.model import Listener, Mode, PathKind, Plan, PoolProtocol, Protocol, Rule, ValueKind, ValueMatch
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate, simulate_l4
+from lbgen.records import replace
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.regex_example import regex_example
@@ -24,6 +25,7 @@ _ANSWER_SECONDS = 5.0
 _DATAGRAM_SECONDS = 1.0  # then another one is sent
 _LARGEST = 1 << 20
 _METHODS = ("GET", "POST", "PUT", "DELETE")
+_GRPC_HEADERS = (("Content-Type", "application/grpc"), ("TE", "trailers"))
 _NO_ENDPOINT = frozenset({502, 503, 504})
 
 
@@ -31,7 +33,8 @@ class Probe(Struct, frozen=True):
     """A request that belongs to `route` on `listener`, which it reaches as `connect` says. `status` is the proxy's own
     answer; None: one of `pools` answers. `others` are right as well, since limits count what came before. `request`
     None: an L4 route, asked in HTTP as that is what stand-ins speak, or with a datagram (`datagrams`). `real`: some
-    endpoint may be no stand-in, so that any answer is right that came through."""
+    endpoint may be no stand-in, so that any answer is right that came through. `grpc`: it is a gRPC call, over HTTP/2.
+    `passthrough`: the endpoint takes part in the TLS handshake."""
 
     route: str
     listener: str
@@ -43,6 +46,8 @@ class Probe(Struct, frozen=True):
     connect: ConnectOptions = ConnectOptions()
     real: bool = False
     datagrams: bool = False
+    grpc: bool = False
+    passthrough: bool = False
 
 
 def make_probes(plan: Plan, client: str = LOOPBACK) -> tuple[Probe, ...]:
@@ -134,7 +139,16 @@ def _l4(plan: Plan, listener: Listener, client: str, found: dict[tuple[str, str]
             real = _real(plan, pools)
             if not (udp and real):
                 found[listener.name, route.name] = Probe(
-                    route.name, listener.name, route.field, None, None, pools, connect=way, real=real, datagrams=udp
+                    route.name,
+                    listener.name,
+                    route.field,
+                    None,
+                    None,
+                    pools,
+                    connect=way,
+                    real=real,
+                    datagrams=udp,
+                    passthrough=listener.tls is not None and listener.tls.passthrough,
                 )
 
 
@@ -146,8 +160,23 @@ def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions, client:
             pools = frozenset(upstream.pool for upstream in outcome.upstreams)
             field = plan.route(rule.route).field
             real = _real(plan, pools)
-            return Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way, real)
+            found = Probe(rule.route, listener.name, field, request, outcome.status, pools, outcome.others, way, real)
+            return _grpc_call(plan, listener, found) or found
     return None
+
+
+def _grpc_call(plan: Plan, listener: Listener, probe: Probe) -> Probe | None:
+    """The probe as a gRPC call, where its endpoints are servers of gRPC; None where they are not, where clients cannot
+    reach them by HTTP/2, or where the route would not take the call."""
+    grpc = all(plan.pool(name).protocol is PoolProtocol.GRPC for name in probe.pools)
+    if not (probe.request and probe.real and probe.status is None and grpc and listener.http2):
+        return None
+    named = {name.lower() for name, _ in probe.request.headers}
+    headers = (*probe.request.headers, *(each for each in _GRPC_HEADERS if each[0].lower() not in named))
+    request = replace(probe.request, method="POST", headers=headers, version="2")
+    outcome = simulate(plan, request)
+    same = outcome.route == probe.route and {each.pool for each in outcome.upstreams} == probe.pools
+    return replace(probe, request=request, grpc=True) if same else None
 
 
 def _real(plan: Plan, pools: frozenset[str]) -> bool:
@@ -204,6 +233,8 @@ def ask(probe: Probe, host: str, port: int) -> str:
     """Send the probe once: empty when the answer is right, else what came instead."""
     if probe.datagrams:
         return _ask_datagram(probe, host, port)
+    if probe.grpc:
+        return _call_grpc(probe, host, port)
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     try:
         connection.sock = probe.connect.open(host, port, _ANSWER_SECONDS)
@@ -215,10 +246,24 @@ def ask(probe: Probe, host: str, port: int) -> str:
         if probe.request is None and probe.real:  # Traefik asks the endpoint before it answers a TLS handshake
             return "no endpoint answers (closed before the TLS handshake)"
         return f"{type(error).__name__}: {error}"
+    except ssl.SSLError as error:
+        # An alert, as of a server that does not serve this name or wants a certificate, came from an endpoint.
+        return "" if probe.passthrough and probe.real else f"{type(error).__name__}: {error}"
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
+
+
+def _call_grpc(probe: Probe, host: str, port: int) -> str:
+    from lbgen.runtime.common import grpc_probe
+
+    assert probe.request is not None  # noqa: S101  # an L7 probe
+    try:
+        with probe.connect.open(host, port, _ANSWER_SECONDS, "h2") as sock:
+            return grpc_probe.call(sock, probe.request, "https" if probe.connect.tls else "http")
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def _ask_datagram(probe: Probe, host: str, port: int) -> str:

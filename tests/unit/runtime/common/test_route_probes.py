@@ -7,10 +7,15 @@ import socket
 import threading
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import RequestReceived, StreamEnded
 
 import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.simulate import simulate
+from lbgen.records import replace
 from lbgen.runtime.common.connect import ConnectOptions
 from lbgen.runtime.common.regex_example import regex_example
 from lbgen.runtime.common.route_probes import Probe, ask, make_probes, probes_of_change
@@ -152,3 +157,88 @@ def test_a_connection_that_ends_before_tls_has_no_endpoint(real: bool, begins: s
         got = ask(probe, *server.getsockname())
         thread.join(5)
     assert got.startswith(begins)
+
+
+@pytest.mark.parametrize(("passthrough", "begins"), [(True, ""), (False, "SSLError")])
+def test_an_alert_behind_passthrough_is_an_answer(passthrough: bool, begins: str) -> None:
+    """A server may refuse a server name that it does not serve, or a client without a certificate."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def send_alert() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(bytes.fromhex("15030300020270"))  # fatal, unrecognized_name
+                client.recv(65536)
+
+        thread = threading.Thread(target=send_alert)
+        thread.start()
+        way = ConnectOptions(tls=True, sni="app.example")
+        probe = Probe("r", "l", "routes[0]", None, None, frozenset({"p"}), connect=way, real=True)
+        got = ask(replace(probe, passthrough=passthrough), *server.getsockname())
+        thread.join(5)
+    assert got.startswith(begins)
+    assert bool(got) is not passthrough
+
+
+def test_probes_of_l4_say_where_endpoints_take_part_in_tls() -> None:
+    topology = {
+        "version": 1,
+        "name": "probe",
+        "listeners": {"web": {"port": 8443, "mode": "l4", "tls": {"mode": "passthrough"}}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:443"}]}},
+        "routes": [{"name": "app", "listeners": ["web"], "hosts": ["app.example"], "forward": "p"}],
+    }
+    [probe] = make_probes(lbgen.plan(lbgen.load(topology)))
+    assert (probe.passthrough, probe.connect.sni) == (True, "app.example")
+
+
+def grpc_plan(**listener: object) -> Plan:
+    topology = {
+        "version": 1,
+        "name": "probe",
+        "listeners": {"web": {"port": 8080, **listener}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}], "protocol": "grpc"}},
+        "routes": [{"name": "here", "match": [{"path": {"prefix": "/pkg.Service"}}], "forward": "p"}],
+    }
+    plan = lbgen.plan(lbgen.load(topology))
+    return replace(plan, pools=tuple(replace(pool, stand_ins=False) for pool in plan.pools))
+
+
+def serve_grpc(server: socket.socket, code: str = "12") -> None:
+    """What a server of gRPC does: an answer to a call, a reset to all else."""
+    client, _ = server.accept()
+    connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+    connection.initiate_connection()
+    head: dict[str, str] = {}
+    with client:
+        while data := client.recv(65536):
+            for event in connection.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    head = {str(name): str(value) for name, value in event.headers or ()}
+                    if (head[":method"], head.get("te")) != ("POST", "trailers"):
+                        connection.reset_stream(1, ErrorCodes.PROTOCOL_ERROR)
+                elif isinstance(event, StreamEnded) and head.get("content-type") == "application/grpc":
+                    connection.send_headers(1, [(":status", "200"), ("grpc-status", code)], end_stream=True)
+            client.sendall(connection.data_to_send())
+
+
+@pytest.mark.parametrize(
+    ("code", "got"), [("12", ""), ("0", ""), ("14", "no endpoint answers (grpc-status UNAVAILABLE)")]
+)
+def test_endpoints_of_grpc_get_a_call(code: str, got: str) -> None:
+    """They reset a GET, which a proxy passes on as a failed endpoint."""
+    [probe] = make_probes(grpc_plan(http2=True))
+    assert probe.grpc
+    assert probe.request is not None
+    assert (probe.request.method, probe.request.target) == ("POST", "/pkg.Service")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve_grpc, args=(server, code))
+        thread.start()
+        assert ask(probe, *server.getsockname()) == got
+        thread.join(5)
+
+
+def test_no_call_where_clients_of_grpc_cannot_connect() -> None:
+    [probe] = make_probes(grpc_plan(http2=False))
+    assert not probe.grpc
