@@ -44,9 +44,9 @@ def call(sock: socket.socket, request: Request, scheme: str) -> str:
         for event in events:
             match event:
                 case ResponseReceived(headers=found) | TrailersReceived(headers=found):
-                    named = dict(found or ())
-                    status = str(named.get(":status", status))
-                    grpc_status = str(named.get("grpc-status", grpc_status))
+                    named = {str(name): str(value) for name, value in found or ()}
+                    status = named.get(":status", status)
+                    grpc_status = named.get("grpc-status", grpc_status)
                 case StreamEnded():
                     return _wrong(int(status or 0), grpc_status)
                 case StreamReset(error_code=code):
