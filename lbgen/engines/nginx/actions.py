@@ -33,9 +33,9 @@ from lbgen.plan.policy import Buffering
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from lbgen.engines.nginx.headers import HeaderLines
+    from lbgen.engines.nginx.headers import HeaderLines, Trust
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.support import Version
@@ -59,7 +59,14 @@ class RouteActions:
     """Builds the bodies of locations; collects what belongs to the http block in `maps` and in its helpers."""
 
     def __init__(
-        self, names: Names, texts: Texts, plan: Plan, kept: Guarantees, default_times: Times, version: Version
+        self,
+        names: Names,
+        texts: Texts,
+        plan: Plan,
+        kept: Guarantees,
+        default_times: Times,
+        version: Version,
+        trust: Mapping[str, Trust],
     ) -> None:
         pools = {pool.name: pool for pool in plan.pools}
         self.version = version
@@ -72,11 +79,11 @@ class RouteActions:
         self.default_times = default_times
         self.maps: list[Map] = []
         self.rewrites = Rewrites(names, texts, self.maps)
-        self.guards = RouteGuards(names, plan.routes)
+        self.values = RequestValues(names, {name: each.name("trusted") for name, each in trust.items()})
+        self.guards = RouteGuards(names, plan, self.values)
         self.retries = RetryChains(names, pools, filters=self.filters)
         self.client_headers = ClientHeaders(filters=self.filters)
         self.queues = queues.QueueLocations(names, filters=self.filters)
-        self.values = RequestValues(names)
         self.sticky_cookies = StickyCookies(names, texts, self.values, self.retries, version)
         self.pool_selection = PoolSelection(names, pools, self.maps, self.sticky_cookies, version)
         self.mirrors = MirrorLocations(names, pools, version)

@@ -15,7 +15,6 @@ from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.limits import has_limits, real_ip_listeners
 from lbgen.engines.nginx.listeners import virtual_servers
 from lbgen.engines.nginx.local_replies import continues_elsewhere, may_have_extension
-from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.paths import plain_request, well_formed_request
 from lbgen.engines.nginx.server_blocks import ServerBlocks
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lbgen.engines.nginx.headers import HeaderLines
+    from lbgen.engines.nginx.limits import ClientAddresses
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Map, Text, Upstream
     from lbgen.plan.model import Listener, Plan, Pool
 
-_PEER = Atom("$binary_remote_addr")
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning
 _HASH_MIN = 2048
@@ -110,10 +109,10 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     default_times = proxy_times(most_used[0][0] if most_used else _DEFAULT_TIMEOUTS)
     texts = Texts()
     kept = _kept(listeners)
-    actions = RouteActions(Names(), texts, plan, kept, default_times, version)
-    servers = ServerBlocks(plan, actions)
     with_real_ip = real_ip_listeners(plan)
     trust = trust_by_listener(listeners, with_real_ip)
+    actions = RouteActions(Names(), texts, plan, kept, default_times, version, trust)
+    servers = ServerBlocks(plan, actions)
     alone = len(listeners) == 1
     filters = kept.connection_options
     lines = {x.name: standard_headers(x, trust.get(x.name), filters=filters, alone=alone) for x in listeners}
@@ -131,7 +130,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     guards = actions.guards
     all_upstreams: list[Upstream] = []
     for pool in pools:
-        key = hash_key(pool, actions.values, with_real_ip)
+        key = hash_key(pool, plan, actions.values, actions.guards.addresses)
         route = (
             reference(actions.sticky_cookies.named_endpoint(pool, pool.sticky))
             if pool.sticky and version.upstreams
@@ -204,12 +203,12 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         refusals=refusals,
         keeps_args=not (refusals or has_own_text(plan)),
         recursive=kept.answers or any(continues_elsewhere(x) for block in blocks for x in block.named),
-        refused=any(block.refused is not None for block in blocks),
+        refused=kept.paths or kept.framing,
         plain_request=plain_request(http2=any(x.http2 for x in listeners)),
         well_formed_request=well_formed_request(http2=any(x.http2 for x in listeners)),
         never_nominated=Literal(_NEVER_NOMINATED, "regex"),
         nothing_nominated=Literal(rf"(?i)^[ \t,]*(?:(?:{harmless})(?:[ \t]*,[ \t,]*|[ \t]*$))*$", "regex"),
-        connection_options=kept.connection_options or any(block.refused is not None for block in blocks),
+        connection_options=kept.connection_options or kept.paths or kept.framing,
         nominates=nominates,
         may_lack_endpoints=any(may_be_empty(pool) for pool in pools),
         dollar=texts.dollar,
@@ -262,13 +261,13 @@ def _request_id(lines: HeaderLines) -> Text:
     return next(iter(lines["x-request-id"]), EMPTY)
 
 
-def hash_key(pool: Pool, values: RequestValues, with_real_ip: frozenset[str]) -> Atom:
+def hash_key(pool: Pool, plan: Plan, values: RequestValues, addresses: ClientAddresses) -> Atom:
     """The variable that a hash is computed from; the peer's address by default."""
     key = pool.hash_key
     if key is None:
-        return reference("peer") if with_real_ip else _PEER
+        return addresses.peer()
     if key.kind is KeyKind.HEADER:
-        return reference(variable(key.name))
+        return reference(values.shared_header(key.name, [x for x in plan.listeners if x.mode is Mode.L7]))
     return reference(values.cookie(key.name) if key.kind is KeyKind.COOKIE else values.parameter(key.name))
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
+from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
@@ -55,11 +55,11 @@ class ClientHeaders:
 
     def variable(self, header: str) -> Atom:
         """The variable of a header, for use in a text."""
-        plain = inline(variable(header))
+        plain = inline(header_variable(header))
         if not self._filters or header in _PROTECTED:
             return plain
         if header not in self._known:
-            name = f"sent_{variable(header).removeprefix('http_')}"
+            name = f"sent_{header_variable(header).removeprefix('http_')}"
             nominated = Entry(Literal(rf"(?i)(?:^|,)[ \t]*{header}[ \t]*(?:,|$)", "regex"), EMPTY)
             source = text(inline("http_connection"))
             self.maps.append(Map(NONE, source, reference(name), text(plain), (nominated,)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.matching import variable
 from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
@@ -48,7 +48,7 @@ class CorsMaps:
         allow = text("*") if allows_any_origin(cors) else text(sent)
         origins = tuple(Entry(Literal(_origin_regex(o), "regex"), allow) for o in cors.origins)
         origin = self._map("cors_origin", route, text(sent), *origins)
-        requested = [variable(f"access-control-request-{what}") for what in ("method", "headers")]
+        requested = [header_variable(f"access-control-request-{what}") for what in ("method", "headers")]
         key = variables(("preflight", origin, *requested))
         granted = self._map("cors_granted", route, key, Entry(Literal(_grant_regex(cors), "regex"), text("1")))
         # A rejected preflight gets none of the headers.
@@ -86,7 +86,7 @@ class CorsMaps:
         return name
 
     def _preflight(self) -> None:
-        keys = ("request_method", "http_origin", variable("access-control-request-method"))
+        keys = ("request_method", "http_origin", header_variable("access-control-request-method"))
         entry = Entry(Literal(r"^OPTIONS\n[^\n]+\n[^\n]", "regex"), Atom("1"))
         self.maps.append(Map(NONE, variables(keys), Atom("$preflight"), Atom("0"), (entry,)))
 

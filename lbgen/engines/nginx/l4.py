@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from lbgen.engines import escapes
 from lbgen.engines.metrics_spec import L4_MARK
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx import tls as listener_tls
-from lbgen.engines.nginx.limits import AccessGeos
+from lbgen.engines.nginx.limits import AccessGeos, unmapping_map
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
 from lbgen.engines.nginx.names import Names, inline, inline_upstream, network, reference
 from lbgen.engines.nginx.split_shares import shares
@@ -21,11 +20,11 @@ from lbgen.engines.nginx.upstream_protocols import tls_lines, verifies_address
 from lbgen.engines.nginx.upstreams import upstreams
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, HostTable, Protocol
+from lbgen.plan.model import Balance, Forward, HostTable, Protocol
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from lbgen.plan.model import L4Rule, Listener, Plan, Pool
     from lbgen.plan.policy import Access
@@ -64,18 +63,22 @@ def _action(plan: Plan, rule: L4Rule) -> Forward:
     return action
 
 
-def build_stream(plan: Plan, listeners: list[Listener], pools: Iterable[Pool]) -> Stream:
+def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> Stream:
     """The stream block."""
     streams = _StreamServers(plan)
     servers = tuple(server for listener in listeners for server in streams.build(listener))
+    peer = _PEER
+    if any(x.proxy_protocol for x in listeners) and any(pool.balance is Balance.SOURCE_HASH for pool in pools):
+        streams.maps.append(unmapping_map("remote_addr", "peer"))  # a PROXY header may state it as an IPv6 address
+        peer = reference("peer")
     return Stream(
         servers=servers,
-        upstreams=tuple(u for pool in pools for u in upstreams(pool, _PEER, l4=True)),
+        upstreams=tuple(u for pool in pools for u in upstreams(pool, peer, l4=True)),
         splits=tuple(streams.splits),
         maps=tuple(streams.maps),
         geos=(*streams.geos, *streams.access.geos),
         zones=tuple(streams.zones),
-        empty_upstream=_NO_UPSTREAM if streams.maps else None,
+        empty_upstream=_NO_UPSTREAM if len(streams.maps) > (peer != _PEER) else None,
         proxy_protocol=any(listener.proxy_protocol for listener in listeners),
     )
 
@@ -189,7 +192,7 @@ class _StreamServers:
         """The variable that is 1 for clients in these networks."""
         if networks not in self._sources:
             name = self._sources[networks] = self._names.variable("from", listener.name)
-            entries = tuple(Network(network(str(ip_network(n))), 1) for n in networks)
+            entries = tuple(Network(network(n), 1) for n in networks)
             self.geos.append(Geo(Atom(listener.field), reference(name), entries))
         return self._sources[networks]
 
@@ -246,8 +249,8 @@ def _listen_parameters(listener: Listener) -> tuple[Atom, ...]:
 def _access(access: Access) -> Iterator[Line]:
     """The first matching line applies."""
     for each in access.deny:
-        yield directive("deny", each)
+        yield directive("deny", network(each))
     if access.allow is not None:
         for each in access.allow:
-            yield directive("allow", each)
+            yield directive("allow", network(each))
         yield directive("deny", "all")

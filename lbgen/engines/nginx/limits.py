@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.cors import PREFLIGHT
-from lbgen.engines.nginx.matching import variable
-from lbgen.engines.nginx.names import inline, network, reference
+from lbgen.engines.nginx.names import inline, network, reference, unmapped
 from lbgen.engines.nginx.number_regex import above
 from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Mode
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
@@ -20,12 +19,14 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.scripts import Script
     from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Header, Line
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Key, Limits, RateLimit
 
+_CLIENT = Atom("$binary_remote_addr")
 _SINGLE_COUNTER_ZONE = "64k"
 _ALL_ZONES_MIB, _ZONE_MAX_MIB, _ZONE_MIN_MIB = 256, 10, 1
 """Zones with a counter per value of a key; 1 MiB holds some 8,000 values."""
@@ -69,7 +70,7 @@ def geo_networks(access: Access) -> tuple[Network, ...]:
 
 
 def _networks(texts: Iterable[str]) -> list[IPv4Network | IPv6Network]:
-    return [ip_network(text) for text in texts]
+    return [unmapped(text) for text in texts]
 
 
 def _within(inner: IPv4Network | IPv6Network, others: list[IPv4Network | IPv6Network]) -> bool:
@@ -114,19 +115,58 @@ def is_guarded(route: Route) -> bool:
     return route.access is not None or route.cors is not None or has_limits(route)
 
 
+class ClientAddresses:
+    """Variables with addresses that limits and hashes count by; collects their maps. Only PROXY headers and
+    X-Forwarded-For can state an IPv4 address as an IPv6 one (::ffff:192.0.2.7), which is the same client."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.maps: list[Map] = []
+        self._with_real_ip = bool(real_ip_listeners(plan))
+        self._stated = self._with_real_ip or any(x.proxy_protocol for x in plan.listeners if x.mode is Mode.L7)
+
+    def client(self) -> Atom:
+        """The client behind trusted proxies."""
+        return self._without_mapping("remote_addr", "client") if self._stated else _CLIENT
+
+    def peer(self) -> Atom:
+        """The TCP peer, or the source that a PROXY header names."""
+        if not self._with_real_ip:
+            return self.client()
+        return self._without_mapping("connected", "peer")
+
+    def _without_mapping(self, source: str, name: str) -> Atom:
+        variable = reference(name)
+        if all(each.name != variable for each in self.maps):
+            self.maps.append(unmapping_map(source, name))
+        return variable
+
+
+def unmapping_map(source: str, name: str) -> Map:
+    """The map with the address `source`, of a mapped one the IPv4 address."""
+    four = Entry(Literal("^::ffff:(?<four>[0-9.]+)$", "regex"), text(inline("four")))
+    return Map(NONE, text(inline(source)), reference(name), text(inline(source)), (four,))
+
+
 class RouteGuards:
     """Builds the guards of routes and collects the zones, maps and geo blocks of the http block."""
 
-    def __init__(self, names: Names, routes: Iterable[Route]) -> None:
+    def __init__(self, names: Names, plan: Plan, values: RequestValues) -> None:
         self.access = AccessGeos(names)
+        self.addresses = ClientAddresses(plan)
         self.zones: list[Line] = []
-        self.maps: list[Map] = []
+        self._sized: list[Map] = []
         self._names = names
-        counters = [c for route in routes for c in (route.rate_limit, route.concurrency) if c is not None]
+        self._values = values
+        self._listeners = [x for x in plan.listeners if x.mode is Mode.L7]
+        counters = [c for route in plan.routes for c in (route.rate_limit, route.concurrency) if c is not None]
         keyed = sum(c.key.kind is not KeyKind.ROUTE for c in counters)
         self._zone_size = f"{max(_ZONE_MIN_MIB, min(_ZONE_MAX_MIB, _ALL_ZONES_MIB // max(1, keyed)))}m"
         self._zones: dict[str, Line] = {}
         self._sizes: dict[int, Atom] = {}
+
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        return (*self.addresses.maps, *self._sized)
 
     def guard(self, route: Route, listener: Listener, add: tuple[Header, ...]) -> Guard | None:
         """The guard of `route`, None when nothing is checked; `add` are the headers of answers made here."""
@@ -159,24 +199,25 @@ class RouteGuards:
         zone = zone.replace(":", "-")
         if zone not in self._zones:
             size = _SINGLE_COUNTER_ZONE if key.kind is KeyKind.ROUTE else self._zone_size
-            line = directive(name, _count_by(key), f"zone={zone}:{size}", *more, origin=Atom(route.field))
+            line = directive(name, self._count_by(key), f"zone={zone}:{size}", *more, origin=Atom(route.field))
             self._zones[zone] = line
             self.zones.append(line)
         return zone
+
+    def _count_by(self, key: Key) -> Atom:
+        """The key of a zone; nginx does not count requests whose key is empty."""
+        if key.kind is KeyKind.ROUTE:
+            return Atom("all")
+        if key.kind is KeyKind.CLIENT_IP:
+            return self.addresses.client()
+        return reference(self._values.shared_header(key.name, self._listeners))
 
     def _too_large(self, limit: int) -> Atom:
         if limit not in self._sizes:
             name = self._sizes[limit] = reference(self._names.variable("over", str(limit)))
             entry = Entry(Literal(f"^{above(limit)}$", "regex"), Atom("1"))
-            self.maps.append(Map(NONE, text(inline("content_length")), name, Atom("0"), (entry,)))
+            self._sized.append(Map(NONE, text(inline("content_length")), name, Atom("0"), (entry,)))
         return self._sizes[limit]
-
-
-def _count_by(key: Key) -> str:
-    """The key of a zone; nginx does not count requests whose key is empty."""
-    if key.kind is KeyKind.ROUTE:
-        return "all"
-    return "$binary_remote_addr" if key.kind is KeyKind.CLIENT_IP else f"${variable(key.name)}"
 
 
 class HeadLimits:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.engines.nginx.view import Text
-    from lbgen.plan.model import ValueMatch
+    from lbgen.plan.model import Listener, ValueMatch
     from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"
@@ -39,16 +39,19 @@ class RuleMaps:
         self.filtered_maps: list[Map] = []
         self._names = names
         self._values = values
-        self._known: dict[tuple[str, tuple[tuple[str, bool, str], ...]], str] = {}
+        self._known: dict[tuple[str, str, tuple[tuple[str, bool, str], ...]], str] = {}
         self._filtered: dict[tuple[object, ...], Atom] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
 
-    def variable(self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str) -> str:
+    def variable(
+        self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str, listener: Listener
+    ) -> str:
         """The variable with the result of the first candidate that matches, `@not_found` when none does."""
-        key = (target, tuple((c.rule.id, c.test_path, result) for c, result in zip(candidates, results, strict=True)))
+        rules = tuple((c.rule.id, c.test_path, result) for c, result in zip(candidates, results, strict=True))
+        key = (target, self._values.trusted(listener), rules)
         if key not in self._known:
             name = self._names.variable(kind, results[0].removeprefix("@"))
-            made = self._map(name, candidates, results, target)
+            made = self._map(name, candidates, results, target, listener)
             known = self._by_content.setdefault((made.source, made.default, made.entries), made)
             if known is made:
                 self.maps.append(made)
@@ -56,13 +59,13 @@ class RuleMaps:
         return self._known[key]
 
     def filtered_variable(
-        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str, label: str
+        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str, label: str, listener: Listener
     ) -> tuple[Atom, Atom | Literal]:
         """The variable with the key of the first candidate that matches, for requests whose Connection names fields
         alone, twice; empty for others and where the key is. `label` is part of its name. Where all requests have one
         key, a variable that all server blocks share, and that key: nginx clears the places of all variables with each
         request."""
-        known = (target, tuple([c.rule.id for c in candidates]), keys)
+        known = (target, self._values.trusted(listener), tuple([c.rule.id for c in candidates]), keys)
         tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
         default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
         while tests and default == text(tests[-1][1]):
@@ -73,10 +76,10 @@ class RuleMaps:
             return self._filtered[_SHARED], Literal(keys[-1], "word")
         if known not in self._filtered:
             if tests:
-                variables_used = key_variables((c for c, _ in tests), self._values, target)
+                variables_used = key_variables((c for c, _ in tests), self._values, target, listener)
                 entries = tuple(
                     Entry(
-                        Literal(key_regex(c, variables_used, self._values, target), "regex"),
+                        Literal(key_regex(c, variables_used, self._values, target, listener), "regex"),
                         text(key) if key else EMPTY,
                     )
                     for c, key in tests
@@ -100,12 +103,14 @@ class RuleMaps:
         self.filtered_maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
         return reference(name)
 
-    def _map(self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str) -> Map:
+    def _map(
+        self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str, listener: Listener
+    ) -> Map:
         """nginx tries the regexes of a map in their order."""
         origin = Atom(candidates[0].rule.field)
         tests = [(c, result) for c, result in zip(candidates, results, strict=True) if not c.unconditional]
         default = Atom(results[-1]) if len(tests) < len(candidates) else _NOT_FOUND
-        keys = key_variables((c for c, _ in tests), self._values, target)
+        keys = key_variables((c for c, _ in tests), self._values, target, listener)
         if keys == (METHOD,):
             by_method: dict[str, str] = {}
             for candidate, result in tests:
@@ -114,22 +119,20 @@ class RuleMaps:
             methods = tuple(Entry(Atom(method), Atom(result)) for method, result in by_method.items())
             return Map(origin, text(inline(METHOD)), reference(name), default, methods)
         entries = tuple(
-            Entry(Literal(key_regex(c, keys, self._values, target), "regex"), Atom(result)) for c, result in tests
+            Entry(Literal(key_regex(c, keys, self._values, target, listener), "regex"), Atom(result))
+            for c, result in tests
         )
         return Map(origin, variables(keys), reference(name), default, entries)
 
 
-def variable(header: str) -> str:
-    """nginx's variable for a request header."""
-    return "http_" + header.replace("-", "_")
-
-
-def key_variables(candidates: Iterable[Candidate], values: RequestValues, target: str = PATH) -> tuple[str, ...]:
+def key_variables(
+    candidates: Iterable[Candidate], values: RequestValues, target: str = PATH, listener: Listener | None = None
+) -> tuple[str, ...]:
     """The variables that the candidates test, in the order of the key."""
     every = list(candidates)
     matches = [c.rule.match for c in every]
     keys = [METHOD] if any(m.methods for m in matches) else []
-    keys += sorted({variable(x.name) for m in matches for x in m.headers})
+    keys += sorted({values.header(x.name, listener) for m in matches for x in m.headers})
     keys += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
     keys += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
     if any(c.test_path for c in every):
@@ -137,12 +140,18 @@ def key_variables(candidates: Iterable[Candidate], values: RequestValues, target
     return tuple(keys)
 
 
-def key_regex(candidate: Candidate, keys: tuple[str, ...], values: RequestValues, target: str = PATH) -> str:
+def key_regex(
+    candidate: Candidate,
+    keys: tuple[str, ...],
+    values: RequestValues,
+    target: str = PATH,
+    listener: Listener | None = None,
+) -> str:
     """The regex over the key of `keys` that matches the requests of the candidate."""
     match = candidate.rule.match
     if keys == (target,) and match.path_only:
         return f"^{path_regex(match.path.kind, match.path.value)}"
-    tests_by_key = _tests(candidate, values, target)
+    tests_by_key = _tests(candidate, values, target, listener)
     out = "^"
     last = max(keys.index(key) for key in tests_by_key)
     for at, key in enumerate(keys[: last + 1]):
@@ -156,7 +165,7 @@ def key_regex(candidate: Candidate, keys: tuple[str, ...], values: RequestValues
     return out
 
 
-def _tests(candidate: Candidate, values: RequestValues, target: str) -> dict[str, list[str]]:
+def _tests(candidate: Candidate, values: RequestValues, target: str, listener: Listener | None) -> dict[str, list[str]]:
     """Regexes by variable; each starts at the first character of the value and includes its line feed."""
     match = candidate.rule.match
     tests: dict[str, list[str]] = {}
@@ -164,7 +173,7 @@ def _tests(candidate: Candidate, values: RequestValues, target: str) -> dict[str
         methods = "|".join(match.methods)
         tests[METHOD] = [f"{methods if len(match.methods) == 1 else f'(?:{methods})'}\\n"]
     for x in match.headers:
-        tests.setdefault(variable(x.name), []).append(header_regex(x.value))
+        tests.setdefault(values.header(x.name, listener), []).append(header_regex(x.value))
     for x in match.cookies:
         tests.setdefault(values.cookie(x.name), []).append(cookie_regex(x.value))
     for x in match.query:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from lbgen.engines.text import Atom
 
 _OTHER = re.compile(r"[^a-z0-9]+")
+_MAPPED = 96  # bits of ::ffff:0:0/96
 _MAX_LENGTH = 42  # with a number appended, still below nginx's default hash bucket for variables
 
 
@@ -50,5 +52,16 @@ def named_location(route: str, what: str = "") -> Atom:
 
 
 def network(text: str) -> Atom:
-    """A network in CIDR notation, or an address."""
-    return Atom.of(r"[0-9a-fA-F.:/]+", text)
+    """A network in CIDR notation, or an address; that of mapped IPv6 addresses is the IPv4 network, as nginx reads
+    their clients."""
+    return Atom.of(r"[0-9a-fA-F.:/]+", str(unmapped(text)) if ":" in text else text)
+
+
+def unmapped(text: str) -> IPv4Network | IPv6Network:
+    """A network; that of IPv4-mapped IPv6 addresses as IPv4."""
+    found = ip_network(text)
+    first = found.network_address
+    four = first.ipv4_mapped if isinstance(first, IPv6Address) else None
+    if four is None or found.prefixlen < _MAPPED:
+        return found
+    return IPv4Network((four, found.prefixlen - _MAPPED))

@@ -25,6 +25,8 @@ _STRICT = Paths()
 _UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
 _DOT = "(?:[.]|%2[Ee])"
 _PLAIN = r"[A-Za-z0-9._~:\[\]@!$&'()*+,;=-]"
+# Bytes of a path and of a query: printable ASCII as browsers send it, without what no URI holds.
+_PATH_BYTE, _QUERY_BYTE = r"[^\x00-\x20#?\x5c\x7f-\xff]", r"[^\x00-\x20#\x7f-\xff]"
 _URI = r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]"
 
 
@@ -37,13 +39,18 @@ class PathPolicies:
         self._left = not (kept.paths or kept.framing)
         self._version = version
         self._http2 = http2
-        self._known: dict[Paths, Atom] = {_STRICT: Atom("$refused")}
+        self._known: dict[Paths, Atom] = {} if self._left else {_STRICT: Atom("$refused")}
 
-    def refused_status(self, listener: Listener) -> Atom | None:
-        """The variable with the status for a refused request, else 0; None where nginx's own checks have to do."""
+    def refused_status(self, listener: Listener) -> Atom:
+        """The variable with the status for a refused request, else 0."""
         paths = listener.paths
-        if self._left and paths == _STRICT:
-            return None
+        if self._left and paths not in self._known:
+            name = "refused" if not self._known else f"refused_{len(self._known) + 1}"
+            self.maps.append(_guard(paths, self._version, f"${name}"))
+            self._known[paths] = Atom(f"${name}")
+            if paths.mode is PathsMode.NORMALIZE:
+                self.maps.append(_normal(self._version))
+                self.scripts = (script(_SCRIPTED, "paths", "normal"),) if self._version.scripts else ()
         if paths not in self._known:
             number = len(self._known) + 1
             unclear, refused = f"unclear_path_{number}", f"refused_{number}"
@@ -64,6 +71,25 @@ class PathPolicies:
                 self.scripts = (script(_SCRIPTED, "paths", "normal"),) if self._version.scripts else ()
             self._known[paths] = Atom(f"${refused}")
         return self._known[paths]
+
+
+def unambiguous_targets(paths: Paths, version: Version) -> tuple[str, str]:
+    """Regexes of targets that can be read in one way only: of almost all, which is quick, and of all."""
+    query = rf"(?:\?{_QUERY_BYTE}*)?$"
+    plain = rf"^(?![^?]*/[./])/{_PATH_BYTE.replace('#', '#%')}*{query}"
+    ambiguous = "|".join(_ambiguous(paths, version))
+    unless = rf"(?![^?]*(?:{ambiguous}))" if ambiguous else ""
+    return plain, rf"^{unless}/{_PATH_BYTE}*{query}"
+
+
+def _guard(paths: Paths, version: Version, name: str) -> Map:
+    """The map that is 0 for targets which rules and endpoints read alike."""
+    notes = (
+        Atom("Paths that can be read in two ways are refused, so that no spelling of a path passes a rule: empty"),
+        Atom("and dot segments, and escapes that are broken, of slashes, of controls, or of letters and digits."),
+    )
+    entries = tuple(Entry(Literal(each, "regex"), Atom("0")) for each in unambiguous_targets(paths, version))
+    return Map(NONE, text(inline(PATH)), Atom(name), Atom("1"), entries, notes=notes if paths == _STRICT else ())
 
 
 def well_formed_request(*, http2: bool) -> Literal:

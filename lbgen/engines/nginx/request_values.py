@@ -1,7 +1,8 @@
-"""Query parameters and cookies in rules: maps with the first value of a name.
+"""What rules and keys read of a request: query parameters, cookies, headers.
 
-nginx's own `$arg_x` and `$cookie_x` ignore the case of names, so the maps read the raw query and the raw Cookie header.
-Their value is `=` and the sent value, which tells an empty value from a missing one.
+nginx's own `$arg_x` and `$cookie_x` ignore the case of names, so maps read the raw query and the raw Cookie header.
+Their value is `=` and the sent value, which tells an empty value from a missing one. Fields that only trusted proxies
+may set are empty for all other peers, as endpoints get them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from lbgen.engines.nginx.view import NONE, Entry, Map
 from lbgen.engines.text import Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from lbgen.engines.nginx.names import Names
+    from lbgen.engines.nginx.view import Text
+    from lbgen.plan.model import Listener
+
+SET_BY_PROXIES = frozenset(
+    {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"}
+)
+"""Fields that count from trusted proxies only."""
 
 # The leftmost match is the first pair of that name.
 _COOKIE = r"(?:^|;)[ \t]*{}=(?<found>[^;]*)"
@@ -23,12 +33,44 @@ _QUERY = r"(?:^|&){}(?=[=&]|$)=?(?<found>[^&]*)"
 
 
 class RequestValues:
-    """Variables with cookies and query parameters; collects their maps."""
+    """Variables with cookies, query parameters and headers; collects their maps. `trusted` are the variables that are 1
+    for trusted peers, by listener; a listener without trusted proxies has none."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, trusted: Mapping[str, str] | None = None) -> None:
         self.maps: list[Map] = []
         self._names = names
-        self._known: dict[tuple[str, str], str] = {}
+        self._trusted = trusted or {}
+        self._known: dict[tuple[str, ...], str] = {}
+
+    def trusted(self, listener: Listener | None) -> str:
+        """The variable that is 1 for trusted peers of the listener; empty: none are."""
+        return "" if listener is None else self._trusted.get(listener.name, "")
+
+    def header(self, name: str, listener: Listener | None = None) -> str:
+        """The variable with a request header on the listener."""
+        plain = header_variable(name)
+        if name not in SET_BY_PROXIES or listener is None:
+            return plain
+        trusted = self.trusted(listener)
+        key = ("from_proxy", name, trusted)
+        if key not in self._known:
+            self._known[key] = self._names.variable("from_proxy", name)
+            entries = (Entry(Literal("1", "key"), text(inline(plain))),) if trusted else ()
+            self._add(self._known[key], text(inline(trusted)) if trusted else EMPTY, entries)
+        return self._known[key]
+
+    def shared_header(self, name: str, listeners: Iterable[Listener]) -> str:
+        """The same where several listeners have one variable: for zones and upstreams."""
+        by_port = {str(x.port): self.header(name, x) for x in listeners}
+        variables = dict.fromkeys(by_port.values())
+        if len(variables) < 2:
+            return next(iter(variables), header_variable(name))
+        key = ("from_proxies", name, *by_port, *variables)
+        if key not in self._known:
+            self._known[key] = self._names.variable("from_proxies", name)
+            entries = tuple(Entry(Literal(port, "key"), text(inline(own))) for port, own in by_port.items())
+            self._add(self._known[key], text(inline("server_port")), entries)
+        return self._known[key]
 
     def cookie(self, name: str) -> str:
         """The variable with the first cookie of that name."""
@@ -44,5 +86,13 @@ class RequestValues:
             variable = self._known[key] = self._names.variable(kind, name)
             regex = pattern.format(escapes.group(escapes.literal(name), escapes.plain()))
             entry = Entry(Literal(regex, "regex"), text("=", inline("found")))
-            self.maps.append(Map(NONE, text(inline(source)), reference(variable), EMPTY, (entry,)))
+            self._add(variable, text(inline(source)), (entry,))
         return self._known[key]
+
+    def _add(self, name: str, source: Text, entries: tuple[Entry, ...]) -> None:
+        self.maps.append(Map(NONE, source, reference(name), EMPTY, entries))
+
+
+def header_variable(header: str) -> str:
+    """nginx's own variable for a request header."""
+    return "http_" + header.replace("-", "_")

@@ -130,7 +130,7 @@ class ServerBlocks:
             return None, None, []
         target, host = paths.target_variable(listener), server.table.host
         label = "every host" if host is None else str(host).replace("*", "below")
-        name, value = self.rule_maps.filtered_variable(rules, tuple(keys), target, label)
+        name, value = self.rule_maps.filtered_variable(rules, tuple(keys), target, label, listener)
         return name, value, list(dict.fromkeys(locations))
 
     def _checks(self, listener: Listener) -> tuple[Check, ...]:
@@ -180,12 +180,14 @@ class _ServerBlock:
             return self._direct(empty, first.rule)
         pools = [self._actions.plain_pool(self._servers.route(c.rule)) for c in own.candidates]
         if own.candidates[-1].unconditional and None not in pools and not self._listener.logs:
-            pool = self._servers.rule_maps.variable(own.candidates, tuple(map(str, pools)), "pool", self._target)
+            pool = self._servers.rule_maps.variable(
+                own.candidates, tuple(map(str, pools)), "pool", self._target, self._listener
+            )
             proxy = Proxy(reference(pool), self._actions.plain_target(self._listener))
             return replace(empty, proxy=proxy, filtered_before=self._actions.filters)
         self.has_not_found = self.has_not_found or not own.candidates[-1].unconditional
         locations = tuple(self._named(c.rule).text for c in own.candidates)
-        variable = self._servers.rule_maps.variable(own.candidates, locations, "route", self._target)
+        variable = self._servers.rule_maps.variable(own.candidates, locations, "route", self._target, self._listener)
         return replace(empty, redirect_to=InternalRedirect(reference(variable)))
 
     def _direct(self, location: Location, rule: Rule) -> Location:

@@ -199,7 +199,7 @@ class Server(Struct, frozen=True, eq=False):
     times: ClientTimes | None
     locations: tuple[Location, ...]
     named: tuple[Location, ...]
-    refused: Atom | None  # the variable with the status of a refused request, or 0; None: nginx's own checks have to do
+    refused: Atom  # the variable that is not 0 for a refused request
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
     has_limits: bool = False

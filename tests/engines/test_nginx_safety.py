@@ -1,0 +1,247 @@
+"""nginx on this host: no spelling of a path, an address or a field gets a client past a rule."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import threading
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lbgen
+from lbgen.engines.nginx import ENGINE
+from lbgen.plan.resolve import plan
+from lbgen.runtime.common.executables import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbgen.engines.api import Binary
+
+pytestmark = pytest.mark.engines
+
+PORT, ADMIN, PUBLIC = 21201, 21202, 21203
+FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
+LEFT = dict.fromkeys(("paths", "framing", "connection_options", "answers"), "engine")
+
+
+@pytest.fixture(params=ENGINE.versions)
+def binary(request) -> Binary:
+    if request.param not in FOUND:
+        pytest.skip(f"nginx {request.param} is not on this host")
+    return FOUND[request.param]
+
+
+@pytest.fixture
+def seen() -> Iterator[list[bytes]]:
+    """The requests that reach endpoints: a line `admin` or `public`, then what was sent."""
+    requests: list[bytes] = []
+    listening = [socket.create_server(("127.0.0.1", port), backlog=64) for port in (ADMIN, PUBLIC)]
+
+    def serve(server: socket.socket, name: bytes) -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            with client:
+                requests.append(name + b"\n" + client.recv(65536))
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n" + name.ljust(7))
+
+    for server, name in zip(listening, (b"admin", b"public"), strict=True):
+        threading.Thread(target=serve, args=(server, name), daemon=True).start()
+    yield requests
+    for server in listening:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+@contextmanager
+def serving(binary: Binary, directory: Path, routes: list[dict[str, Any]], **listener: Any) -> Iterator[None]:
+    """nginx with a listener and these routes to the pools `admin` and `public`."""
+    version = binary.version.rpartition(".")[0]
+    topology = lbgen.load(
+        {
+            "version": 1,
+            "name": "safety",
+            "listeners": {"web": {"port": PORT, **listener}},
+            "pools": {
+                "admin": {"endpoints": [{"address": f"127.0.0.1:{ADMIN}"}]},
+                "public": {"endpoints": [{"address": f"127.0.0.1:{PUBLIC}"}]},
+            },
+            "routes": routes,
+            "engines": {"nginx": {"version": version}},
+        }
+    )
+    lbgen.render(topology, engine="nginx", accept=("all",)).write(directory)
+    spec = ENGINE.process(plan(topology), binary, directory)
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(spec.argv, cwd=directory, stderr=log)
+    try:
+        for _ in range(200):
+            assert process.poll() is None, (directory / "log").read_text()
+            try:
+                socket.create_connection(("127.0.0.1", PORT), 1).close()
+                break
+            except OSError:
+                time.sleep(0.01)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def ask(path: str = "/", *lines: str, start: str = "", host: str = "a.example", source: str = "127.0.0.1") -> str:
+    """The status of a request, or empty where the connection is closed; `start` precedes it, as a PROXY header does."""
+    head = "\r\n".join((f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *lines))
+    with closing(socket.create_connection(("127.0.0.1", PORT), 5, (source, 0))) as client:
+        client.sendall(f"{start}{head}\r\n\r\n".encode("latin-1"))
+        answer = b""
+        try:
+            while part := client.recv(65536):
+                answer += part
+        except ConnectionResetError:
+            pass
+    return answer.split(b" ", 2)[1].decode() if answer else ""
+
+
+def proxied(source: str) -> str:
+    family, target = ("TCP6", "::1") if ":" in source else ("TCP4", "127.0.0.1")
+    return f"PROXY {family} {source} {target} 40000 80\r\n"
+
+
+TO_PUBLIC = [{"name": "public", "match": [{"path": {"prefix": "/public"}}], "forward": "public"}]
+GUARDED = [
+    {
+        "name": "admin",
+        "match": [{"path": {"prefix": "/admin"}}],
+        "forward": "admin",
+        "access": {"allow": ["10.0.0.0/8"]},
+    },
+    *TO_PUBLIC,
+    {"name": "shop", "match": [{"path": {"prefix": "/products"}}], "forward": "public", "rewrite": {"prefix": "/p"}},
+]
+AMBIGUOUS = (
+    "/admin/..%2fpublic/x",
+    "/public/../admin/x",
+    "/public/%2e%2e/admin/x",
+    "/public/..%2fadmin/x",
+    "/public/x/..",
+    "/public/.",
+    "/products/../admin/..%2fproducts/x",
+    "//public/x",
+    "/public//x",
+    "/%70ublic/x",
+    "/public/%5cx",
+    "/public/\\x",
+    "/public/x%00",
+    "/public/x%7f",
+    "/public/x%2",
+    "/public/x#/../../admin",
+    "/public/x?a#b",
+    "/public/\xe4",
+)
+UNAMBIGUOUS = ("/public", "/public/", "/public/.x", "/public/..x/a.b", "/public/%20%C3%A4", '/public/a|b{c}^`"<>')
+
+
+@pytest.mark.parametrize("guarantees", [{}, LEFT], ids=["contract", "engine"])
+def test_no_spelling_of_a_path_passes_a_rule(binary, seen, tmp_path, guarantees):
+    with serving(binary, tmp_path, GUARDED, guarantees=guarantees):
+        for path in AMBIGUOUS:
+            assert ask(path)[:1] == "4", path
+        assert seen == []
+        raw = UNAMBIGUOUS if guarantees else UNAMBIGUOUS[:-1]
+        for path in raw:
+            assert ask(path) == "200", path
+            assert seen[-1].split(b" ")[1] == path.encode(), path
+        assert ask('/public?a=|b{c}^`\\"//../%2f') == ("200" if guarantees else "400")
+        assert ask("/admin/x") == "403"
+
+
+def test_the_host_of_an_absolute_target_is_what_endpoints_get(binary, seen, tmp_path):
+    only = [{"name": "a", "hosts": ["a.example"], "forward": "public"}]
+    with serving(binary, tmp_path, only, guarantees=LEFT):
+        assert ask("http://b.example/x", host="a.example") == "404"
+        assert ask("http://a.example/x", host="b.example") == "200"
+        assert b"\r\nhost: a.example\r\n" in seen[-1].lower()
+
+
+def test_a_mapped_address_is_the_ipv4_address(binary, seen, tmp_path):
+    """In PROXY headers: an access list and the key of a rate limit."""
+    limited = [
+        {"name": "a", "forward": "public", "rate_limit": {"rate": "1/m", "key": "client_ip"}},
+        {"name": "b", "match": [{"path": {"prefix": "/b"}}], "forward": "public", "access": {"allow": ["192.0.2.7"]}},
+    ]
+    with serving(binary, tmp_path, limited, proxy_protocol="accept", access={"deny": ["::ffff:198.51.100.0/120"]}):
+        assert ask(start=proxied("::ffff:198.51.100.7")) == ask(start=proxied("198.51.100.7")) == "403"
+        assert ask("/b", start=proxied("::ffff:192.0.2.7")) == ask("/b", start=proxied("192.0.2.7")) == "200"
+        assert ask("/b", start=proxied("::ffff:192.0.2.8")) == "403"
+        assert ask(start=proxied("::ffff:192.0.2.9")) == "200"
+        assert ask(start=proxied("192.0.2.9")) == ask(start=proxied("::FFFF:c000:0209")) == "429"
+        assert ask(start=proxied("2001:db8::9")) == "200"
+
+
+def test_a_mapped_address_behind_trusted_proxies(binary, seen, tmp_path):
+    limited = [
+        {
+            "name": "a",
+            "forward": "public",
+            "rate_limit": {"rate": "1/m", "key": "client_ip"},
+            "access": {"deny": ["198.51.100.0/24"]},
+        }
+    ]
+    with serving(binary, tmp_path, limited, trusted_proxies=["::ffff:127.0.0.0/104"]):
+        for way in ("198.51.100.7", "::ffff:198.51.100.7", "198.51.100.7,::ffff:127.0.0.1"):
+            assert ask("/", f"X-Forwarded-For: {way}") == "403", way
+        assert ask("/", "X-Forwarded-For: ::ffff:192.0.2.9") == "200"
+        assert ask("/", "X-Forwarded-For: 192.0.2.9, ::ffff:127.0.0.1") == "429"
+
+
+def test_a_mapped_address_at_l4(binary, seen, tmp_path):
+    routes = [
+        {
+            "name": "a",
+            "listeners": ["web"],
+            "sources": ["192.0.2.0/24"],
+            "forward": "admin",
+            "access": {"deny": ["192.0.2.7/32"]},
+        },
+        {"name": "b", "listeners": ["web"], "sources": ["::ffff:203.0.113.0/120"], "forward": "public"},
+    ]
+    with serving(binary, tmp_path, routes, mode="l4", proxy_protocol="accept", access={"deny": ["198.51.100.0/24"]}):
+        for way in ("198.51.100.7", "::ffff:198.51.100.7", "::ffff:192.0.2.7", "2001:db8::1"):
+            assert ask(start=proxied(way)) == "", way
+        assert ask(start=proxied("::ffff:192.0.2.8")) == ask(start=proxied("203.0.113.9")) == "200"
+        assert [each.split(b"\n")[0] for each in seen] == [b"admin", b"public"]
+
+
+FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
+
+
+@pytest.mark.parametrize("trusted", [None, "127.0.0.2/32"])
+def test_rules_see_forwarded_fields_of_trusted_proxies_alone(binary, seen, tmp_path, trusted):
+    routes = [
+        {"name": f"r{at}", "match": [{"headers": {name: {"regex": "10\\..*"}}}], "forward": "admin"}
+        for at, name in enumerate(FORWARDED)
+    ]
+    routes.append({"name": "rest", "forward": "public"})
+    listener = {"trusted_proxies": [trusted]} if trusted else {}
+    with serving(binary, tmp_path, routes, **listener):
+        for name, source in itertools.product(FORWARDED, ("127.0.0.1", "127.0.0.2")):
+            assert ask("/", f"{name}: 10.1.1.1", source=source) == "200"
+            expected = b"admin" if trusted and source == "127.0.0.2" else b"public"
+            assert seen[-1].startswith(expected), (name, source)
+
+
+def test_keys_see_forwarded_fields_of_trusted_proxies_alone(binary, seen, tmp_path):
+    """A client that invents a request ID is counted under none, which is no limit, as with the field left out."""
+    limit = {"rate": "1/m", "key": {"header": "x-request-id"}}
+    routes = [{"name": "a", "forward": "public", "rate_limit": limit}]
+    with serving(binary, tmp_path, routes, trusted_proxies=["127.0.0.2/32"]):
+        asked = [ask("/", "X-Request-ID: one", source=source) for source in ("127.0.0.1", "127.0.0.2") * 2]
+        assert asked == ["200", "200", "200", "429"]
