@@ -8,7 +8,8 @@ local state = shared(@rates@)
 local function key_of(handle, kind)
   if kind == "route" then return "" end
   if kind == "client" then
-    return (string.gsub(handle:streamInfo():downstreamRemoteAddress(), ":%d+$", ""))
+    local address = string.gsub(handle:streamInfo():downstreamRemoteAddress(), ":%d+$", "")
+    return (string.gsub(address, "^%[::ffff:([%d.]+)%]$", "%1"))
   end
   local value = handle:headers():get(string.sub(kind, #"header " + 1))
   if value ~= "" then return value end

@@ -31,7 +31,7 @@ PROTO_NOTE = "x-lbgen-proto keeps the value that came."
 CODING_NOTE = "x-lbgen-coded holds the version of a request with a transfer coding, which HTTP/1.0 does not have."
 
 PATH_NOTES: Mapping[str, str] = {
-    "engine": "Paths are matched and forwarded as they come, with // and .. (guarantees.paths: engine).",
+    "engine": "Rules and endpoints see one spelling of a path: without .. and //, and no escaped slash.",
     "contract": "Paths are matched and forwarded as they come; the filter `malformed` refuses ambiguous ones.",
     "normalize": "The filter `normal-form` does it, for escapes too.",
 }

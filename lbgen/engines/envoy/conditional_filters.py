@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.predicates import cidr, header_input, not_
+from lbgen.engines.envoy.predicates import cidrs, header_input, not_
 from lbgen.engines.envoy.protobuf import extension, typed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def skip_where_address_in(
     networks: Iterable[str], address: dict[str, Data], http_filter: dict[str, Data]
 ) -> dict[str, Data]:
     """`http_filter`, skipped where the input `address` is in one of these CIDRs."""
-    ranges: Data = [{"ranges": [cidr(each) for each in networks], "on_match": _SKIP}]
+    ranges: Data = [{"ranges": cidrs(networks, mapped=True), "on_match": _SKIP}]
     match = typed("xds.type.matcher.v3.IPMatcher", {"range_matchers": ranges})
     tree: Data = {"input": address, "custom_match": {"name": "networks", "typed_config": match}}
     return _with_matcher(str(http_filter["name"]), http_filter, {"matcher_tree": tree})

@@ -40,27 +40,27 @@ def server_name_predicate(tls: ListenerTls) -> Predicate:
     return any_of(not_(server_name_matches(r"\C+")), server_name_matches(build_names_pattern(tls)))
 
 
-def rule_predicates(rule: L4Rule) -> list[Predicate]:
-    """The conditions of an L4 rule."""
+def rule_predicates(rule: L4Rule, *, mapped: bool = False) -> list[Predicate]:
+    """The conditions of an L4 rule; `mapped` see `predicates.cidrs`."""
     found: list[Predicate] = []
     if rule.sni is not None:
         found.append(server_name_matches((r"\C+[.]" if rule.sni.wildcard else "") + escape_regex(rule.sni.name)))
-    return [*found, _source_in(rule.sources)] if rule.sources else found
+    return [*found, _source_in(rule.sources, mapped=mapped)] if rule.sources else found
 
 
-def access_predicates(access: Access | None) -> list[Predicate]:
+def access_predicates(access: Access | None, *, mapped: bool = False) -> list[Predicate]:
     """The conditions under which a connection is admitted."""
     if access is None:
         return []
-    found = [not_(_source_in(access.deny))] if access.deny else []
+    found = [not_(_source_in(access.deny, mapped=mapped))] if access.deny else []
     if access.allow is not None:
-        found.append(_source_in(access.allow) if access.allow else not_(_any_source()))
+        found.append(_source_in(access.allow, mapped=mapped) if access.allow else not_(_any_source()))
     return found
 
 
-def denied_predicate(access: Access | None) -> Predicate | None:
+def denied_predicate(access: Access | None, *, mapped: bool = False) -> Predicate | None:
     """Holds for a connection that is not admitted; None where every one is."""
-    found = access_predicates(access)
+    found = access_predicates(access, mapped=mapped)
     return not_(all_of(*found)) if found else None
 
 
@@ -68,8 +68,9 @@ def _any_source() -> Predicate:
     return _source_in(("0.0.0.0/0", "::/0"))
 
 
-def _source_in(networks: Iterable[str]) -> Predicate:
-    return address_in(networks, extension("source", f"{NETWORK_INPUTS}.SourceIPInput"), "source")
+def _source_in(networks: Iterable[str], *, mapped: bool = False) -> Predicate:
+    source = extension("source", f"{NETWORK_INPUTS}.SourceIPInput")
+    return address_in(networks, source, "source", mapped=mapped)
 
 
 def _chain(name: str) -> dict[str, Data]:

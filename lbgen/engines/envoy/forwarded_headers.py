@@ -8,14 +8,14 @@ from lbgen.engines.envoy.balancing import PEER_STATE
 from lbgen.engines.envoy.conditional_filters import run_first, skip_where_address_in
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.lua import build_lua_filter, load_lua
-from lbgen.engines.envoy.predicates import NETWORK_INPUTS, any_of, header_equals, header_matches
+from lbgen.engines.envoy.predicates import NETWORK_INPUTS, any_of, cidrs, header_equals, header_matches
 from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Match
 
 # Envoy serves HTTP/1.0 requests without a host only if a default is set; RFC 6761 reserves this name.
 NO_HOST = "no-host.invalid"
@@ -31,6 +31,7 @@ _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # internal: removed before the endpoint
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
+PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules
 NO_HEADER = ":none"  # no client can send a header of this name
 TRANSFER_CODING = "x-lbgen-coded"  # the protocol of a request with a transfer coding; internal
 _HOP = ("te", "trailer")  # hop-by-hop headers that Envoy forwards
@@ -83,9 +84,8 @@ def generates_request_id(listener: Listener) -> bool:
 
 
 def _is_early(listener: Listener) -> bool:
-    """Whether the headers can be written before routing: no peer is trusted, and no rule matches them as they came."""
-    matched = {header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers}
-    return not listener.trusted_proxies and not matched & {_FOR, _HOST, _PORT, _ID}
+    """Whether the headers are written before routing, so that rules see what endpoints see: no peer is trusted."""
+    return not listener.trusted_proxies
 
 
 def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
@@ -93,11 +93,7 @@ def build_forwarded_filters(listener: Listener) -> list[dict[str, Data]]:
     if _is_early(listener):
         return []
     ours = _own_headers(listener)
-    clients = [name for name in _NAMES if name != PROTO]
-    if saves_proto(listener):
-        clients.append(SAVED_PROTO)
-    if not listener.trusted_proxies:
-        return [_write_headers(ours, clients), *_no_host(ours)]
+    clients = [*(name for name in _NAMES if name != PROTO), SAVED_PROTO]
     untrusted = skip_where_address_in(
         listener.trusted_proxies, _peer_input(listener), _header_mutation("untrusted-peer", clients, [])
     )
@@ -146,9 +142,22 @@ def _peer_input(listener: Listener) -> dict[str, Data]:
 
 
 def saves_proto(listener: Listener) -> bool:
-    """Whether X-Forwarded-Proto is saved as it came, for a rule or from a trusted peer."""
-    matched = (header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers)
-    return bool(listener.trusted_proxies) or PROTO in matched
+    """Whether X-Forwarded-Proto is saved as it came, from a trusted peer."""
+    return bool(listener.trusted_proxies)
+
+
+def match_trusted_peer(listener: Listener, match: Match) -> dict[str, Data]:
+    """The field of a route match for a trusted peer, where a rule asks for what only such a peer may send: the headers
+    of others are removed once a route is found. Empty elsewhere."""
+    if not listener.trusted_proxies or not any(header.name in _NAMES for header in match.headers):
+        return {}
+    ranges = cidrs(listener.trusted_proxies, mapped=True)
+    return {"filter_state": [{"key": PEER_ADDRESS, "address_match": {"ranges": ranges}}]}
+
+
+def matches_trusted_peer(listener: Listener) -> bool:
+    """Whether some rule of the listener does so."""
+    return any(match_trusted_peer(listener, rule.match) for table in listener.hosts for rule in table.rules)
 
 
 def peer_address(listener: Listener) -> str:

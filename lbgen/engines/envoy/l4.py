@@ -37,7 +37,10 @@ def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
     plain = len(listener.l4_rules) == 1 and listener.access is None and tls is None and not guarded
     if plain and not rule_predicates(listener.l4_rules[0]):
         return {"filter_chains": [{"filters": [_tcp(plan, listener, listener.l4_rules[0], clusters)]}]}
-    gate = [*access_predicates(listener.access), *([] if tls is None else [server_name_predicate(tls)])]
+    gate = [
+        *access_predicates(listener.access, mapped=listener.proxy_protocol),
+        *([] if tls is None else [server_name_predicate(tls)]),
+    ]
     socket: dict[str, Data] = {} if tls is None else {"transport_socket": build_listener_socket(tls, [])}
     # Envoy closes a connection whose chain has no filters.
     denied: list[Data] = [{"name": DENIED, "filters": []}] if guarded else []
@@ -45,7 +48,7 @@ def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
         "filter_chain_matcher": build_chain_matcher(
             (chain, [*gate, *predicates])
             for rule in listener.l4_rules
-            for chain, predicates in _chain_choices(plan, rule)
+            for chain, predicates in _chain_choices(plan, rule, mapped=listener.proxy_protocol)
         ),
         "filter_chains": [
             *({"name": r.id, "filters": [_tcp(plan, listener, r, clusters)], **socket} for r in listener.l4_rules),
@@ -54,12 +57,12 @@ def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[
     }
 
 
-def _chain_choices(plan: Plan, rule: L4Rule) -> Iterator[tuple[str, list[Predicate]]]:
+def _chain_choices(plan: Plan, rule: L4Rule, *, mapped: bool) -> Iterator[tuple[str, list[Predicate]]]:
     """The chain of a rule; before it the chain that denies clients by the route's access list, so that no later rule
     takes them."""
-    if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
-        yield DENIED, [*rule_predicates(rule), outside]
-    yield rule.id, rule_predicates(rule)
+    if (outside := denied_predicate(plan.route(rule.route).access, mapped=mapped)) is not None:
+        yield DENIED, [*rule_predicates(rule, mapped=mapped), outside]
+    yield rule.id, rule_predicates(rule, mapped=mapped)
 
 
 def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Tagged:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import version_key
-from lbgen.engines.envoy.predicates import cidr
+from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.predicates import cidrs, has_mapped_addresses
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.plan.model import Balance, Mode
 from lbgen.plan.policy import KeyKind
@@ -24,6 +25,8 @@ _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one idle for longest is dropped first
 _ROUTE = "route"
 _METADATA = "lbgen"
+_CLIENT = "client"
+_CLIENT_HEADER = "x-lbgen-client"  # between two filters
 _NOT_EMPTY = "not empty"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
 
@@ -50,25 +53,44 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
     return asked or KeyKind.CLIENT_IP in keys
 
 
-def build_access_rules(access: Access) -> dict[str, Data]:
-    """RBAC rules that deny clients."""
-    refused: list[Data] = [{"remote_ip": cidr(network)} for network in access.deny]
+def build_access_rules(access: Access, *, mapped: bool) -> dict[str, Data]:
+    """RBAC rules that deny clients; `mapped` see `cidrs`."""
+    refused: list[Data] = [{"remote_ip": each} for each in cidrs(access.deny, mapped=mapped)]
     if access.allow is not None:
-        let_in: list[Data] = [{"remote_ip": cidr(network)} for network in access.allow]
+        let_in: list[Data] = [{"remote_ip": each} for each in cidrs(access.allow, mapped=mapped)]
         refused.append({"not_id": {"or_ids": {"ids": let_in}}} if let_in else {"any": True})
     policies: Data = {DENIED: {"permissions": [{"any": True}], "principals": refused}} if refused else {}
     return {"rules": {"action": "DENY", "policies": policies}}
 
 
-def build_access_filter(name: str, access: Access | None) -> dict[str, Data]:
+def build_access_filter(name: str, access: Access | None, *, mapped: bool = False) -> dict[str, Data]:
     """An RBAC filter: with `access` for every request, otherwise off until a route enables it."""
-    own = {} if access is None else build_access_rules(access)
+    own = {} if access is None else build_access_rules(access, mapped=mapped)
     found: dict[str, Data] = extension(name, "filters.http.rbac.v3.RBAC", own)
     return found if access is not None else {**found, "disabled": True}
 
 
-def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
+def build_client_key_filters(routes: Iterable[Route], listener: Listener) -> list[dict[str, Data]]:
+    """The filters that write the client's address as a key of limits, where it may be an IPv4 address in IPv6 form."""
+    limits = [route.rate_limit for route in routes if route.rate_limit is not None]
+    if not has_mapped_addresses(listener) or all(limit.key.kind is not KeyKind.CLIENT_IP for limit in limits):
+        return []
+    address = header_option(_CLIENT_HEADER, "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", SET)
+    plain: Data = {"pattern": {"regex": "^::ffff:"}, "substitution": ""}
+    rule: Data = {
+        "header": _CLIENT_HEADER,
+        "on_header_present": {"metadata_namespace": _METADATA, "key": _CLIENT, "regex_value_rewrite": plain},
+        "remove": True,
+    }
+    return [
+        build_mutation_filter("client-address", [{"append": address}]),
+        extension("client-key", "filters.http.header_to_metadata.v3.Config", {"request_rules": [rule]}),
+    ]
+
+
+def build_rate_filter(routes: Iterable[Route], listener: Listener) -> dict[str, Data]:
     """One filter with the buckets of all routes, so that all rules of a route share its buckets."""
+    mapped = has_mapped_addresses(listener)
     limits = {route.name: route.rate_limit for route in routes if route.rate_limit is not None}
     keys = dict.fromkeys((limit.key.kind, limit.key.name) for limit in limits.values())
     return extension(
@@ -81,8 +103,10 @@ def build_rate_filter(routes: Iterable[Route]) -> dict[str, Data]:
             "token_bucket": {"max_tokens": _NO_LIMIT, "tokens_per_fill": _NO_LIMIT, "fill_interval": "1s"},
             "always_consume_default_token_bucket": False,
             "max_dynamic_descriptors": _KEYS,
-            "rate_limits": [{"actions": [_route_action(), *_key_actions(kind, name)]} for kind, name in keys],
-            "descriptors": [_descriptor(name, limit) for name, limit in limits.items()],
+            "rate_limits": [
+                {"actions": [_route_action(), *_key_actions(kind, name, mapped=mapped)]} for kind, name in keys
+            ],
+            "descriptors": [_descriptor(name, limit, mapped=mapped) for name, limit in limits.items()],
         },
         disabled=True,
     )
@@ -98,7 +122,10 @@ def _route_action() -> dict[str, Data]:
     return {"metadata": {"descriptor_key": _ROUTE, "metadata_key": key, "source": "ROUTE_ENTRY"}}
 
 
-def _key_actions(kind: KeyKind, name: str) -> list[dict[str, Data]]:
+def _key_actions(kind: KeyKind, name: str, *, mapped: bool) -> list[dict[str, Data]]:
+    if kind is KeyKind.CLIENT_IP and mapped:
+        key: Data = {"key": _METADATA, "path": [{"key": _CLIENT}]}
+        return [{"metadata": {"descriptor_key": _CLIENT, "metadata_key": key, "source": "DYNAMIC"}}]
     if kind is KeyKind.CLIENT_IP:
         return [{"remote_address": {}}]
     if kind is KeyKind.HEADER:
@@ -114,10 +141,10 @@ def _header_key(name: str) -> str:
     return f"header {name}"
 
 
-def _descriptor(route: str, limit: RateLimit) -> dict[str, Data]:
+def _descriptor(route: str, limit: RateLimit, *, mapped: bool) -> dict[str, Data]:
     entries: list[Data] = [{"key": _ROUTE, "value": route}]
     if limit.key.kind is KeyKind.CLIENT_IP:
-        entries.append({"key": "remote_address"})
+        entries.append({"key": _CLIENT if mapped else "remote_address"})
     elif limit.key.kind is KeyKind.HEADER:
         entries += [{"key": _header_key(limit.key.name)}, {"key": "header_match", "value": _NOT_EMPTY}]
     bucket: Data = {"max_tokens": limit.burst, "tokens_per_fill": limit.amount, "fill_interval": f"{limit.seconds}s"}

@@ -25,11 +25,13 @@ from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_p
 from lbgen.engines.envoy.forwarded_headers import (
     NO_HEADER,
     NO_HOST,
+    PEER_ADDRESS,
     TRANSFER_CODING,
     build_early_mutations,
     build_forwarded_filters,
     generates_request_id,
     list_late_removals,
+    matches_trusted_peer,
     saves_proto,
 )
 from lbgen.engines.envoy.headers import build_content_type_filter, header_option
@@ -42,11 +44,13 @@ from lbgen.engines.envoy.paths import (
     build_above_root_filter,
     build_non_normal_route,
     build_normalize_filter,
+    build_path_fields,
+    build_path_filter,
     build_refusal,
     build_target_limit_filter,
 )
 from lbgen.engines.envoy.per_route import build_policy_filters
-from lbgen.engines.envoy.predicates import cidr
+from lbgen.engines.envoy.predicates import cidrs, has_mapped_addresses
 from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.rewrites import has_request_host_redirect
 from lbgen.engines.envoy.routes import REDIRECT_HOST, has_late_edits
@@ -115,7 +119,7 @@ def _proxy_header() -> dict[str, Data]:
 
 
 def _l7_chains(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> dict[str, Data]:
-    saved = [_save_peer(plan, listener)] if saves_peer(plan, listener) else []
+    saved = [_save_peer(plan, listener)] if saves_peer(plan, listener) or matches_trusted_peer(listener) else []
     filters = [*saved, _http(plan, version, listener, clusters)]
     if listener.tls is None:
         return {"filter_chains": [{"filters": filters}]}
@@ -133,21 +137,12 @@ def _l7_chains(plan: Plan, version: str, listener: Listener, clusters: Clusters)
 
 def _save_peer(plan: Plan, listener: Listener) -> dict[str, Data]:
     """A network filter that saves the peer of a connection, also from its PROXY header, for all its requests."""
-    return extension(
-        "peer",
-        "filters.network.set_filter_state.v3.Config",
-        {
-            "on_new_connection": [
-                {
-                    "object_key": PEER_STATE,
-                    "factory_key": "envoy.hashable_string" if hashes_saved_peer(plan, listener) else "envoy.string",
-                    "format_string": {
-                        "text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}
-                    },
-                }
-            ]
-        },
-    )
+    kinds = {PEER_ADDRESS: "envoy.network.ip"} if matches_trusted_peer(listener) else {}
+    if saves_peer(plan, listener):
+        kinds[PEER_STATE] = "envoy.hashable_string" if hashes_saved_peer(plan, listener) else "envoy.string"
+    peer: Data = {"text_format_source": {"inline_string": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}}
+    states: list[Data] = [{"object_key": x, "factory_key": kind, "format_string": peer} for x, kind in kinds.items()]
+    return extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": states})
 
 
 def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -172,6 +167,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     refusal = build_refusal(listener.paths, kept)
     if refusal is not None:
         filters.append(skip_where(*refusal))
+    if not kept.paths:
+        filters.append(build_path_filter())
     if listener.limits.target is not None:
         filters.append(build_target_limit_filter(listener.limits.target))
     if listener.paths.mode is PathsMode.VERBATIM:
@@ -180,8 +177,8 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     if head_only:
         filters.append(build_head_only_filter())
     if listener.access is not None:
-        filters.append(build_access_filter("listener-access", listener.access))
-    filters += build_policy_filters(plan, version, used, clusters)
+        filters.append(build_access_filter("listener-access", listener.access, mapped=has_mapped_addresses(listener)))
+    filters += build_policy_filters(plan, version, listener, used, clusters)
     if any(has_request_host_redirect(rule, route) for rule, route in rules):
         own = f"[{listener.address}]" if ":" in listener.address else listener.address
         filters.append(
@@ -273,7 +270,7 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
                     else {"original_ip_detection_extensions": [_client(listener) if client else _peer()]}
                 ),
                 **build_early_mutations(listener, coding=coding, remote_address=remote_address),
-                "normalize_path": False,
+                **({"normalize_path": False} if kept.paths else build_path_fields()),
                 "forward_client_cert_details": "ALWAYS_FORWARD_ONLY",
                 "generate_request_id": generates_request_id(listener),
                 "server_header_transformation": "PASS_THROUGH",
@@ -320,11 +317,10 @@ def _peer() -> dict[str, Data]:
 
 def _client(listener: Listener) -> dict[str, Data]:
     """The first address in X-Forwarded-For, from the right, that is not a trusted proxy."""
-    cidrs: Data = [cidr(network) for network in listener.trusted_proxies]
     return extension(
         "client",
         "http.original_ip_detection.xff.v3.XffConfig",
-        {"xff_trusted_cidrs": {"cidrs": cidrs}, "skip_xff_append": True},
+        {"xff_trusted_cidrs": {"cidrs": cidrs(listener.trusted_proxies, mapped=True)}, "skip_xff_append": True},
     )
 
 

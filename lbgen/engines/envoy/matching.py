@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO, match_trusted_peer, saves_proto
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Match, PathMatch, ValueMatch
+    from lbgen.plan.model import Listener, Match, PathMatch, ValueMatch
 
 _HEX = b"0123456789ABCDEFabcdef"
 # Characters that a strict query may hold unescaped; `&` ends the value, `%` begins an escape.
@@ -35,7 +35,7 @@ def regex(pattern: str) -> dict[str, Data]:
     return {"safe_regex": {"regex": pattern}}
 
 
-def build_match(match: Match) -> dict[str, Data]:
+def build_match(match: Match, listener: Listener) -> dict[str, Data]:
     """A RouteMatch for all of `match`."""
     found: dict[str, Data] = match_path(match.path)
     headers: list[Data] = []
@@ -43,7 +43,8 @@ def build_match(match: Match) -> dict[str, Data]:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
     elif match.methods:
         headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    named = [(SAVED_PROTO if h.name == PROTO else h.name, h.value) for h in match.headers]
+    saved = saves_proto(listener)
+    named = [(SAVED_PROTO if h.name == PROTO and saved else h.name, h.value) for h in match.headers]
     for name, value in named:
         headers += match_header(name, value)
     if headers:
@@ -52,7 +53,7 @@ def build_match(match: Match) -> dict[str, Data]:
         found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
     if match.cookies:
         found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
-    return found
+    return found | match_trusted_peer(listener, match)
 
 
 def match_path(path: PathMatch) -> dict[str, Data]:

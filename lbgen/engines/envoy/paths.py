@@ -107,6 +107,23 @@ def build_refusal(paths: Paths, guarantees: Guarantees) -> tuple[Predicate, dict
     return well_formed, extension("malformed", "filters.http.rbac.v3.RBAC", _deny(policies))
 
 
+def build_path_fields() -> dict[str, Data]:
+    """The fields of a connection manager by which rules and endpoints see one canonical path. A broken escape beside
+    one that is resolved becomes an escaped percent sign."""
+    return {
+        "normalize_path": True,
+        "merge_slashes": True,
+        "path_with_escaped_slashes_action": "REJECT_REQUEST",
+    }
+
+
+def build_path_filter() -> dict[str, Data]:
+    """The filter that answers the escapes which are left after that and mean nothing, or a control character, by
+    403, which local_replies.py maps to 400."""
+    well_formed: Data = {"url_path": {"path": regex(rf"(?:[^%]|%(?:{_ESCAPE}))*")}}
+    return extension("paths", "filters.http.rbac.v3.RBAC", _deny({MALFORMED: _policy({"not_rule": well_formed})}))
+
+
 def build_target_limit_filter(limit: int) -> dict[str, Data]:
     """The filter that answers a longer target with 403, which local_replies.py maps to 414."""
     policy = {**_policy({"any": True}), "condition": _longer(limit)}

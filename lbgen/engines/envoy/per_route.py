@@ -15,10 +15,12 @@ from lbgen.engines.envoy.limits import (
     build_access_filter,
     build_access_rules,
     build_body_size_filter,
+    build_client_key_filters,
     build_rate_filter,
     build_rate_metadata,
 )
 from lbgen.engines.envoy.lua import build_lua_per_route
+from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.shared_counters import COUNTERS, build_counters_filter
 from lbgen.engines.envoy.sticky import FILTER, SESSION, build_session_filter, build_sticky_filter
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Plan, Route
+    from lbgen.plan.model import Listener, Plan, Route
 
 
 def build_policy_filters(
-    plan: Plan, version: str, routes: Iterable[Route], clusters: Clusters
+    plan: Plan, version: str, listener: Listener, routes: Iterable[Route], clusters: Clusters
 ) -> list[dict[str, Data]]:
     """The filters for policies of `routes`, in the order in which they see a request, all off."""
     found = {route.name: route for route in routes}.values()
@@ -41,7 +43,7 @@ def build_policy_filters(
     if any(route.access is not None for route in found):
         filters.append(build_access_filter(ACCESS, None))
     if limited := [r for r in found if r.rate_limit is not None and r.name not in clusters.shared_rate_routes]:
-        filters.append(build_rate_filter(limited))
+        filters += [*build_client_key_filters(limited, listener), build_rate_filter(limited, listener)]
     if any(route.name in clusters.counted_routes for route in found):
         filters.append(build_counters_filter(plan))
     filters += [
@@ -67,9 +69,9 @@ def build_policy_filters(
     return [*filters, build_session_filter()] if sticky or bounded else filters
 
 
-def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
+def build_per_route(route: Route, listener: Listener, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
     """The filter configurations of `route`, by filter name. A `tunnel` has a body without end."""
-    found: dict[str, Data] = build_access_config(route)
+    found: dict[str, Data] = build_access_config(route, listener)
     if route.name in clusters.counted_routes:
         found[COUNTERS] = build_lua_per_route({"route": route.name})
     if route.rate_limit is not None and route.name not in clusters.shared_rate_routes:
@@ -96,17 +98,12 @@ def build_per_route(route: Route, clusters: Clusters, *, tunnel: bool) -> dict[s
     return found
 
 
-def build_access_config(route: Route) -> dict[str, Data]:
+def build_access_config(route: Route, listener: Listener) -> dict[str, Data]:
     """The access list, which applies to preflights too."""
-    return (
-        {}
-        if route.access is None
-        else {
-            ACCESS: typed(
-                "envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": build_access_rules(route.access)}
-            )
-        }
-    )
+    if route.access is None:
+        return {}
+    rules = build_access_rules(route.access, mapped=has_mapped_addresses(listener))
+    return {ACCESS: typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", {"rbac": rules})}
 
 
 def build_metadata(route: Route) -> dict[str, Data]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.protobuf import extension, typed
@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener
 
     Predicate = dict[str, Data]
 
 NETWORK_INPUTS = "matching.common_inputs.network.v3"
+_MAPPED = 0xFFFF << 32
+_ALL_MAPPED = IPv6Network((_MAPPED, 96))
 
 
 def not_(predicate: Predicate) -> Predicate:
@@ -33,17 +36,36 @@ def all_of(*predicates: Predicate) -> Predicate:
     return {"and_matcher": {"predicate": list(predicates)}} if len(predicates) > 1 else predicates[0]
 
 
-def address_in(networks: Iterable[str], address: dict[str, Data], label: str) -> Predicate:
-    """Holds where the input `address` is in one of these CIDRs; `label` names the match in Envoy's counters."""
-    config: dict[str, Data] = {"cidr_ranges": [cidr(each) for each in networks], "stat_prefix": label}
+def address_in(networks: Iterable[str], address: dict[str, Data], label: str, *, mapped: bool = False) -> Predicate:
+    """Holds where the input `address` is in one of these CIDRs; `label` names the match in Envoy's counters, `mapped`
+    see `cidrs`."""
+    config: dict[str, Data] = {"cidr_ranges": cidrs(networks, mapped=mapped), "stat_prefix": label}
     match = extension("networks", "matching.input_matchers.ip.v3.Ip", config)
     return {"single_predicate": {"input": address, "custom_match": match}}
 
 
-def cidr(network: str) -> dict[str, Data]:
-    """A CidrRange."""
-    parsed = ip_network(network)
-    return {"address_prefix": str(parsed.network_address), "prefix_len": parsed.prefixlen}
+def cidrs(networks: Iterable[str], *, mapped: bool) -> list[Data]:
+    """CidrRanges. `mapped`: addresses come from PROXY headers or X-Forwarded-For, where ::ffff:192.0.2.7 is 192.0.2.7,
+    which Envoy does not see; such an address is in the IPv4 network, and in no IPv6 one."""
+    found: list[Data] = []
+    for network in map(ip_network, networks):
+        parts: list[IPv4Network | IPv6Network] = [network]
+        if mapped and isinstance(network, IPv4Network):
+            prefix = IPv6Address(_MAPPED + int(network.network_address))
+            parts.append(IPv6Network((prefix, 96 + network.prefixlen)))
+        elif mapped and isinstance(network, IPv6Network) and network.supernet_of(_ALL_MAPPED):
+            parts = [*sorted(network.address_exclude(_ALL_MAPPED))]
+        found += [_cidr(each) for each in parts]
+    return found
+
+
+def has_mapped_addresses(listener: Listener) -> bool:
+    """Whether IPv4 addresses may come in IPv6 form: the kernel's never do."""
+    return listener.proxy_protocol or bool(listener.trusted_proxies)
+
+
+def _cidr(network: IPv4Network | IPv6Network) -> dict[str, Data]:
+    return {"address_prefix": str(network.network_address), "prefix_len": network.prefixlen}
 
 
 def server_name_matches(pattern: str) -> Predicate:

@@ -66,7 +66,7 @@ class _Condition(Struct, frozen=True):
 def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
     """The Envoy routes of `rule`, in order: one for each combination of method, origin and cookie that differs."""
     shared: dict[str, Data] = {"name": route.name} if listener.logs else {}
-    match = build_match(rule.match)
+    match = build_match(rule.match, listener)
     built: list[dict[str, Data]] = []
     if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):
         built += [
@@ -74,7 +74,8 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
                 "match": _narrow(match, required),
                 "direct_response": {"status": 204},
                 **_add_filter_configs(
-                    _own_response_edits(replace(route, action=_PREFLIGHT), headers), build_access_config(route)
+                    _own_response_edits(replace(route, action=_PREFLIGHT), headers),
+                    build_access_config(route, listener),
                 ),
             }
             for required, headers in build_preflights(route.cors)
@@ -90,7 +91,7 @@ def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Cluster
                 else _own_response_edits(route, headers)
             )
             response = _add_filter_configs(
-                response, {**build_per_route(route, clusters, tunnel=condition.tunnel), **_as_mapping(own)}
+                response, {**build_per_route(route, listener, clusters, tunnel=condition.tunnel), **_as_mapping(own)}
             )
             built.append({"match": narrowed, **build_metadata(route), **action, **response})
     return [Tagged(rule.field, {**shared, **each}) for each in built]

@@ -176,9 +176,10 @@ _V1_40: dict[Feature, Verdict] = {
 
 # What Envoy does where a clause is left to it.
 HABITS = {
-    Guarantee.PATHS: "rules see the path as it came and it is forwarded so, dot segments, empty segments, escapes and "
-    "broken escapes included; a raw byte outside US-ASCII and a fragment get 400; a target in absolute form with "
-    "`https:` gets 403 on a listener without TLS",
+    Guarantee.PATHS: "dot segments, empty segments, backslashes and escapes of unreserved characters are resolved "
+    "before routing and forwarded so, characters that a URI has only as escapes become escapes; an escaped slash, "
+    "control character or broken escape, a raw byte outside US-ASCII and a fragment get 400 or 403, as does a target "
+    "in absolute form with `https:` on a listener without TLS",
     Guarantee.FRAMING: "ambiguous lengths and codings get 400; bare LF, folded fields, HTTP/0.9 and extra blanks in "
     "the request line are read leniently and passed on in clean form, as is a bare CR in a field; of two Host lines or "
     "a target in absolute form one host counts; TRACE passes, CONNECT gets 404; empty X-Forwarded values and list "

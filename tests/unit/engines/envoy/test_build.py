@@ -264,17 +264,21 @@ def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() 
     assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["original.path"]
 
 
-def test_a_rule_matches_forwarded_headers_as_they_came() -> None:
-    match = "match: [{ headers: { x-forwarded-for: a } }]"
-    found = of_text(SMALL.replace("EXTRA", "").replace("forward: p", f"forward: p, {match}"))
-    listener = found["static_resources"]["listeners"][0]
-    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
-    assert [f["name"] for f in filters] == ["forwarded-headers", "no-host", "malformed", "router"]
+def test_a_rule_on_a_forwarded_header_asks_for_a_trusted_peer() -> None:
+    text = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, match: [{ headers: { x-forwarded-for: a } }]")
+    trusting = text.replace("port: 8080", "port: 8080, trusted_proxies: [10.0.0.0/8]")
+    for source, asked in ((text, False), (trusting, True)):
+        (chain,) = of_text(source)["static_resources"]["listeners"][0]["filter_chains"]
+        config = chain["filters"][-1]["typed_config"]
+        assert ("forwarded-headers" in [f["name"] for f in config["http_filters"]]) is asked
+        assert ("filter_state" in str(config["route_config"])) is asked
+        assert ("envoy.network.ip" in str(chain)) is asked
 
 
 def test_what_is_left_to_envoy_has_no_filter_and_no_lua() -> None:
     found = manager(more="guarantees: engine\n")
-    assert [f["name"] for f in found["http_filters"]] == ["router"]
+    assert [f["name"] for f in found["http_filters"]] == ["paths", "router"]
+    assert found["normalize_path"] is found["merge_slashes"] is True
     assert "local_reply_config" not in found
     assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
     assert "lua" not in str(found)
