@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _RESERVED = frozenset(ord(char) for char in ":/?#[]@!$&'()*+,;=%")
 _ESCAPES = re.compile("(?:%[0-9A-F]{2})+")
 _BEHIND_BACKSLASH = r"\\\g<0>"
+NO_CLIENT = "255.255.255.255/32"
+# Traefik drops some of them from other peers, but sets its own before it routes.
+_OF_PROXIES = frozenset(f"x-forwarded-{name}" for name in ("for", "host", "port", "proto")) | {"x-request-id"}
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -31,15 +34,25 @@ def find_priority(rule: Rule, total: int) -> int:
     return total - rule.rank
 
 
-def build_rule(rule: Rule) -> str:
+def build_rule(rule: Rule, trusted: Iterable[str] = ()) -> str:
     """The rule of a router without any plugin. Traefik looks at any of repeated query parameters and cookies, takes `+`
-    in a query for a space, and matches regular expressions against decoded paths."""
+    in a query for a space, and matches regular expressions against decoded paths.
+
+    `trusted`: the networks of proxies whose word counts in fields that anybody could send."""
     match = rule.match
     parts = [*build_host(rule.host), *build_path(match.path), *build_methods(match.methods)]
     parts += [_header(wanted) for wanted in match.headers]
     parts += [_query(wanted) for wanted in match.query]
     parts += [_cookie(wanted) for wanted in match.cookies]
+    if looks_at_proxies(rule):
+        peers = " || ".join(call("ClientIP", network) for network in trusted or (NO_CLIENT,))
+        parts.append(f"({peers})")
     return " && ".join(parts) or "PathPrefix(`/`)"
+
+
+def looks_at_proxies(rule: Rule) -> bool:
+    """Whether a rule is about fields that only trusted proxies may send."""
+    return any(wanted.name in _OF_PROXIES for wanted in rule.match.headers)
 
 
 def build_host(host: HostPattern | None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.traefik.matching import call
+from lbgen.engines.traefik.matching import NO_CLIENT, call
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.plan.policy import Key, KeyKind
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Access, Concurrency, RateLimit
 
-NO_CLIENT = "255.255.255.255/32"
 _IN_MEMORY = 1024 * 1024  # bytes of a body; the rest is in a file
 # The only field that has one value on all requests: Traefik sets it, whatever a client sends.
 _SAME_FOR_ALL = "X-Forwarded-Server"

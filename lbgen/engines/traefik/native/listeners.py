@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.traefik import names
+from lbgen.engines.traefik.matching import looks_at_proxies
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.plan.model import Forward, Mode, Protocol
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan
 
-_DEFAULTS = {"readTimeout": "60s", "idleTimeout": "180s"}  # Traefik's own
+# Traefik's names of the escapes that it can refuse; the defaults are not those of every 3.x.
+_ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
+_HARMLESS = ("Semicolon", "Percent", "QuestionMark", "Hash")
 
 
 def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
@@ -25,7 +28,13 @@ def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
 def have_same_routers(plan: Plan) -> bool:
     """Whether every router is for all L7 listeners, which need not be named in it then."""
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
-    return len({(each.hosts, each.access, each.tls) for each in level7}) == 1
+    return len({(each.hosts, each.access, each.tls, find_believed(each)) for each in level7}) == 1
+
+
+def find_believed(listener: Listener) -> tuple[str, ...]:
+    """The trusted proxies where a rule is about what they say."""
+    rules = (rule for table in listener.hosts for rule in table.rules)
+    return listener.trusted_proxies if any(looks_at_proxies(rule) for rule in rules) else ()
 
 
 def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool) -> Tagged:
@@ -43,8 +52,7 @@ def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool)
             data["asDefault"] = True
         if listener.trusted_proxies:
             data["forwardedHeaders"] = {"trustedIPs": list(listener.trusted_proxies)}
-        if http := _http(listener, version):
-            data["http"] = http
+        data["http"] = _http(listener, version)
         times = listener.timeouts
         # The head and the body of a request together.
         read = max(times.header, times.body) if times.header and times.body else 0
@@ -55,7 +63,10 @@ def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool)
 
 
 def _http(listener: Listener, version: str) -> dict[str, Data]:
-    data: dict[str, Data] = {}
+    # What an endpoint could read as another path than the rules saw: the first is resolved, the others get 400.
+    refused = {f"allowEncoded{name}": name in _HARMLESS for name in _ENCODED}
+    comment = "Rules and endpoints see one path: dot segments are resolved, escapes that could form some are refused."
+    data: dict[str, Data] = {"sanitizePath": Commented(comment, True), "encodedCharacters": refused}
     if not listener.underscores and names.has_alias_headers(version):
         # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
         data["aliasHeadersStrategy"] = "delete"

@@ -14,7 +14,7 @@ from lbgen.engines.traefik.conditions import ANY, widen_rules
 from lbgen.engines.traefik.matching import build_host, build_rule, count_rules, decode_path, find_priority
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.native.limits import denied_clients
-from lbgen.engines.traefik.native.listeners import have_same_routers
+from lbgen.engines.traefik.native.listeners import find_believed, have_same_routers
 from lbgen.engines.traefik.native.tls import find_options
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.plan.model import Mode, PathKind
@@ -103,7 +103,11 @@ def _find_sites(plan: Plan) -> Iterator[_Site]:
     alone = have_same_routers(plan)
     for listener in plan.listeners:
         if listener.mode is Mode.L7:
-            key = () if alone else (listener.hosts, listener.access, repr(options.get(listener.name)))
+            key = (
+                ()
+                if alone
+                else (listener.hosts, listener.access, find_believed(listener), repr(options.get(listener.name)))
+            )
             found.setdefault(key, []).append(listener)
     for number, listeners in enumerate(found.values()):
         suffix = f"{MARK}{listeners[0].name}" if number else ""
@@ -113,7 +117,7 @@ def _find_sites(plan: Plan) -> Iterator[_Site]:
 def _build_flat(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator[_Router]:
     yield from _refuse_at_listener(site, total, routes, site.entry)
     for rule, hosts in merge_hosts(site.rules):
-        text = _any_host(hosts, build_rule(replace(rule, host=None)))
+        text = _any_host(hosts, build_rule(replace(rule, host=None), site.first.trusted_proxies))
         yield from _leaf(rule, text, find_priority(rule, total), site.entry, site, plan, routes)
 
 
@@ -208,4 +212,6 @@ def _build_tree(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator
     for rule in site.rules:
         parents = tree.parents[rule.rank]
         entry: dict[str, Data] = site.entry if parents == [top] else {"parentRefs": [*parents]}
-        yield from _leaf(rule, build_rule(rule), find_priority(rule, total), entry, site, plan, routes)
+        yield from _leaf(
+            rule, build_rule(rule, site.first.trusted_proxies), find_priority(rule, total), entry, site, plan, routes
+        )

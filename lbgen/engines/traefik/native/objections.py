@@ -38,9 +38,10 @@ _SEE_OTHER = refused("Traefik has no redirect with 303; the lbgen plugin can")
 _PERCENT = approximate("Traefik mirrors whole percents")
 _SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
 _AS_SET = approximate(
-    "rules see this field as Traefik sets it, not as the client sent it",
+    "where a trusted proxy sends no such field, rules see it as Traefik sets it",
     {"match.headers.routes": ("text: an endpoint answered", "status 404")},
 )
+_FORGED = refused("Traefik cannot tell by whom a client's X-Request-Id was made before it counts; leave out this key")
 _LIST = approximate("a value with a comma is not matched over two lines of the header")
 _WEIGHTS = refused("Traefik's choice between two random endpoints has no weights; the lbgen plugin can")
 _COMPARED = 2  # endpoints whose requests Traefik compares
@@ -100,7 +101,9 @@ def _route_objections(route: Route, served: list[Listener], routers: int) -> Ite
 
 
 def _key_objections(key: Key, field: str, feature: Feature, *, behind_proxy: bool) -> Iterator[Objection]:
-    if key.kind is KeyKind.HEADER:
+    if key.kind is KeyKind.HEADER and key.name == "x-request-id":
+        yield Objection(_FORGED, f"{field}.key", feature)
+    elif key.kind is KeyKind.HEADER:
         yield Objection(_SHARED_BUCKETS[feature], f"{field}.key", feature)
     elif key.kind is KeyKind.CLIENT_IP and behind_proxy:
         yield Objection(_PEER, f"{field}.key", feature)
