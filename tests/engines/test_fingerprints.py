@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -10,8 +13,12 @@ from click.testing import CliRunner
 from lbgen.cli.main import group
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.fingerprint import compare, measure, read_stored
+from lbgen.runtime.local.run_as import User, accessible_copy
 from tests.support import farm
 from tests.support.version_results import FINGERPRINT, recorded
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import Binary
 
 pytestmark = pytest.mark.engines
 
@@ -57,13 +64,25 @@ def test_a_patched_executable_is_named(tmp_path, monkeypatch) -> None:
     if subject.binary is None:
         pytest.skip(subject.gap)
     line = "merge_slashes off;"
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # the engine's user cannot read every checkout
+        Path(made).chmod(0o755)
+        _patched(
+            subject.version,
+            accessible_copy(subject.binary, Path(made), User(65534, 65534)),
+            line,
+            tmp_path,
+            monkeypatch,
+        )
+
+
+def _patched(version: str, binary: Binary, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patched = tmp_path / "nginx"
     edit = f'grep -q "{line}" nginx.conf || sed -i "s/^http {{/http {{ {line}/" nginx.conf'
-    text = f'#!/bin/sh\n[ ! -f nginx.conf ] || {edit}\nexec "{subject.binary.path}" "$@"\n'
+    text = f'#!/bin/sh\n[ ! -f nginx.conf ] || {edit}\nexec "{binary.path}" "$@"\n'
     patched.write_text(text, encoding="utf-8")
     patched.chmod(0o755)
     monkeypatch.setenv("LBGEN_NGINX", str(patched))
-    result = CliRunner().invoke(group, ["fingerprint", f"nginx@{subject.version}"])
+    result = CliRunner().invoke(group, ["fingerprint", f"nginx@{version}"])
     assert result.exit_code == 4, result.output
     assert "path: GET //secret/x" in result.output
     assert "verdict of" not in result.output
