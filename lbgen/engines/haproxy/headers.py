@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Statement, statement
 from lbgen.engines.text import Literal
+from lbgen.plan.model import Forward
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Listener, Route
+    from lbgen.plan.model import HeaderEdits, Listener, Plan
 
 _HOP_BY_HOP = ("connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade")
 CLAIMS = "^x-(?:forwarded-(?:for|host|port|proto)|request-id)$"  # which only trusted proxies may make
@@ -46,12 +49,20 @@ def dropped_names(listener: Listener, underscores: bool) -> str | None:
     return "|".join(parts) or None
 
 
-def tests_underscores(listener: Listener, routes: Iterable[Route]) -> bool:
-    """Whether a rule or a limit looks at a header whose name has an underscore, so that the listener has to drop it
-    before."""
-    matched = {header.name for table in listener.hosts for rule in table.rules for header in rule.match.headers}
-    keys = {limit.key.name for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None}
-    return any("_" in name for name in matched | keys)
+def tested_names(listener: Listener, plan: Plan) -> frozenset[str]:
+    """The headers that a rule, a limit or a hash of the listener looks at, in lower case."""
+    rules = [rule for table in listener.hosts for rule in table.rules]
+    routes = [plan.route(name) for name in {rule.route for rule in rules}]
+    keys = [limit.key for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
+    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
+    keys += (key for each in forwards for target in each.targets if (key := plan.pool(target.pool).hash_key))
+    names = {key.name for key in keys if key.kind is KeyKind.HEADER}
+    return frozenset(name.lower() for name in names.union(*({h.name for h in r.match.headers} for r in rules)))
+
+
+def is_claim(name: str) -> bool:
+    """Whether the header of that name, in lower case, is one that only trusted proxies may send."""
+    return re.match(CLAIMS, name) is not None
 
 
 def _claims(listener: Listener) -> tuple[str, ...]:

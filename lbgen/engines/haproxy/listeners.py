@@ -15,7 +15,7 @@ from lbgen.engines.haproxy.backend_selection import (
     use_backend_statements,
 )
 from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
-from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements, plain_head, tests_underscores
+from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements, is_claim, plain_head, tested_names
 from lbgen.engines.haproxy.limits import Limits
 from lbgen.engines.haproxy.matching import ROUTE, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_statements
@@ -61,6 +61,7 @@ def bind(listener: Listener) -> Bind:
         port=listener.port,
         options=words(*options),
         max_connections=listener.max_connections,
+        may_map=listener.proxy_protocol,
     )
 
 
@@ -107,7 +108,8 @@ def frontend(
         *header_statements("http-after-response", responses, per_response, "response"),
     ]
     drops_underscores = not listener.underscores
-    tests = drops_underscores and tests_underscores(listener, (route for _, route in routes))
+    tested = tested_names(listener, plan)
+    tests = drops_underscores and any("_" in name for name in tested)
     dropped = dropped_names(listener, drops_underscores and not tests)
     policies = cors.policies_file(listener.name, routes)
     plain = _plain(listener)
@@ -124,7 +126,7 @@ def frontend(
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
-            forwarded=_forwarded(listener, maps),
+            forwarded=_forwarded(listener, maps, any(map(is_claim, tested))),
             paths=_paths(listener),
             drops_underscores=drops_underscores,
             tests_underscores=tests,
@@ -167,14 +169,15 @@ def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
-def _forwarded(listener: Listener, maps: Maps) -> Forwarded:
-    trusted = []
-    if listener.trusted_proxies:
+def _forwarded(listener: Listener, maps: Maps, reads_claims: bool) -> Forwarded:
+    drops = []
+    if listener.trusted_proxies or reads_claims:
         drop = statement("http-request del-header", Literal(CLAIMS), "-m reg")
-        inside = maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        trusted.append(drop.extend(acls=[~inside], origin=listener.field))
+        inside = [~maps.is_within("src", nets, "trusted", listener.field)] if (nets := listener.trusted_proxies) else []
+        drops.append(drop.extend(acls=inside, origin=listener.field))
     return Forwarded(
-        trusted=tuple(trusted),
+        drops=tuple(drops),
+        has_trusted=bool(listener.trusted_proxies),
         sets=listener.forwarded_headers,
         request_id=listener.request_id,
         scheme=Atom(listener.scheme),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Paths
 
 STRICT = (
-    r"//|/\.\.?(?:/|$)|%(?:(?![0-9A-Fa-f]{2})|"
+    r"//|/\.\.?(?:/|$)|[#\\]|%(?:(?![0-9A-Fa-f]{2})|"
     r"(?i:[01][0-9A-F]|2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]))"
 )
 # A target that every mode accepts as it is: no segment is empty or begins with a dot, and the path has no escape but

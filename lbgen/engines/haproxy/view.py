@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Bind(Struct, frozen=True, eq=False):
-    """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit."""
+    """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit; `may_map`: a client
+    may have an address such as ::ffff:192.0.2.7."""
 
     name: Atom
     origin: Atom
@@ -21,13 +22,16 @@ class Bind(Struct, frozen=True, eq=False):
     port: int
     options: tuple[Word, ...]
     max_connections: int | None
+    may_map: bool
 
 
 class Forwarded(Struct, frozen=True, eq=False):
-    """Headers about the client. `trusted`: ACLs on proxies whose headers are kept; `sets`: X-Forwarded-* are set, else
+    """Headers about the client. `drops`: statements that remove those of untrusted peers before anything reads them, in
+    `has_trusted` those of trusted proxies are kept; `sets`: X-Forwarded-* are set, else
     they are removed; `request_id` likewise for X-Request-Id."""
 
-    trusted: tuple[Statement, ...]
+    drops: tuple[Statement, ...]
+    has_trusted: bool
     sets: bool
     request_id: bool
     scheme: Atom

@@ -11,9 +11,10 @@ local function networks_of(text)
   return networks[text]
 end
 
-local function address(text)
-  local plain = text:match("^%d+%.%d+%.%d+%.%d+$") or (text:find(":", 1, true) and text:match("^[%x:.]+$"))
-  return plain and core.parse_addr(plain)
+-- An address in its usual spelling, an IPv4 address also where it is mapped to IPv6; nil for no address.
+local function address(txn, text)
+  if not text:match("^%d+%.%d+%.%d+%.%d+$") and not (text:find(":", 1, true) and text:match("^[%x:.]+$")) then return nil end
+  return core.parse_addr(text) and (txn.c:ipmask(text, 32, 128):gsub("^::ffff:(%d+%.)", "%1"))
 end
 
 core.register_action("client", { "http-req" }, function(txn, trusted)
@@ -22,11 +23,13 @@ core.register_action("client", { "http-req" }, function(txn, trusted)
     for hop in value:gmatch("[^,]+") do hops[#hops + 1] = hop:match("^%s*(.-)%s*$") end
   end
   for i = #hops, 1, -1 do
-    local found = address(hops[i])
+    local found = address(txn, hops[i])
     if not found then return end
-    txn:set_var("txn.client", hops[i])
+    txn:set_var("txn.client", found)
     local inside = false
-    for _, network in ipairs(networks_of(trusted)) do inside = inside or core.match_addr(found, network) end
+    for _, network in ipairs(networks_of(trusted)) do
+      inside = inside or core.match_addr(core.parse_addr(found), network)
+    end
     if not inside then return end
   end
 end, 1)
