@@ -133,7 +133,7 @@ def short_upload(port: int, sent: bytes) -> str:
 
 @pytest.mark.parametrize("sent", [b"", b"x" * 1000], ids=["no-body", "some-body"])
 def test_a_request_never_becomes_the_body_of_an_upload_that_ends_short(binary, tmp_path: Path, sent: bytes) -> None:
-    """HAProxy before 3.2 takes the short body for whole, and would give the endpoint's connection to the next client."""
+    """HAProxy before 3.2 takes the short body for whole, and would give the endpoint's connection to another client."""
     with endpoint() as own, serving(plan(own.port, listener={"http2": True}), binary, tmp_path) as port:
         assert status(port, "/warm", requests=4) == [200] * 4
         for n in range(15):

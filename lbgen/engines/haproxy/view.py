@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Bind(Struct, frozen=True, eq=False):
-    """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit; `may_map`: a client
-    may have an address such as ::ffff:192.0.2.7."""
+    """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit; `may_map`: a
+    client may have an address such as ::ffff:192.0.2.7."""
 
     name: Atom
     origin: Atom
