@@ -11,10 +11,10 @@ local function networks_of(text)
   return networks[text]
 end
 
--- An address in its usual spelling, an IPv4 address also where it is mapped to IPv6; nil for no address.
+-- An address, an IPv4 one also where it is mapped to IPv6; nil for no address.
 local function address(txn, text)
-  if not text:match("^%d+%.%d+%.%d+%.%d+$") and not (text:find(":", 1, true) and text:match("^[%x:.]+$")) then return nil end
-  return core.parse_addr(text) and (txn.c:ipmask(text, 32, 128):gsub("^::ffff:(%d+%.)", "%1"))
+  local plain = text:match("^%d+%.%d+%.%d+%.%d+$") or text:match("^[%x:.]*:[%x:.]*$")
+  return plain and core.parse_addr(plain) and (txn.c:ipmask(plain, 32) or plain)
 end
 
 core.register_action("client", { "http-req" }, function(txn, trusted)
