@@ -151,7 +151,7 @@ def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch:
         said = str(failed(daemon, "haproxy", free_port("127.0.0.1", PORTS)))
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
-    assert f"LB408: {tmp_path}/docker/{NAME}/kept: No space left on device; free some space there" in said
+    assert f"LB408: {tmp_path}/id: No space left on device; free some space there" in said
 
 
 def test_a_port_that_another_stack_has(daemon: DockerClient, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lbgen.cli.main import VERBS, group
 from lbgen.installed import engine_names
 
 ROOT = Path(lbgen.__file__).parent
-LONGEST = 350
+LONGEST = 600
 
 # One concern, one name in every engine folder; a concern that an engine lacks has no file.
 SKELETON = frozenset(

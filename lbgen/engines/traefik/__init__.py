@@ -56,7 +56,7 @@ class Traefik:
         from lbgen.engines.traefik import objections
         from lbgen.engines.traefik.native import objections as native_objections
 
-        native = native_objections.find_objections(plan) if is_native(plan) else ()
+        native = native_objections.find_objections(plan) if is_native(plan) else objections.find_claimed(plan)
         return (*objections.find_objections(plan), *native, *self._unreadable(plan, version))
 
     def _unreadable(self, plan: Plan, version: str) -> Iterable[Objection]:

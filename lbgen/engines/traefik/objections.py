@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.traefik.tls import find_terminating, list_certificates
 from lbgen.plan.features import Feature
+from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Balance, Forward, Mode, Protocol
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,12 @@ _FIRST = approximate(
 _TWICE = refused("Traefik picks either of two certificates that hold the same name; nginx, HAProxy and Envoy can")
 
 
+_CLAIMED = refused(
+    "the lbgen plugin of Traefik would believe such a header of any client; with `guarantees: engine` its own rules "
+    "read those of trusted proxies alone"
+)
+
+
 def find_objections(plan: Plan) -> Iterator[Objection]:
     """All of them, in the order of the plan."""
     yield from _tls_objections(plan)
@@ -43,6 +51,21 @@ def find_objections(plan: Plan) -> Iterator[Objection]:
             yield from _listener_objections(listener)
             for rule in listener.l4_rules:
                 yield from _route_objections(plan, listener, rule)
+
+
+def find_claimed(plan: Plan) -> Iterator[Objection]:
+    """Rules and keys on fields that only trusted proxies may set, of a plan that the plugin serves."""
+    for rule in (rule for listener in plan.listeners for table in listener.hosts for rule in table.rules):
+        route = plan.route(rule.route)
+        if any(header.name in PROXY_FIELDS for header in rule.match.headers):
+            yield Objection(_CLAIMED, rule.field)
+        for word, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
+            if limit is not None and limit.key.kind is KeyKind.HEADER and limit.key.name in PROXY_FIELDS:
+                yield Objection(_CLAIMED, f"{route.field}.{word}")
+        for target in route.action.targets if isinstance(route.action, Forward) else ():
+            key = plan.pool(target.pool).hash_key
+            if key is not None and key.kind is KeyKind.HEADER and key.name in PROXY_FIELDS:
+                yield Objection(_CLAIMED, f"{plan.pool(target.pool).field}.balance")
 
 
 def _tls_objections(plan: Plan) -> Iterator[Objection]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.state import root
-from lbgen.system_errors import to_diagnostic
+from lbgen.system_errors import remedy
 
 _ID = "io.lbgen.owner"
 _PATH = "io.lbgen.owner-path"
@@ -39,7 +39,7 @@ def _directory_id() -> str:
             _create(path)
         return path.read_text(encoding="ascii")
     except OSError as error:
-        raise EngineError(to_diagnostic(error)) from None
+        raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=remedy(error))) from None
     except ValueError as error:
         raise EngineError(Diagnostic("LB408", f"{path} cannot be read: {error}", hint="remove it")) from None
 
