@@ -40,7 +40,7 @@ def test_an_engine_answers_as_stored(subject) -> None:
     [
         ("haproxy", "2.6", "3.2", "framing/10: "),
         ("nginx", "1.22", "1.30", "header/3: "),
-        ("traefik", "3.6.4", "3.6", "path/4: "),
+        ("traefik", "3.6.4", "3.6", "line/12: "),
     ],
 )
 def test_an_upgrade_that_changes_behaviour_is_named(name, old, new, expected, tmp_path, monkeypatch) -> None:
