@@ -196,12 +196,14 @@ _REFUSED = {
 
 # What HAProxy does where a clause is left to it.
 HABITS = {
-    Guarantee.PATHS: "rules see the path as it came, and the target is forwarded so: dot segments, empty segments, "
-    "escapes and the absolute form; a raw byte outside US-ASCII and a fragment get 400",
+    Guarantee.PATHS: "a path with dot segments, empty segments, or escapes that are broken or of slashes, backslashes, "
+    "control or unreserved characters gets 400, as do a raw byte outside US-ASCII and a fragment; the absolute form is "
+    "forwarded as it came",
     Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, one of 2^64 counts as 0, equal lengths or "
     "Host lines become one, bare LF, folded lines and extra blanks in the request line are normalized, a missing Host "
     "passes; differing lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
-    Guarantee.CONNECTION_OPTIONS: "fields that Connection names pass, in requests and in responses",
+    Guarantee.CONNECTION_OPTIONS: "a request whose Connection names header fields gets 400; those that a response's "
+    "Connection names pass",
     Guarantee.ANSWERS: "HAProxy's built-in HTML pages; 503 where a connection fails or no endpoint is up, 502 where an "
     "endpoint's answer is broken or missing, 504 where a response is late, 400 for a large head; a failure on a kept "
     "client connection, or where the client or the endpoint speaks HTTP/2, may close it (HTTP/2: reset the stream) "

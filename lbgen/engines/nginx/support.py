@@ -252,10 +252,9 @@ _COMMON: dict[Feature, Verdict] = {
 
 # What nginx does where a clause is left to it.
 HABITS = {
-    Guarantee.PATHS: "rules see the decoded path with dot segments resolved and slashes merged, and the target is "
-    "forwarded as it came; where only that path has a prefix that is rewritten, the new prefix is all that is sent; "
-    "the host of a target in absolute form chooses the route, and Host is forwarded; a broken escape, %00 and a path "
-    "above the root get 400",
+    Guarantee.PATHS: "a path with dot segments, empty segments, or escapes that are broken or of slashes, backslashes, "
+    "control or unreserved characters gets 400; the host of a target in absolute form chooses the route, and Host is "
+    "forwarded",
     Guarantee.FRAMING: "Content-Length beside Transfer-Encoding, differing lengths, unknown codings, folded fields and "
     "a missing or second Host get 400; a bare LF and control characters in values are accepted, lines without a colon "
     "and fields with invalid names are dropped; TRACE and CONNECT get 405",

@@ -192,7 +192,7 @@ _SUPPORT: dict[Feature, Verdict] = {
 HABITS = {
     Guarantee.PATHS: "rules and endpoints see the path with escapes of letters and digits decoded, dot segments "
     "resolved, slashes merged and raw bytes outside the URI set escaped; a `;` in a query becomes `&`; broken escapes "
-    "get 400",
+    "and those of slashes, backslashes and NUL get 400",
     Guarantee.FRAMING: "Transfer-Encoding wins over Content-Length; bare LF and folded fields are accepted; differing "
     "lengths and a second Host get 400, unknown codings 501, other HTTP versions 505; TRACE passes, CONNECT gets 405",
     Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped; those that a response's "
