@@ -43,8 +43,7 @@ class Timeouts(Strict):
     )
     idle: Duration | None = Field(
         default=None,
-        description="longest silence of a body or tunnel, either direction; the topology's when left out, else the "
-        "time of `response`",
+        description="longest silence of a body or tunnel, either direction; the topology's when left out",
         examples=["60s"],
     )
     request: Duration | None = Field(

@@ -1,4 +1,4 @@
-"""HAProxy: haproxy.cfg, the map files that it routes by, and a Lua file where a field needs one."""
+"""HAProxy: haproxy.cfg, the map files that it routes by, and Lua files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
+    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -49,7 +50,7 @@ class HAProxy:
         """How that version honours the feature."""
         return support(version)[feature]
 
-    def habits(self, version: str) -> Mapping[str, str]:
+    def habits(self, version: str) -> Mapping[Guarantee, str]:
         """What HAProxy does where a clause is left to it."""
         return HABITS
 
@@ -60,7 +61,7 @@ class HAProxy:
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """haproxy.cfg, maps/*, and lbgen.lua where a field needs it."""
+        """haproxy.cfg; lbgen.lua where there are L7 listeners; maps/*; Lua files with rules where there are many."""
         from lbgen.engines.haproxy.build import render
 
         return render(plan, version)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Forward, Respond
+from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
@@ -64,4 +65,6 @@ def _buffered_bytes(plan: Plan) -> int:
     forwards = [route.action for route in plan.routes if isinstance(route.action, Forward)]
     if any(each.buffering.request for each in forwards):
         return WHOLE_BODY
-    return _WHOLE_RESPONSE if any(each.buffering.response for each in forwards) else 0
+    if any(each.buffering.response for each in forwards):
+        return _WHOLE_RESPONSE
+    return REPLAYED_BODY if any(each.retries for each in forwards) else 0
