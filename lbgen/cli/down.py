@@ -33,7 +33,9 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
         print_findings(docker_unreachable())
         for each in there:
             if each.foreign_owner:
-                say(f"{each.name} is left alone: it is of {each.foreign_owner}; to stop it: lbgen down {each.name}")
+                say(
+                    f"{each.name} is left alone: it belongs to {each.foreign_owner}; to stop it: lbgen down {each.name}"
+                )
     stopped = []
     for name in names:
         with nullcontext() if as_json else show_status(f"stopping {name or 'the stack'}"):

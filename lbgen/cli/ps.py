@@ -31,7 +31,7 @@ def command(stack: str | None, as_json: bool) -> None:
         console().print(endpoints)
     for each in found:
         if each.foreign_owner:
-            say(f"{each.name} is of {each.foreign_owner}")
+            say(f"{each.name} belongs to {each.foreign_owner}")
         if not each.alive:
             message = f"{each.name}: its supervisor is not running"
             if each.state.runtime == "local" and any(engine.running for engine in each.engines):

@@ -24,7 +24,7 @@ from lbgen.spec.load import load
 
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
-DIFFERS = (Level.HABIT, Level.APPROXIMATE, Level.REFUSED)
+_DIFFERS = (Level.HABIT, Level.APPROXIMATE, Level.REFUSED)
 OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a case of its own shows it
 
 
@@ -84,7 +84,7 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     near = [
         DeclaredDifference(str(f), v.note, level=v.level, differs=_besides_routes(v))
         for f in features.Feature
-        if (v := verdict_on(plan, target, f, version)).level in DIFFERS
+        if (v := verdict_on(plan, target, f, version)).level in _DIFFERS
     ]
 
     def refuse(field: str, reason: str) -> None:

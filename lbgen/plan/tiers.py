@@ -102,8 +102,8 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
 
 
 def _engines_beside(model: TopologyModel, tier: str) -> set[str | None]:
-    """The engines that only other tiers name, where this tier names its own: what is said to them concerns no engine
-    of this tier."""
+    """The engines that only other tiers name, where this tier names its own: their settings concern no engine of
+    this tier."""
     own = (model.tiers or {})[tier].engine
     return {each.engine for each in (model.tiers or {}).values()} - {own} if own is not None else set()
 

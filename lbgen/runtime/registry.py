@@ -133,7 +133,7 @@ def find_stack(name: str | None) -> StackState:
         hint = f"there is {there}" if there else "nothing runs"
         raise UsageError(Diagnostic("LB406", f"no stack {name!r} runs", hint=hint))
     if not found and known:
-        others = ", ".join(f"{each.name} is of {each.foreign_owner}" for each in known)
+        others = ", ".join(f"{each.name} belongs to {each.foreign_owner}" for each in known)
         message = "no stack of this state directory runs"
         raise UsageError(Diagnostic("LB406", message, hint=f"{others}; name a stack if you mean it"))
     if not found:

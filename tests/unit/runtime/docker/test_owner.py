@@ -51,7 +51,7 @@ def test_no_stack_of_others_without_its_name(monkeypatch: pytest.MonkeyPatch) ->
     runs(monkeypatch, containers("theirs", ELSEWHERE))
     with pytest.raises(UsageError, match="no stack of this state directory runs") as raised:
         registry.find_stack(None)
-    assert raised.value.diagnostics[0].hint == f"theirs is of {ELSEWHERE}; name a stack if you mean it"
+    assert raised.value.diagnostics[0].hint == f"theirs belongs to {ELSEWHERE}; name a stack if you mean it"
     assert registry.find_stack("theirs").name == "theirs"
 
 
