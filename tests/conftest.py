@@ -80,9 +80,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="cases for all but an engine's newest here",
     )
     parser.addoption(
-        "--left-cases", choices=["sample", "all"], default="sample", help="cases with guarantees left to the engine"
-    )
-    parser.addoption(
         "--version-examples", choices=["sample", "all"], default="sample", help="examples verified on each version"
     )
     parser.addoption(
@@ -176,6 +173,8 @@ def _phase(item: pytest.Item) -> str:
         return "alone"
     if item.get_closest_marker("measures"):
         return "measures" if _NETWORKS else "alone"
+    if folder == "clients":
+        return "clients" if _NETWORKS else "alone"
     if item.get_closest_marker("xdist_group") or folder in ("engines", "verify"):
         return "serves" if _NETWORKS else "alone"
     return "serves" if folder in _BY_ENGINES or item.get_closest_marker("root") else "computes"
@@ -194,7 +193,8 @@ def _phases_of(file: Path) -> frozenset[str]:
     by_mark |= {"measures" if _NETWORKS else "alone"} if "measures" in marks else set()
     by_mark |= {"serves"} if "root" in marks else set()
     by_mark |= {fixed} if "xdist_group" in marks else set()
-    by_folder = {"engines": fixed, "verify": fixed} | dict.fromkeys(_BY_ENGINES, "serves")
+    by_clients = "clients" if _NETWORKS else "alone"
+    by_folder = {"engines": fixed, "verify": fixed, "clients": by_clients} | dict.fromkeys(_BY_ENGINES, "serves")
     return frozenset({by_folder.get(_folder(file), "computes")} | by_mark)
 
 

@@ -42,7 +42,7 @@ class Phase:
 PHASES = (
     Phase(
         "tests that compute",
-        "not measures and not serves and not containers and not alone",
+        "not measures and not serves and not clients and not containers and not alone",
         "computes",
         min(CPUS, WAITING),
         nice=10,
@@ -50,6 +50,8 @@ PHASES = (
     # Only root may go before others; elsewhere they are as those that serve, or alone.
     Phase("tests that measure", "measures", "measures", 1, may_be_empty=True, nice=-15),
     Phase("tests that serve", "serves", "serves", WAITING),
+    # One worker starts every engine, database and compiled client once; their tests are short.
+    Phase("tests of real clients", "clients", "clients", 1),
     Phase(
         "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host", nice=5
     ),

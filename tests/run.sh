@@ -7,7 +7,8 @@ python=${PYTHON:-python3}
 bin=$(dirname "$python")
 
 # Debian's own nginx 1.22 and HAProxy 2.6, nftables, keepalived and namespaces are tested beside the wheels' engines.
-packages="nginx-light libnginx-mod-stream haproxy nftables keepalived iproute2"
+# Small clients and servers of tests/clients; PostgreSQL, MariaDB, Chromium, Go, Java and Node are used where they are.
+packages="nginx-light libnginx-mod-stream haproxy nftables keepalived iproute2 curl redis-server bind9-dnsutils"
 missing=""
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"

@@ -27,6 +27,7 @@ import builders  # noqa: E402
 import cli  # noqa: E402
 import example  # noqa: E402
 import findings  # noqa: E402
+import habits  # noqa: E402
 import matrix  # noqa: E402
 import topology  # noqa: E402
 import versions  # noqa: E402
@@ -43,6 +44,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fields": topology.fields,
     "everywhere": topology.everywhere,
     "findings": findings.findings,
+    "habits": habits.habits,
     "totals": matrix.totals,
     "versions": versions.versions,
     "differences": versions.differences,

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,8 @@ class Agent:
     _loads: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # percent by pool and endpoint
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
     _shown: str = ""
+    _ended: set[str] = field(default_factory=set)  # endpoints whose flows were ended, until they are up again
+    _gone: set[str] = field(default_factory=set)  # endpoints that the last agent had
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _steered: Steered = field(init=False)
     _files: EngineFiles = field(init=False)
@@ -104,6 +107,8 @@ class Agent:
                 self.states[pool.name, each.name] = before.get((pool.name, each.name), Health(now))
             if pool.tls is not None:
                 self._contexts[pool.name] = _context(pool, self.folder)
+
+        self._gone = {name for _, name in before} - {name for _, name in self.states}
 
     async def run(self) -> None:
         """Run until cancelled. Raises OSError when the files cannot be written."""
@@ -167,6 +172,8 @@ class Agent:
         while True:
             self._changed.clear()
             self._apply()
+            if self.spec.tracked:
+                await self._end_flows()
             shown = state_file.to_json(self.spec, self.states)
             if shown != self._shown:
                 state_file.replace_file(self.folder / state_file.FILE, shown)
@@ -188,10 +195,29 @@ class Agent:
     def _apply(self) -> None:
         self._files.replace(steering(self.spec, self.states, self._steered, self._loads))
 
+    async def _end_flows(self) -> None:
+        """End what the kernel would go on sending to endpoints that are down, or no longer in the topology."""
+        down = {name for (_, name), health in self.states.items() if not health.up} | self._gone
+        places = [_place(name) for name in sorted(down - self._ended)]
+        self._ended = down
+        if places:
+            try:
+                count = await asyncio.to_thread(conntrack.end_flows, places)
+            except OSError as error:
+                log(f"flows cannot be ended: {error}")
+            else:
+                log(f"ended {count} flows")
+
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(state_file.BEAT_SECONDS)
             state_file.touch(self.folder)
+
+
+def _place(name: str) -> tuple[str, int]:
+    """Address and port of an endpoint's name."""
+    host, _, port = name.rpartition(":")
+    return str(ip_address(host.strip("[]"))), int(port)
 
 
 def _context(pool: CheckedPool, folder: Path) -> ssl.SSLContext:

@@ -25,9 +25,8 @@ _OFF: Mapping[str, object] = {
     "access_log": "none",
     "forwarded_headers": False,
     "request_id": False,
-    "guarantees": "engine",
 }
-_LISTENER = ("trusted_proxies", "max_connections", "paths", "guarantees", "access", "limits", "timeouts", "tls")
+_LISTENER = ("trusted_proxies", "max_connections", "paths", "access", "limits", "timeouts", "tls")
 _ROUTE = (
     "rewrite", "timeouts", "retries", "rate_limit", "concurrency", "max_body", "buffering", "request_headers",
     "response_headers", "mirror", "cors", "compression", "access",

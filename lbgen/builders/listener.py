@@ -39,23 +39,6 @@ class Paths(TypedDict, total=False):
     """exceptions to strict; none when left out"""
 
 
-class Guarantees(TypedDict, total=False):
-    """Who answers for the clauses that no field asks for: a word for all four, or a mapping."""
-
-    paths: Literal["contract", "engine"]
-    """request targets that could be read in two ways; contract keeps the clause to the letter, engine leaves it
-    to the engine; a written `paths` always holds; contract when left out"""
-    framing: Literal["contract", "engine"]
-    """malformed requests, TRACE and CONNECT; contract keeps the clause to the letter, engine leaves it to the
-    engine; contract when left out"""
-    connection_options: Literal["contract", "engine"]
-    """header fields that Connection names; contract keeps the clause to the letter, engine leaves it to the
-    engine; contract when left out"""
-    answers: Literal["contract", "engine"]
-    """status, body and headers of answers that the engine makes by itself; contract keeps the clause to the
-    letter, engine leaves it to the engine; contract when left out"""
-
-
 class Access(TypedDict, total=False):
     """The clients that are admitted, by address. `deny` is checked first; with `allow` all others are refused."""
 
@@ -136,8 +119,6 @@ class Listener(TypedDict, total=False):
     """connections at a time; no limit when left out"""
     paths: Literal["strict", "normalize", "verbatim"] | Paths
     """request targets that are accepted; the topology's when left out"""
-    guarantees: Literal["contract", "engine"] | Guarantees
-    """clauses that no field asks for: kept to the letter, or left to the engine; the topology's when left out"""
     headers_with_underscores: Literal["drop", "pass"]
     """what becomes of request fields with an underscore in their names, which some servers take for one with a
     hyphen; the topology's when left out"""

@@ -10,7 +10,6 @@ from typing import Literal, Required, TypedDict
 
 from lbgen.builders.listener import (
     ClientTimeouts,
-    Guarantees,
     Limits,
     Listener,
     Paths,
@@ -57,7 +56,7 @@ class Topology(TypedDict, total=False):
     """the version of this format"""
     name: Required[str]
     """what ps, logs and down call it"""
-    profile: Literal["edge", "internal-l4", "low-latency", "minimal", "native", "production"] | str
+    profile: Literal["edge", "internal-l4", "low-latency", "minimal", "production"] | str
     """a built-in profile or ./file.yaml; production when left out"""
     include: Sequence[str]
     """files with more pools and routes, `*` for any name; relative to the file that says so"""
@@ -71,15 +70,13 @@ class Topology(TypedDict, total=False):
     """which requests go where; the most specific one wins, not the first"""
     engines: Mapping[str, EngineBlock]
     """settings that are not portable, by engine"""
-    accept: Sequence[str]
-    """features that may be approximate; all = any"""
+    accept: Mapping[str, Sequence[str]]
+    """features that an engine may serve approximately, by engine, `all` = any engine; `all` in a list = any
+    feature"""
     ignore: Sequence[str]
     """codes of warnings and advice that check leaves out"""
     paths: Literal["strict", "normalize", "verbatim"] | Paths
     """default for all listeners; strict when left out"""
-    guarantees: Literal["contract", "engine"] | Guarantees
-    """default for all l7 listeners: clauses that no field asks for are kept to the letter, or left to the
-    engine; contract when left out"""
     headers_with_underscores: Literal["drop", "pass"]
     """default for all l7 listeners; drop when left out"""
     timeouts: Timeouts

@@ -17,7 +17,8 @@ class Timeouts(TypedDict, total=False):
     response: str
     """from request sent to response head, per try; the topology's when left out"""
     idle: str
-    """longest silence of a body or tunnel, either direction; the topology's when left out"""
+    """longest silence of a body or tunnel, either direction; the topology's when left out, else the time of
+    `response`"""
     request: str
     """all tries, to the last byte; no limit when left out"""
 

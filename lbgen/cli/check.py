@@ -138,7 +138,6 @@ def _check(
         return list(unreadable.diagnostics)
     found = list(findings(loaded, files=True, ignore=ignore))
     for tier in () if _has_errors(found) else parts(loaded):
-        notes += _left_to_engine(tier.plan)
         try:
             found += unknown_versions(tier.plan)
         except lbgen.LbgenError as too_old:
@@ -153,18 +152,6 @@ def _check(
             continue
         found += _engines(tier.plan, names, accept, notes, quiet=quiet)
     return found
-
-
-def _left_to_engine(plan: Plan) -> list[Note]:
-    """One note for each listener that leaves something to its engine."""
-    return [
-        Note(
-            f"listener {each.name}",
-            f"{', '.join(each.guarantees.left)} left to the engine; lbgen explain says what it does",
-        )
-        for each in plan.listeners
-        if each.guarantees.left
-    ]
 
 
 def _summary(found: list[Diagnostic]) -> str:

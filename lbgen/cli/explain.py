@@ -11,15 +11,13 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.explain_cost import explain_costs
 from lbgen.cli.explain_versions import explain_versions
 from lbgen.cli.html import write_page
-from lbgen.cli.output import console, print_json, say
+from lbgen.cli.output import print_json, say
 from lbgen.cli.verdict_table import print_verdicts
 from lbgen.engines.lines import split_lines
 
 if TYPE_CHECKING:
-    from lbgen.engines.left_to_engine import LeftToEngine
     from lbgen.engines.rendered import Rendered
     from lbgen.engines.verdicts import Answer
-    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
     Parts = Sequence[tuple[Plan, tuple[str, ...]]]
@@ -85,12 +83,11 @@ def command(
         if as_json:
             print_json(by_tier.get("", by_tier))
     elif as_json:
-        records = {_tier(plan): _verdicts(plan, names, quiet=True) | _left_record(plan, names) for plan, names in found}
+        records = {_tier(plan): _verdicts(plan, names, quiet=True) for plan, names in found}
         print_json(records.get("", records))
     else:
         for plan, names in found:
             _verdicts(plan, names)
-            _print_left(plan, names)
 
 
 def _tier(plan: Plan) -> str:
@@ -112,42 +109,6 @@ def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dic
     if not quiet:
         print_verdicts(columns, titles, f"verdicts for tier {_tier(plan)}" if plan.tier is not None else "verdicts")
     return {name: [a.as_dict() for a in found] for name, found in columns.items()}
-
-
-def _left_to_engine(plan: Plan, names: tuple[str, ...]) -> dict[str, tuple[LeftToEngine, ...]]:
-    """What the plan leaves to each engine; empty when nothing is left."""
-    from lbgen.engines.api import engine, target_version
-    from lbgen.engines.left_to_engine import left_to_engine
-
-    targets = [engine(name) for name in names]
-    found = {x.name: left_to_engine(plan, x, target_version(x, plan.options(x.name).version)) for x in targets}
-    return {name: left for name, left in found.items() if left}
-
-
-def _left_record(plan: Plan, names: tuple[str, ...]) -> dict[str, object]:
-    left = _left_to_engine(plan, names)
-    records = {name: [each.as_dict() for each in found] for name, found in left.items()}
-    return {"left_to_engine": records} if left else {}
-
-
-def _print_left(plan: Plan, names: tuple[str, ...]) -> None:
-    """Print the section "left to the engine": each guarantee, its listeners and the habit of each engine."""
-    from lbgen.engines.api import engine
-    from lbgen.plan.guarantees import MEANINGS
-
-    left = _left_to_engine(plan, names)
-    habits: dict[tuple[Guarantee, tuple[str, ...]], list[str]] = {}
-    for name, found in left.items():
-        for each in found:
-            habits.setdefault((each.guarantee, each.listeners), []).append(f"{engine(name).title}: {each.habit}")
-    out = console()
-    if habits:
-        out.print("\n[bold]left to the engine[/] (no verdict, stops nothing, not asked by lbgen verify)")
-    for (guarantee, listeners), sentences in habits.items():
-        where = f"listener{'s' if len(listeners) > 1 else ''} {', '.join(listeners)}"
-        out.print(f"{guarantee} ({where}): {MEANINGS[guarantee]}", markup=False, highlight=False)
-        for sentence in sentences:
-            out.print(f"  {sentence}", markup=False, highlight=False)
 
 
 def _render_all(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:

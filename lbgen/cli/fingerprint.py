@@ -41,7 +41,7 @@ class EngineAndVersion(options.EngineName):
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile as JSON.")
 @options.json_flag
 def command(engine: str, other: str | None, stored: bool, output: str | None, as_json: bool) -> None:
-    """Send fixed bytes to ENGINE of this host, all guarantees left to it, and compare what comes of them.
+    """Send fixed bytes to ENGINE of this host, and compare what comes of them.
 
     Exit 4 if anything differs: an answer, what the endpoint received, or a verdict.
     """

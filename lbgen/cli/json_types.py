@@ -8,10 +8,8 @@ from lbgen.bench.json_types import BenchComparisonRecord, BenchRecord, CostRecor
 from lbgen.conformance.fingerprint import DifferenceRecord
 from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
-from lbgen.engines.left_to_engine import LeftToEngineRecord
 from lbgen.engines.verdicts import VerdictRecord
 from lbgen.json_types import FindingRecord, PlaceRecord, Record
-from lbgen.plan.guarantees import Guarantee
 from lbgen.runtime.common.stats import RouteStats
 from lbgen.runtime.docker.images import ImageRow
 from lbgen.runtime.json_types import BuiltImageRecord, EngineAccessRecord, OutputLine, RequestLine, StackRecord
@@ -93,8 +91,8 @@ class OutcomeRecord(Record):
     route: str | None
     rule: str | None
     reason: str
-    left_to_engine: Guarantee | None
-    """The guarantee by which the answer is left to the engine."""
+    well_formed: bool
+    """false: refused in the engine's own way, or served in a form on which the rules hold."""
     pool: str | None
     """null: none, or several by weight."""
     pools: list[ShareRecord]
@@ -174,7 +172,7 @@ class FingerprintsRecord(Record):
     differences: list[DifferenceRecord]
 
 
-_Verdicts = dict[str, list[VerdictRecord] | dict[str, list[LeftToEngineRecord]]]  # `left_to_engine` beside the engines
+_Verdicts = dict[str, list[VerdictRecord]]
 _Costs = dict[str, CostsRecord | None]
 _Versions = dict[str, dict[str, list[FindingRecord]]]  # by engine and version: what rules it out
 

@@ -32,12 +32,14 @@ def way_back(reasons: Sequence[Diagnostic]) -> str:
         ways.append(f"change or drop {', '.join(fields)}{why}")
     accepts = dict.fromkeys(each.accept for each in reasons if each.accept)
     if accepts:
-        ways.append(f"--accept {'all' if 'all' in accepts else ','.join(accepts)}")
+        differing = dict.fromkeys(filter(None, (_note(each) for each in reasons if each.accept)))
+        said = f" ({'; '.join(differing)})" if 0 < len(differing) <= _FIELDS else ""
+        ways.append(f"--accept {'all' if 'all' in accepts else ','.join(accepts)}{said}")
     return "; ".join(ways)
 
 
 def _note(reason: Diagnostic) -> str:
-    """The engine's own reason within a refusal, up to its first semicolon."""
+    """The engine's own reason within a verdict, up to its first semicolon."""
     return reason.message.partition(": ")[2].partition("; ")[0]
 
 

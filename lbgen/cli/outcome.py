@@ -32,7 +32,7 @@ def outcome_record(outcome: Outcome) -> OutcomeRecord:
         "route": outcome.route,
         "rule": outcome.rule,
         "reason": outcome.reason,
-        "left_to_engine": outcome.left,
+        "well_formed": outcome.well_formed,
         "pool": first.pool if first and len(serving) == 1 else None,
         "pools": [{"pool": u.pool, "weight": u.weight} for u in ups],
         "status": outcome.status,
@@ -61,10 +61,8 @@ def print_outcome(outcome: Outcome, listener: str = "") -> None:
         click.echo(f"  listener  {listener}")
     if outcome.status is not None:
         click.echo(f"{click.style(str(outcome.status), bold=True)}  {outcome.reason}")
-    if outcome.left is not None:
-        click.echo(
-            f"  left      to the engine, by guarantees.{outcome.left}: this is the contract's answer, and not promised"
-        )
+    if not outcome.well_formed:
+        click.echo("  or        another 4xx, or served in a form on which the rules hold: the engine's habit")
     if outcome.others:
         click.echo(f"  or        {', '.join(map(str, outcome.others))}")
     if outcome.location is not None:

@@ -169,9 +169,6 @@ def report_notes(report: Report) -> list[str]:
         sentences.append(f"lines that differ from the topology's own files, only in these times: {', '.join(changed)}")
     if not report.isolated:
         sentences.append(f"listeners and endpoints used other ports of 127.0.0.1: {report.moved_because}")
-    for guarantee, counts in report.left_to_engine.items():
-        each = ", ".join(f"{subject} {count}" for subject, count in counts.items())
-        sentences.append(f"left to the engine by guarantees.{guarantee}, not asked or not judged: {each}")
     sentences += [f"not tried: {what}" for what in report.untried]
     sentences += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
     return sentences

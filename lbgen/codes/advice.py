@@ -86,8 +86,8 @@ LB279 HSTS over plain HTTP
   remedy: Set the header where TLS is terminated.
 LB280 text for one engine
   cause: `engines.NAME` holds configuration text that other engines do not get and that lbgen cannot verify. They refuse
-    the topology, as the text may hold an access rule, unless `accept: [engines.verbatim]` says that they may serve
-    without it.
+    the topology, as the text may hold an access rule, unless `accept: { all: [engines.verbatim] }` says that they
+    may serve without it.
   example: engines: { nginx: { http: "log_subrequest on;" } }
   remedy: Use fields of the topology where they exist.
 LB281 client addresses that end at the tier in front

@@ -8,10 +8,10 @@ LB301 refused by an engine
 LB302 approximate on an engine and not accepted
   cause: The engine does something close to the contract; the finding says what differs.
   example: $ lbgen render topology.yaml -e traefik    # without --accept
-  remedy: Accept the difference (`accept: [FEATURE]` or `--accept FEATURE`), or use another engine.
+  remedy: Accept the difference (`accept: { ENGINE: [FEATURE] }` or `--accept FEATURE`), or use another engine.
 LB303 an accepted feature that the topology does not use
   cause: `accept` names a feature that no field of the topology asks for.
-  example: accept: [route.retries]
+  example: accept: { nginx: [route.retries] }
   remedy: Drop the entry.
 LB304 a value that an engine cannot hold
   cause: The engine's configuration language has no form for the value, such as a character that cannot be quoted.

@@ -15,7 +15,6 @@ from rich.console import Console
 from lbgen.conformance import report
 from lbgen.conformance.case import case_files
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_in_images, engines_on_host
-from lbgen.conformance.left_cases import leave_to_engine
 from lbgen.conformance.runner import CaseState, Result, run
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.docker.single_engine import share_netns
@@ -27,12 +26,6 @@ from lbgen.runtime.docker.single_engine import share_netns
     "--runtime", type=click.Choice(["local", "docker"]), default="local", help="Processes, or containers (root)."
 )
 @click.option("-k", "clause", default="", help="Only cases whose clause (or file) contains this.")
-@click.option(
-    "--guarantees",
-    type=click.Choice(["contract", "engine"]),
-    default="contract",
-    help="engine: every case with all four left to the engine; what asks for one of them is counted as `left`.",
-)
 @click.option("--by", type=click.Choice(["group", "clause"]), default="group", help="Rows of the matrix.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results as JSON.")
 @click.option(
@@ -46,7 +39,6 @@ def main(
     engines: tuple[str, ...],
     runtime: str,
     clause: str,
-    guarantees: str,
     by: str,
     json_file: Path | None,
     folder: Path | None,
@@ -58,7 +50,6 @@ def main(
     def done(results: tuple[Result, ...]) -> None:
         if results:
             _, text = report.cell(results)
-            text += f", {left} left" if (left := sum(r.state is CaseState.LEFT for r in results)) else ""
             console.print(f"{results[0].subject:18} {results[0].file:20} {text}", highlight=False)
         shown = ""
         for result in results:
@@ -79,7 +70,7 @@ def main(
                     if runtime == "docker"
                     else engines_on_host(engines)
                 )
-                results = _run(over, clause, done, left=guarantees == "engine")
+                results = _run(over, clause, done)
     except LbgenError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
@@ -87,7 +78,7 @@ def main(
     if json_file is not None:
         json_file.write_text(report.as_json(results), encoding="utf-8")
     if markdown_file is not None:
-        report.insert(markdown_file, report.markdown(results), "native" if guarantees == "engine" else "conformance")
+        report.insert(markdown_file, report.markdown(results), "conformance")
     if not results:
         click.echo(f"no case was run: no clause or file contains {clause!r}" if clause else "no case was run", err=True)
         raise SystemExit(2)
@@ -97,9 +88,9 @@ def main(
 
 
 def _run(
-    over: tuple[EngineUnderTest, ...], clause: str, done: Callable[[tuple[Result, ...]], None], *, left: bool
+    over: tuple[EngineUnderTest, ...], clause: str, done: Callable[[tuple[Result, ...]], None]
 ) -> tuple[Result, ...]:
-    files = leave_to_engine(case_files()) if left else case_files()
+    files = case_files()
     results = run(files, over, wanted=lambda case: clause in case.clause, done=done)
     if clause and not results:
         named = [file for file in files if clause in file.name]

@@ -13,7 +13,6 @@ import yaml
 
 from lbgen.conformance.http1_client import filler
 from lbgen.conformance.transport import DEFAULT, TransportOptions
-from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.request import Request
 from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -37,7 +36,6 @@ _BODY = {"text", "size", "chunked"}
 _CASE = {
     "clause",
     "features",
-    "guarantee",
     "why",
     "raw",
     "send",
@@ -131,7 +129,6 @@ class Case:
 
     `features` names features, or parts of them (`framing.malformed.folded`), whose verdict excuses a difference; a
     file's `about` makes such a part of each clause.
-    `guarantee`: the one that a case asks for which neither its request nor its features show, see `left_cases`.
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
     listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that gets `params` and judges alone;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the
@@ -143,7 +140,6 @@ class Case:
     request: Request
     expect: Expect
     features: tuple[str, ...] = ()
-    guarantee: Guarantee | None = None
     raw: bytes | None = None
     tcp: bytes | None = None
     websocket: tuple[bytes, ...] | None = None
@@ -265,7 +261,6 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         request=request,
         expect=_expect(entry.get("expect", {})),
         features=tuple(entry.get("features", ())),
-        guarantee=Guarantee(entry["guarantee"]) if "guarantee" in entry else None,
         raw=raw,
         tcp=str(entry["tcp"]).encode("latin-1") if "tcp" in entry else None,
         websocket=websocket,

@@ -59,13 +59,20 @@ def matches(word: str, found: str) -> bool:
 
 
 def _differ_in_spelling(found: str) -> bool:
-    """Whether two targets are the same but for the case of escapes, and `&` for `;` in the query."""
+    """Whether two targets are the same but for the case of escapes, raw characters that are escaped, and `&` for `;` in
+    the query."""
     targets = re.match(r"to the endpoint: target '(.*)', expected '(.*)'$", found)
     if targets is None:
         return False
-    one, other = (re.sub("%[0-9A-Fa-f]{2}", lambda escape: escape[0].upper(), text) for text in targets.groups())
+    one, other = map(_escaped, targets.groups())
     path, mark, query = other.partition("?")
     return one in (other, f"{path}{mark}{query.replace(';', '&')}")
+
+
+def _escaped(target: str) -> str:
+    """`target` with escapes in upper case, and escapes for what RFC 3986 has no place for."""
+    target = re.sub("%[0-9A-Fa-f]{2}", lambda escape: escape[0].upper(), target)
+    return re.sub(r'["<>\\^`{|}]', lambda raw: f"%{ord(raw[0]):02X}", target)
 
 
 def explained_by(

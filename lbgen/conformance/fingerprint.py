@@ -1,6 +1,6 @@
 """Fingerprints: what one version of an engine does with fixed bytes, and what another version does differently.
 
-The engine serves a small topology with all guarantees left to it, so that its own habits show.
+The engine serves a small topology whose requests show its own habits.
 """
 
 from __future__ import annotations
@@ -135,8 +135,7 @@ def _served(subject: EngineUnderTest) -> CaseFile:
     if engine(subject.engine).verdict(Feature.L7, subject.version).level is not Level.REFUSED:
         return file
     level7 = {route["name"]: "" for route in file.topology["routes"] if route["listeners"] == ["web"]}
-    rest = without_refused(file.topology, Verdicts(level7, {"web": ""}, ())) or {}
-    return replace(file, topology={key: value for key, value in rest.items() if key != "guarantees"})
+    return replace(file, topology=without_refused(file.topology, Verdicts(level7, {"web": ""}, ())) or {})
 
 
 def _ask(session: EngineSession, case: Case) -> Iterator[str]:

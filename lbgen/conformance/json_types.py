@@ -128,8 +128,6 @@ class ReportRecord(Record):
     times: list[ScaledTimeRecord]
     totals: dict[str, dict[str, int]]
     """By engine, and by state: the number of cases."""
-    left_to_engine: dict[str, dict[str, int]]
-    """By guarantee, and by engine: the number of cases that are not asked or not judged."""
     not_tried: list[str]
     engines: list[VerifiedEngineRecord]
     left_out: list[UnverifiedEngineRecord]

@@ -1,13 +1,19 @@
-"""Answers that a proxy makes by itself: refusals, dropped clients, and those whose form is left to the engine."""
+"""Answers that a proxy makes by itself, in its own words: refusals, dropped clients, failures of endpoints."""
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lbgen.plan.guarantees import ASKED_STATUSES, is_loose_status
+from lbgen.plan.own_statuses import is_own_status
+from lbgen.plan.paths import PathError, normalise_path
 from lbgen.plan.reason_phrases import reason_phrase
+from lbgen.plan.request import host_of
+from lbgen.plan.simulate import Outcome, simulate
+from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:
@@ -15,7 +21,11 @@ if TYPE_CHECKING:
 
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.simulate import Outcome
+    from lbgen.plan.model import Plan
+    from lbgen.plan.request import Request
+
+
+_STATUS = re.compile(r"\b([45]\d\d)\b")
 
 
 def account_of(answer: Answer) -> dict[str, Any] | None:
@@ -37,14 +47,64 @@ def reason_body(status: int) -> str:
     return f"{reason_phrase(status)}\n"
 
 
-def check_refused(answer: Answer, *, loose: bool = False) -> Iterator[str]:
-    """A request that must not pass: 400 (`loose`: any 4xx), or the connection closed without an answer."""
+def check_refused(answer: Answer) -> Iterator[str]:
+    """A request that must not pass: any 4xx, 501 for a coding, or the connection closed without an answer."""
     if account_of(answer) is not None:
         yield f"reached an endpoint: {answer.body[:200]!r}"
-    elif answer.status not in (None, 400) and not (loose and is_loose_status(answer.status, 400)):
-        yield f"status {answer.status}, expected 400 or a closed connection"
+    elif answer.status not in (None, 501) and not is_own_status(answer.status, 400):
+        yield f"status {answer.status}, expected 4xx or a closed connection"
     elif answer.status is None and answer.after == "open":
         yield f"no answer and the connection stays open ({answer.problem})"
+
+
+def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
+    """A request that is not well-formed: refused, or served in a form on which the rules hold: its endpoint is one that
+    the rules give to the request as the endpoint saw it, and the fields that proxies set are the proxy's."""
+    account = account_of(answer)
+    if account is None:
+        yield from check_refused(answer) if answer.status is None else ()
+        return
+    headers = tuple(line for line in request.headers if line[0].lower() not in ("connection", "host"))
+    readings = [
+        replace(request, target=target, headers=(("Host", host), *headers))
+        for target in _targets(request, account)
+        for host in _hosts(account)
+    ]
+    fitting = [
+        upstream
+        for reading in readings
+        for upstream in simulate(plan, reading).upstreams
+        if upstream.pool == account["pool"] and upstream.target == _readable(account["target"])
+    ]
+    if not fitting:
+        yield f"reached an endpoint: {account['pool']} as {account['target']!r}, which the rules do not say"
+        return
+    client = dict(fitting[0].headers).get("x-forwarded-for")
+    arrived = [value for name, value in account["headers"] if name.lower() == "x-forwarded-for"]
+    if client is not None and arrived != [client]:
+        yield f"to the endpoint: x-forwarded-for: {arrived}, expected {client}"
+
+
+def _hosts(account: dict[str, Any]) -> Iterator[str]:
+    """Hosts for which the request may have been served: the one that the endpoint saw, whatever its port, or none."""
+    seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
+    yield from (seen, host_of(seen), "no-host.invalid")
+
+
+def _targets(request: Request, account: dict[str, Any]) -> Iterator[str]:
+    """Targets in canonical form, as one of which the request may have been served."""
+    yield _readable(account["target"])
+    path, mark, query = request.target.partition("?")
+    for form in (path, path.replace("\\", "/")):
+        with suppress(PathError):
+            yield normalise_path(form) + mark + query
+
+
+def _readable(target: str) -> str:
+    """`target` with a plain escape for what no rule contains and no server takes for a delimiter of the path: escaped
+    control characters, and in the query a `#` and bytes that are not ASCII."""
+    path, mark, query = target.partition("?")
+    return re.sub("%(0[1-9A-Fa-f]|1[0-9A-Fa-f]|7[Ff])", "%20", path) + mark + re.sub("[^!-~]|#", "%20", query)
 
 
 def check_unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
@@ -57,18 +117,18 @@ def check_unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
         yield f"no answer and the connection stays open ({answer.problem})"
 
 
-def check_dropped(case: Case, answer: Answer, *, loose: bool = False) -> Iterator[str]:
-    """A client that was too slow: 408 (`loose`: any 4xx), or the connection closed without an answer, in time."""
-    if answer.status not in (None, 408) and not (loose and is_loose_status(answer.status, 408)):
-        yield f"status {answer.status}, expected 408 or a closed connection"
+def check_dropped(case: Case, answer: Answer) -> Iterator[str]:
+    """A client that was too slow: any 4xx, or the connection closed without an answer, in time."""
+    if answer.status is not None and not is_own_status(answer.status, 408):
+        yield f"status {answer.status}, expected 4xx or a closed connection"
     elif answer.status is None and answer.after == "open":
         yield f"no answer and the connection stays open ({answer.problem})"
     yield from in_time(case.expect, answer)
 
 
-def loose_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[str] | None:
-    """What is wrong with an answer that the engine makes and whose form is left to it: only its status counts, by
-    class, or by itself where a field asks for it. None where an endpoint or a route has to answer."""
+def own_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[str] | None:
+    """What is wrong with an answer that the engine makes: its status counts, and the fields that its route sets; its
+    text is the engine's own. None where an endpoint or a route has to answer."""
     others = set(outcome.others)
     if not (outcome.made or expect.fault is not None or answer.status in others):
         return None
@@ -76,10 +136,16 @@ def loose_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[
         return [f"an answer of the proxy expected, an endpoint answered: {answer.body[:200]!r}"]
     known = expect.fault if expect.fault is not None else outcome.status
     contract = sorted({*others, *expect.statuses, *(() if known is None else (known,))})
-    if any(is_loose_status(answer.status, each) for each in contract):
-        return list(in_time(expect, answer))
-    like = [f"{each}" if each in ASKED_STATUSES else f"{each} or one of its class" for each in contract]
-    return [f"status {answer.status}, expected {' or '.join(like)} ({outcome.reason})"]
+    if not any(is_own_status(answer.status, each) for each in contract):
+        return [f"status {answer.status}, expected {' or '.join(map(str, contract))} ({outcome.reason})"]
+    return list(in_time(expect, answer))
+
+
+def is_own_difference(found: str) -> bool:
+    """Whether a script found nothing but another status for the same failure: `502 b'...', expected 503`."""
+    seen, mark, contract = found.partition("expected ")
+    statuses, wanted = _STATUS.findall(seen), _STATUS.findall(contract)
+    return bool(mark and statuses and wanted) and all(is_own_status(int(status), int(wanted[0])) for status in statuses)
 
 
 def in_time(expect: Expect, answer: Answer) -> Iterator[str]:

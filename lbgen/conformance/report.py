@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _ANY_WIDTH = 10_000
-LEFT = "left to the engine"  # the column with the number of cases that were not judged
 _COLOURS = {
     CaseState.PASS: "green",
     CaseState.FAIL: "bold red",
     CaseState.HABIT: "cyan",
     CaseState.APPROXIMATE: "yellow",
     CaseState.REFUSED: "blue",
-    CaseState.LEFT: "magenta",
     CaseState.SKIPPED: "dim",
 }
 _ORDER = (
@@ -34,7 +32,6 @@ _ORDER = (
     CaseState.SKIPPED,
     CaseState.APPROXIMATE,
     CaseState.REFUSED,
-    CaseState.LEFT,
     CaseState.HABIT,
     CaseState.PASS,
 )
@@ -52,10 +49,8 @@ def columns(results: Iterable[Result]) -> tuple[str, ...]:
 
 def cell(found: Iterable[Result]) -> tuple[CaseState | None, str]:
     """The worst state of some results and a text: cases passed of cases, then the states of the others; None and "-"
-    when there are none. Cases that are left to the engine are not counted here, see `left_counts`."""
+    when there are none."""
     counts = Counter(r.state for r in found)
-    if counts.pop(CaseState.LEFT, 0) and not counts:
-        return CaseState.LEFT, str(CaseState.LEFT)
     worst = next((s for s in _ORDER if counts[s]), None)
     if worst is None:
         return None, "-"
@@ -73,16 +68,6 @@ def matrix(results: Sequence[Result], *, by: str = "group") -> list[tuple[str, l
     for result in sorted(results, key=lambda r: r.clause):
         rows.setdefault(name(result.clause), {}).setdefault(result.subject, []).append(result)
     return [(row, [cell(cells.get(subject, ())) for subject in columns(results)]) for row, cells in rows.items()]
-
-
-def left_counts(results: Sequence[Result], *, by: str = "group") -> dict[str, int]:
-    """How many cases of each row are left to the engine, where most are; `all` = everything. Empty when none is."""
-    name = group if by == "group" else str
-    counts = Counter((row, r.subject) for r in results if r.state is CaseState.LEFT for row in (name(r.clause), "all"))
-    rows: dict[str, int] = {}
-    for (row, _), count in counts.items():
-        rows[row] = max(count, rows.get(row, 0))
-    return rows
 
 
 TITLE = "Conformance: cases passed of cases, by clause and engine"
@@ -107,14 +92,11 @@ def table(results: Sequence[Result], *, by: str = "group", title: str = TITLE) -
     made.add_column("clause", no_wrap=True)
     for subject in columns(results):
         made.add_column(subject.replace(" ", "\n"), overflow="fold")
-    left = left_counts(results, by=by)
-    if left:
-        made.add_column(LEFT.replace(" ", "\n"))
     for row, cells in matrix(results, by=by):
         shown = [f"[{_COLOURS[s]}]{_short(text)}[/]" if s is not None else "-" for s, text in cells]
-        made.add_row(row, *shown, *([str(left.get(row, ""))] if left else ()))
+        made.add_row(row, *shown)
     made.add_section()
-    made.add_row("all", *(_short(text) for _, text in totals(results)), *([str(left["all"])] if left else ()))
+    made.add_row("all", *(_short(text) for _, text in totals(results)))
     return made
 
 
@@ -130,13 +112,11 @@ def totals(results: Sequence[Result]) -> list[tuple[CaseState | None, str]]:
 
 def markdown(results: Sequence[Result]) -> str:
     """The matrix as Markdown, with the approximate differences and refusals below it."""
-    left = left_counts(results)
-    names = (*columns(results), *([LEFT] if left else ()))
+    names = columns(results)
     lines = ["| clause | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     rows = [(row, f"[{row}](contract.md#{row.replace('.', '')})", cells) for row, cells in matrix(results)]
-    for row, link, cells in [*rows, ("all", "**all**", totals(results))]:  # links are from docs/conformance.md
-        texts = [*(text for _, text in cells), *([str(left.get(row, "-"))] if left else ())]
-        lines.append(f"| {link} | " + " | ".join(texts) + " |")
+    for _, link, cells in [*rows, ("all", "**all**", totals(results))]:  # links are from docs/conformance.md
+        lines.append(f"| {link} | " + " | ".join(text for _, text in cells) + " |")
     for state, title in ((CaseState.APPROXIMATE, "Approximate"), (CaseState.REFUSED, "Refused")):
         reasons: dict[tuple[str, str], int] = {}
         for r in results:

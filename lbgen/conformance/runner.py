@@ -17,7 +17,7 @@ from lbgen.conformance.expected_difference import (
     explained_by,
     explained_by_use,
 )
-from lbgen.conformance.left_cases import guarantee_of, is_loose_difference
+from lbgen.conformance.own_answers import is_own_difference
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
@@ -25,7 +25,6 @@ from lbgen.conformance.transport import transport_for
 from lbgen.conformance.wait_ready import ServingEngine, unusual_pools, wait_ready
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Level, NeedsKernel, engine, runs_in_kernel
-from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.docker.single_engine import serve
 from lbgen.runtime.local.network import admit_loopback_clients, network
@@ -43,15 +42,14 @@ _SKIPS = frozenset({"LB402", "LB407", "LB432"})
 
 class CaseState(StrEnum):
     """`habit`: differs in the engine's own way, as its verdict says; nobody has to accept that. `approximate`: differs,
-    and the engine's verdict says so. `refused`: the engine's verdict refuses what the case needs. `left`: the topology
-    leaves to the engine what the case asks for. `skipped`: not run here, a gap and not a pass."""
+    and the engine's verdict says so. `refused`: the engine's verdict refuses what the case needs. `skipped`: not run
+    here, a gap and not a pass."""
 
     PASS = "pass"  # noqa: S105  # not a password
     FAIL = "fail"
     HABIT = "habit"
     APPROXIMATE = "approximate"
     REFUSED = "refused"
-    LEFT = "left"
     SKIPPED = "skipped"
 
 
@@ -115,8 +113,6 @@ class EngineSession:
         if listener not in {each.name for each in self.ready.served.listeners}:  # all its routes are refused
             reasons = (verdicts.routes[rule.route] for rule in served_by.l4_rules if rule.route in verdicts.routes)
             return CaseState.REFUSED, next(reasons, "no route of the listener is left to serve"), ""
-        if (left := guarantee_of(case, plan, served_by, about=self.strict)) is not None:
-            return CaseState.LEFT, f"{left} is left to the engine", ""
         address = self.address(listener)
         again = curl(address, case.request, transport_for(served_by, case.request, case.transport))
         if case.raw is not None or case.tcp is not None:
@@ -134,16 +130,14 @@ class EngineSession:
             near = explained_by(case.features, declared, found)
             near = near or explained_by_use(declared if needed else verdicts.near, found)
         except MissingDifferenceError as error:
-            # What an answer of the engine looks like is not judged where it is left to the engine.
-            unseen = case.oracle and simulate(plan, case.request).left is Guarantee.ANSWERS
-            return (CaseState.FAIL, str(error), again) if self.strict and not unseen else (CaseState.PASS, "", again)
+            return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
         if not found:
             return CaseState.PASS, "", again
         if near:
             worst = max((n.level for n in near), key=list(Level).index)
             return CaseState(worst.value), "; ".join([*(n.note for n in near), *found]), again
-        if case.script is not None and not served_by.guarantees.answers and all(map(is_loose_difference, found)):
-            return CaseState.LEFT, "; ".join([f"{Guarantee.ANSWERS} is left to the engine", *found]), again
+        if case.script is not None and all(map(is_own_difference, found)):
+            return CaseState.PASS, "", again
         return CaseState.FAIL, "; ".join(found), again
 
     def _routes(self, case: Case, listener: str) -> set[str]:

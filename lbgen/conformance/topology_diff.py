@@ -45,7 +45,6 @@ MEANING = {
     "slow_start": "how fast an endpoint that came back gets its full share",
     "keepalive": "how many idle connections to endpoints are kept",
     "keepalive_idle": "how long an idle connection to an endpoint is kept",
-    "guarantees": "which clauses are left to the engine",
     "tls": "what TLS is spoken",
     "protocol": "what is spoken to endpoints",
     "proxy_protocol": "whether PROXY headers are read or sent",

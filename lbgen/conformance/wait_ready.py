@@ -90,7 +90,7 @@ def _answers(
     transport = transport_for(listener, request, asked(listener))
     while time.monotonic() < deadline:
         answer = fetch(handle.address(request.listener), request, timeout=2, transport=transport)
-        own = answer.status == outcome.status or outcome.left is not None
+        own = answer.status == outcome.status or not outcome.well_formed
         if account_of(answer) is not None or (outcome.status is not None and answer.status is not None and own):
             return
         time.sleep(0.1)

@@ -78,7 +78,8 @@ class AgentSpec(Struct, frozen=True):
     """The whole order. `reload` is the signal (SIGHUP) for the process whose pid is in `pid_file` (relative to the
     folder) and whose name is `program`; "" for an engine that looks at its files itself. `command`, if any, is run in
     the folder instead, with the agent's rights; `change` too, for what an `Incremental` engine changes. `steering` is
-    the engine's own: what `Steered.set_weights` needs."""
+    the engine's own: what `Steered.set_weights` needs. `tracked`: the kernel keeps a UDP flow at its endpoint, so that
+    the flows of an endpoint that is down or gone have to be ended."""
 
     engine: str
     program: str
@@ -89,6 +90,7 @@ class AgentSpec(Struct, frozen=True):
     command: tuple[str, ...] = ()
     balanced: tuple[BalancedPool, ...] = ()
     change: tuple[str, ...] = ()
+    tracked: bool = False
     format: int = FORMAT
 
     def file(self) -> RenderedFile:

@@ -48,7 +48,7 @@ class Verdict:
     `FEATURE.routes` in any of a route that uses the feature. The words are: `accepted` (an endpoint gets it),
     `another rule` (the request matches a later rule, or none), `closed` (the connection ends without an answer),
     `open` (nothing happens), `cut` (the body ends early), `no http`, `text` (body and media type are the engine's own),
-    `time`, `spelling` (of a target: escapes in upper case, `&` for `;`), `status N`, `header NAME`,
+    `time`, `spelling` (of a target: how characters are escaped, `&` for `;`), `status N`, `header NAME`,
     `header NAME: VALUE`, `text: WORDS` (of a script). `at times: WORD` may show, the others must.
 
     `when` says of a plan and a field that asks for the feature whether any request can show the difference (None:

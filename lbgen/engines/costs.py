@@ -1,8 +1,7 @@
 """What the features of a plan cost on an engine: CPU per request as measured, and what would be cheaper.
 
 An engine's figures are in `costs.json` beside its module, made by `python -m tests.bench.costs`: for each feature the
-CPU microseconds that one request takes more with it than without it. `features` are measured with all guarantees left
-to the engine; `exact`, for an engine that then serves requests in another way, with all of them kept.
+CPU microseconds that one request takes more with it than without it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from msgspec import Struct
 from lbgen.engines.verdicts import answers
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantee
-from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +23,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 FILE = "costs.json"
-_GUARANTEES = "guarantees."
 
 # What is measured, and what to write instead; a test holds the measuring script to these names.
-CHEAPER = {
-    f"{_GUARANTEES}{Guarantee.PATHS}": "guarantees: { paths: engine } leaves odd targets to the engine",
-    f"{_GUARANTEES}{Guarantee.FRAMING}": "guarantees: { framing: engine } leaves malformed requests to the engine",
-    f"{_GUARANTEES}{Guarantee.CONNECTION_OPTIONS}": "guarantees: { connection_options: engine }, where no client names "
-    "fields in Connection",
-    f"{_GUARANTEES}{Guarantee.ANSWERS}": "guarantees: { answers: engine } leaves error pages to the engine",
+CHEAPER: dict[str, str] = {
     Feature.ACCESS_LOG: "access_log: none, on listeners whose endpoints log by themselves",
     Feature.FORWARDED_HEADERS: "forwarded_headers: false, where no endpoint reads X-Forwarded-*",
     Feature.REQUEST_ID: "request_id: false, where nothing joins logs by X-Request-Id",
@@ -163,8 +154,7 @@ def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
     data = _measured(engine, version)
     if data is None:
         return None
-    kept = any(set(each.guarantees.left) != set(Guarantee) for each in plan.listeners if each.mode is Mode.L7)
-    figures = {**data["features"], **(data.get("exact", {}) if kept else {})}
+    figures = data["features"]
     found = [_cost(name, fields, figures[name]) for name, fields in _used(plan, engine, version) if name in figures]
     found.sort(key=lambda each: (each.is_noise, -each.micros))
     return Costs(data["version"], data["date"], data["method"], float(data["forward_us"]), tuple(found))
@@ -176,11 +166,6 @@ def _cost(name: str, fields: tuple[str, ...], figure: dict[str, float]) -> Cost:
 
 def _used(plan: Plan, engine: Engine, version: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Names of what the plan uses, with the fields that ask for it."""
-    for guarantee in Guarantee:
-        l7 = [each for each in plan.listeners if each.mode is Mode.L7]
-        kept = [each.field for each in l7 if guarantee not in each.guarantees.left]
-        if kept:
-            yield f"{_GUARANTEES}{guarantee}", tuple(kept)
     for answer in answers(plan, engine, version):
         if answer.feature is not None and not answer.place:
             yield answer.feature.value, answer.fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Listener, Mode
-from lbgen.plan.route import Forward, Redirect
+from lbgen.plan.route import Forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,35 +35,17 @@ def where_http2_is_served(plan: Plan, field: str) -> bool:
 
 
 def where_answers_are_kept(plan: Plan, field: str) -> bool:
-    """Whether the listener answers failures as the contract says."""
-    return any(listener.guarantees.answers for listener in _listeners_of(plan, field))
+    """No engine answers failures to the letter."""
+    return False
 
 
-def where_statuses_are_retried(plan: Plan, field: str) -> bool:
-    """Whether a route retries statuses too, on a listener that answers failures as the contract says."""
-    forwards = [route.action for route in _routes_of(plan, field) if isinstance(route.action, Forward)]
-    retried = any(each.retries is not None and each.retries.statuses for each in forwards)
-    return retried and where_answers_are_kept(plan, field)
+where_statuses_are_retried = where_answers_are_kept
 
 
 def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
     """Whether a route of the listener forwards."""
     rules = (rule for listener in _listeners_of(plan, field) for rule in _rules(listener))
     return any(isinstance(plan.route(rule.route).action, Forward) for rule in rules)
-
-
-def where_redirects_vary(plan: Plan, field: str) -> bool:
-    """Whether a redirect has another status than 301 and 302, takes other methods than GET, or keeps host or port of
-    the request."""
-    for route in _routes_of(plan, field):
-        action = route.action
-        rules = [rule for listener in plan.listeners for rule in _rules(listener) if rule.route == route.name]
-        get_only = all(rule.match.methods == ("GET",) for rule in rules)
-        if not isinstance(action, Redirect) or action.status not in (301, 302) or not get_only:
-            return True
-        if action.host is None or action.port is None:
-            return True
-    return False
 
 
 def _adds_to_lines(edits: HeaderEdits) -> bool:

@@ -107,7 +107,7 @@ class Answer(Struct, frozen=True):
 
 def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()) -> tuple[Answer, ...]:
     """One answer per feature that `plan` uses, then one per objection to a single place."""
-    accepted = {*plan.accept, *accept}
+    accepted = _accepted(engine, (*plan.accept, *accept))
     unwritten = {(use.feature, use.field) for use in plan.uses if use.default}
     found = []
     for feature, every in plan.uses_by_feature().items():
@@ -118,17 +118,19 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         fields = tuple(dict.fromkeys(use.field for use in uses))
         ok = bool(accepted & {feature.value, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
-    left = {each.field: each.guarantees.unused_features for each in plan.listeners}
     texts = (*unplaced(plan, engine), *of_other_engines(plan, engine))
     said = (*texts, *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
     for objection in said:
-        if objection.feature in left.get(objection.field, ()):
-            continue
         named = objection.feature.value if objection.feature else ""
         ok = bool(accepted & {named, ACCEPT_ALL})
         default = (objection.feature, objection.field) in unwritten
         found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True, default=default))
     return tuple(found)
+
+
+def _accepted(engine: Engine, words: Iterable[str]) -> set[str]:
+    """The features that `engine` may approximate, of words that name an engine (`nginx:timeouts.idle`) or none."""
+    return {feature for name, _, feature in (word.rpartition(":") for word in words) if name in ("", engine.name)}
 
 
 def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
@@ -188,7 +190,7 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagno
         code = "LB301" if answer.feature else "LB304"
         return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer.feature, engine))
     how = (
-        f"accept it with --accept {name}, or `accept: [{name}]` in the topology"
+        f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
         if answer.feature
         else "accept it with --accept all, or change the value"
     )

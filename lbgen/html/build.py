@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.engines.api import engine, target_version
-from lbgen.engines.left_to_engine import left_to_engine
 from lbgen.engines.lines import split_lines
 from lbgen.engines.rendered import Rendered, render
 from lbgen.engines.tiers import engines_of
@@ -100,16 +99,11 @@ def _part(
     found: dict[str, tuple[Answer, ...]] = {}
     titles: dict[str, str] = {}
     reasons: dict[str, tuple[str, ...]] = {}
-    left: dict[str, tuple[tuple[str, str], ...]] = {}
     for name in rendered:
         target = engine(name)
         version = target_version(target, tier.plan.options(name).version)
         titles[name] = f"{target.title} {version}"
         found[name] = answers(tier.plan, target, version, accept)
-        left[name] = tuple(
-            (f"{each.guarantee} ({', '.join(each.listeners)})", each.habit)
-            for each in left_to_engine(tier.plan, target, version)
-        )
         stops = judge(tier.plan, target, version, accept)[1]
         reasons[name] = tuple(f"{each.field}: {each.message}; {each.hint}".rstrip("; ") for each in stops)
     rows = [
@@ -118,7 +112,7 @@ def _part(
     ]
     marks = {mark(answer) for every in found.values() for answer in every}
     engines = [
-        replace(_engine(titles[name], found[name], one, places, sources), reasons=reasons[name], left=left[name])
+        replace(_engine(titles[name], found[name], one, places, sources), reasons=reasons[name])
         for name, one in rendered.items()
     ]
     legend = tuple((f"approximate{each}", meaning) for each, meaning in LEGEND.items() if each in marks)

@@ -55,14 +55,13 @@ class NativeFile(Struct, frozen=True):
 
 class EngineView(Struct, frozen=True):
     """An engine's notes and files. `static`: files that are the same for every topology. `reasons`: why it does
-    not serve the topology as it stands. `left`: what the topology leaves to it, and its habit."""
+    not serve the topology as it stands."""
 
     title: str
     notes: tuple[Note, ...]
     files: tuple[NativeFile, ...]
     static: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
 
 
 class Part(Struct, frozen=True):

@@ -40,7 +40,7 @@ def preflight_headers(cors: Cors, request: ParsedRequest) -> tuple[tuple[str, st
     asked = {
         name.strip(" \t").lower() for v in request.lines("access-control-request-headers") for name in v.split(",")
     }
-    origin = _allowed_origin(cors, request)
+    origin = allowed_origin(cors, request)
     if origin is None or method not in {*cors.methods, *SAFE_METHODS} or asked - {"", *cors.headers, *SAFE_HEADERS}:
         return ()
     found = [("access-control-allow-origin", origin), ("access-control-allow-methods", ", ".join(cors.methods))]
@@ -55,7 +55,7 @@ def preflight_headers(cors: Cors, request: ParsedRequest) -> tuple[tuple[str, st
 
 def response_edits(cors: Cors, request: ParsedRequest) -> HeaderEdits:
     """The edits of every other response of the route, before the route's own."""
-    origin = _allowed_origin(cors, request)
+    origin = allowed_origin(cors, request)
     found: list[tuple[str, str]] = []
     if origin is not None:
         found.append(("access-control-allow-origin", origin))
@@ -71,7 +71,7 @@ def vary_header(cors: Cors) -> tuple[tuple[str, str], ...]:
     return () if allows_any_origin(cors) else (("vary", "Origin"),)
 
 
-def _allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
+def allowed_origin(cors: Cors, request: ParsedRequest) -> str | None:
     """The value of Access-Control-Allow-Origin; None when the origin is not allowed."""
     asked = ", ".join(request.lines("origin"))
     if not asked or not any(origin.covers(asked) for origin in cors.origins):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.plan.expand import forwarded_pools
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts
-from lbgen.plan.resolve_policies import client_timeouts, guarantees
+from lbgen.plan.resolve_policies import client_timeouts
 
 if TYPE_CHECKING:
     from lbgen.plan.expand import ExpandedTopology
@@ -93,8 +93,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
     for name, listener in model.listeners.items():
         uses = _listener(model, f"listeners.{name}", listener, name in forwarding)
-        left = guarantees(listener, model).unused_features
-        yield from (use for use in uses if use[0] not in left)
+        yield from uses
     used = expanded.used_pools
     for name, pool in model.pools.items():
         if name in used:
@@ -132,10 +131,8 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
-            left = guarantees(listener, expanded.model).unused_features
             for feature in _ALWAYS:
-                if feature not in left:
-                    yield feature, f"listeners.{name}"
+                yield feature, f"listeners.{name}"
             if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
                 yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
             if not _other_client_times(expanded.model, listener):

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.policy import Access, Limits, Paths
 from lbgen.plan.rules import HostTable, L4Rule  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.tls import ListenerTls  # noqa: TC001  # read at run time, as plans are saved
@@ -51,7 +50,6 @@ class Listener(Struct, frozen=True):
     proxy_protocol: bool = False  # every connection begins with a PROXY header (v1 or v2), whose source is the peer
     max_connections: int | None = None
     paths: Paths = Paths()
-    guarantees: Guarantees = Guarantees()
     underscores: bool = False  # header fields with an underscore in their names pass
     access: Access | None = None
     limits: Limits = Limits()

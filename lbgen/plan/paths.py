@@ -6,7 +6,9 @@ import re
 
 from lbgen.plan.policy import Paths, PathsMode
 
-_TARGET = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
+# Printable ASCII but `#`: browsers send `|` and `^` raw, curl the others too. A backslash is a slash to some servers.
+_QUERY = re.compile(r"[!-\"$-~]*")
+_PATH = re.compile(r"[!-\"$-\[\]-~]*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SLASH = re.compile("/|%2[Ff]")
@@ -19,9 +21,9 @@ class PathError(ValueError):
 
 def accept_target(target: str, paths: Paths) -> str:
     """The forwarded form of an origin-form target; PathError when `paths` refuses it."""
-    if not _TARGET.fullmatch(target):
-        raise PathError("the target holds a character outside the URI set, or a fragment")
     path, mark, query = target.partition("?")
+    if not (_PATH.fullmatch(path) and _QUERY.fullmatch(query)):
+        raise PathError("the target holds a blank, a fragment, a backslash in its path or a byte that is not ASCII")
     match paths.mode:
         case PathsMode.VERBATIM:
             if _BAD_ESCAPE.search(path):  # undefined, and Go and nginx always refuse it

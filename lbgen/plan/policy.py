@@ -162,11 +162,11 @@ class Compression(Struct, frozen=True):
 
 
 class Buffering(Struct, frozen=True):
-    """`request`: the body is read whole before the request is sent. `response`: the body is read whole first.
-    False = bytes are forwarded as they arrive."""
+    """`request`: the body is read whole before the request is sent. `response`: the body is read whole first, or as
+    the engine does by itself (None). False = bytes are forwarded as they arrive."""
 
     request: bool = False
-    response: bool = False
+    response: bool | None = None
 
 
 class ActiveHealth(Struct, frozen=True):

@@ -8,7 +8,6 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
 from lbgen.records import counted
@@ -25,8 +24,10 @@ AUTHORITY = (
 _HOST = re.compile(AUTHORITY)
 # RFC 9113 8.2.2: specific to connections of HTTP/1.1.
 _HTTP1_ONLY = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
-# A client that names one of these in Connection is trying to strip headers that proxies set.
-_NEVER_NOMINATED = frozenset({"host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"})
+# What Connection may name. A client that names a header field there may be trying to strip one that proxies set.
+_OPTIONS = frozenset(
+    {"close", "keep-alive", "upgrade", "te", "trailer", "trailers", "http2-settings", "proxy-connection"}
+)
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
 _STRICT = Paths()
 
@@ -51,14 +52,12 @@ class Request(Struct, frozen=True):
 
 
 class RefusedError(Exception):
-    """The proxy answers with `status`; `reason` is a sentence. `guarantee`: what says so, and may be left to the
-    engine."""
+    """The request is not well-formed: the proxy answers with `status`, or another of 4xx; `reason` is a sentence."""
 
-    def __init__(self, status: int, reason: str, guarantee: Guarantee = Guarantee.FRAMING) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
-        self.guarantee = guarantee
 
 
 class ParsedRequest(Struct, frozen=True):
@@ -112,7 +111,7 @@ def parse_request(request: Request, paths: Paths = _STRICT) -> ParsedRequest:
     try:
         target = accept_target(_origin_form(request.target, authority), paths)
     except PathError as error:
-        raise RefusedError(400, str(error), Guarantee.PATHS) from None
+        raise RefusedError(400, str(error)) from None
     path, mark, query = target.partition("?")
     return ParsedRequest(
         request.method,
@@ -158,10 +157,8 @@ def _check_head(request: Request, headers: tuple[tuple[str, str], ...]) -> None:
             raise RefusedError(400, f"{name!r} is not a header name")
         if _CONTROL.search(value):
             raise RefusedError(400, f"header {name} holds a control character")
-        if name == "connection" and (
-            odd := [n for n in connection_options([value]) if n in _NEVER_NOMINATED or n[0] == ":"]
-        ):
-            raise RefusedError(400, f"Connection names {odd[0]}", Guarantee.CONNECTION_OPTIONS)
+        if name == "connection" and (odd := sorted(connection_options([value]) - _OPTIONS)):
+            raise RefusedError(400, f"Connection names {odd[0]}")
     lengths = {value for name, value in headers if name == "content-length"}
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if len(lengths) > 1 or not all(re.fullmatch("[0-9]+", length) for length in lengths):
@@ -175,9 +172,7 @@ def _authority(request: Request, headers: tuple[tuple[str, str], ...]) -> str | 
     if len(hosts) > 1:
         raise RefusedError(400, "several Host lines")
     if not hosts:
-        if request.version != "1.0":
-            raise RefusedError(400, f"HTTP/{request.version} without a host")
-        return None
+        raise RefusedError(400, f"HTTP/{request.version} without a host")
     if not _HOST.fullmatch(hosts[0]):
         raise RefusedError(400, f"Host {hosts[0]!r} is not a host")
     return hosts[0]
@@ -188,7 +183,7 @@ def _origin_form(target: str, authority: str | None) -> str:
         return target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise RefusedError(400, "the target is neither origin-form nor absolute-form", Guarantee.PATHS)
+        raise RefusedError(400, "the target is neither origin-form nor absolute-form")
     if authority is None or absolute[1].lower() != authority.lower():
         raise RefusedError(400, "the target's host is not the Host line's")
     return absolute[2] if absolute[2].startswith("/") else "/" + absolute[2]

@@ -12,7 +12,6 @@ from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import ExpandedTopology, expand, path_prefix
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
-from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import (
     Balance,
     ContainerLimits,
@@ -105,7 +104,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=uses,
-        accept=tuple(dict.fromkeys(model.accept)),
+        accept=tuple(dict.fromkeys(_accepted(model))),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
@@ -166,7 +165,6 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
             paths=resolve_policies.paths(listener.paths, model.paths),
-            guarantees=resolve_policies.guarantees(listener, model) if l7 else Guarantees(),
             underscores=(listener.headers_with_underscores or model.headers_with_underscores) == "pass",
             access=resolve_policies.access(listener.access),
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
@@ -174,6 +172,12 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             metrics=model.metrics is not None,
             address_written="address" in listener.model_fields_set,
         )
+
+
+def _accepted(model: TopologyModel) -> Iterator[str]:
+    """`ENGINE:FEATURE`, or `FEATURE` where it holds for all engines."""
+    for engine, features in model.accept.items():
+        yield from features if engine == "all" else (f"{engine}:{feature}" for feature in features)
 
 
 def _options(block: EngineBlock) -> EngineOptions:

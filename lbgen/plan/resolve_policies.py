@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.cors import SAFE_METHODS
-from lbgen.plan.guarantees import Guarantee, Guarantees
 from lbgen.plan.model import ClientTimeouts, HeaderEdits, Timeouts
 from lbgen.plan.policy import (
     Access,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from lbgen.spec import policy as written_policy
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
-    from lbgen.spec.model import TopologyModel
 
 _T = TypeVar("_T")
 _NO_EDITS = HeaderEdits()
@@ -47,12 +45,13 @@ _NO_EDITS = HeaderEdits()
 
 @lru_cache(maxsize=1024)  # most routes have the same
 def forward_timeouts(*layers: written_policy.Timeouts | None) -> Timeouts:
-    """Each time from the first layer that sets it."""
+    """Each time from the first layer that sets it; `idle` is `response` where none does."""
     default = Timeouts()
+    response = _first(layers, "response", default.response)
     return Timeouts(
         connect=_first(layers, "connect", default.connect),
-        response=_first(layers, "response", default.response),
-        idle=_first(layers, "idle", default.idle),
+        response=response,
+        idle=_first(layers, "idle", response),
         request=_first(layers, "request", default.request),
     )
 
@@ -80,18 +79,6 @@ def paths(*layers: written_listener.Paths | None) -> Paths:
     allow = found.allow or []
     return Paths(
         PathsMode(found.mode), "empty_segments" in allow, "encoded_slash" in allow, "encoded_unreserved" in allow
-    )
-
-
-def guarantees(listener: written_listener.Listener, model: TopologyModel) -> Guarantees:
-    """Each from the first layer that sets it; `paths` is kept wherever the field `paths` is set."""
-    layers = (listener.guarantees, model.guarantees)
-    kept = {each: _first(layers, each.value, "contract") == "contract" for each in Guarantee}
-    return Guarantees(
-        paths=kept[Guarantee.PATHS] or listener.paths is not None or model.paths is not None,
-        framing=kept[Guarantee.FRAMING],
-        connection_options=kept[Guarantee.CONNECTION_OPTIONS],
-        answers=kept[Guarantee.ANSWERS],
     )
 
 
@@ -212,8 +199,8 @@ def retries(written: written_policy.Retries | None) -> Retries | None:
 @lru_cache(maxsize=1024)
 @lru_cache(maxsize=1024)  # most routes have the same
 def buffering(*layers: written_policy.Buffering | None) -> Buffering:
-    """Each direction from the first layer that sets it; bodies are not buffered by default."""
-    return Buffering(_first(layers, "request", False), _first(layers, "response", False))
+    """Each direction from the first layer that sets it; bodies of requests are not buffered by default."""
+    return Buffering(_first(layers, "request", False), _first(layers, "response", None))
 
 
 def edits(written: written_route.HeaderEdits | None, default: written_route.HeaderEdits | None = None) -> HeaderEdits:

@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from lbgen.plan.addresses import is_within
 from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
-from lbgen.plan.cors import CORS_HEADERS, is_preflight, preflight_headers, response_edits, vary_header
+from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
-    HOP_BY_HOP,
     PROXY_FIELDS,
     apply_edits,
     forwarded_headers,
@@ -23,11 +22,10 @@ from lbgen.plan.forwarding import (
     sticky_cookies,
     sticky_target,
 )
-from lbgen.plan.guarantees import Guarantee
 from lbgen.plan.matching import covers_host, mismatch, to_wire
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, connection_options, parse_request
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
 from lbgen.records import replace
 
@@ -104,8 +102,7 @@ class Outcome:
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
-    left: Guarantee | None = None  # what leaves the request or its answer to the engine
-    loose: bool = False  # `answers` is left to the engine: of a made answer only the class counts
+    well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -140,31 +137,13 @@ class L4Outcome:
 def simulate(plan: Plan, request: Request) -> Outcome:
     """What `plan` does with `request`: route, rule, status or what reaches the endpoint, what the client sees.
 
-    What a listener leaves to the engine has the contract's outcome all the same; `left` and `loose` say that it is not
-    promised. Raises KeyError when `request.listener` names no L7 listener.
+    Raises KeyError when `request.listener` names no L7 listener.
     """
     listener = _listener(plan, request.listener)
-    outcome = _simulate(plan, listener, request)
-    if outcome.left is None and not listener.guarantees.left:
-        return outcome
-    absolute = None if request.target.startswith("/") else Guarantee.PATHS
-    behind = (outcome.left, absolute, _nominating(request), Guarantee.ANSWERS if outcome.made else None)
-    left = next((each for each in behind if each in listener.guarantees.left), None)
-    return replace(outcome, left=left, loose=not listener.guarantees.answers)
-
-
-def _nominating(request: Request) -> Guarantee | None:
-    """CONNECTION_OPTIONS for a request whose Connection names header fields of its own."""
-    lines = [value for name, value in request.headers if name.lower() == "connection"]
-    return Guarantee.CONNECTION_OPTIONS if connection_options(lines) - HOP_BY_HOP else None
-
-
-def _simulate(plan: Plan, listener: Listener, request: Request) -> Outcome:
-    """The contract's outcome; `left` is the guarantee behind a refusal."""
     try:
         parsed = parse_request(request, listener.paths)
     except RefusedError as refused:
-        outcome = replace(_made(refused.status, refused.reason, request.method), left=refused.guarantee)
+        outcome = replace(_made(refused.status, refused.reason, request.method), well_formed=False)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
     refusal = listener_refusal(listener, request, parsed)
@@ -188,7 +167,11 @@ def _simulate(plan: Plan, listener: Listener, request: Request) -> Outcome:
     if refusals:
         outcome = _refused(refusals, request.method)
     elif route.cors is not None and asks_cors:
-        headers = (*preflight_headers(route.cors, parsed), *vary_header(route.cors))
+        allowed = preflight_headers(route.cors, parsed)
+        headers = (*allowed, *vary_header(route.cors))
+        if not allowed:  # a browser finds what it asked for missing, whatever else is there
+            open_to = allowed_origin(route.cors, parsed) is not None
+            free = (*(name for name in CORS_HEADERS if open_to or name != "access-control-allow-origin"), "vary")
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client)

@@ -1,7 +1,7 @@
 """Listeners: ports with their TLS, paths, access lists and limits."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.declare import ConfigDict, Field, model_serializer, model_validator
@@ -49,47 +49,6 @@ class Paths(Strict):
 
 
 Underscores = Literal["drop", "pass"]
-Keeper = Literal["contract", "engine"]
-_KEEPER = "contract keeps the clause to the letter, engine leaves it to the engine; "
-
-
-class Guarantees(Strict):
-    """Who answers for the clauses that no field asks for: a word for all four, or a mapping."""
-
-    paths: Keeper | None = Field(
-        default=None,
-        description="request targets that could be read in two ways; " + _KEEPER + "a written `paths` always holds; "
-        "contract when left out",
-    )
-    framing: Keeper | None = Field(
-        default=None,
-        description="malformed requests, TRACE and CONNECT; " + _KEEPER + "contract when left out",
-    )
-    connection_options: Keeper | None = Field(
-        default=None,
-        description="header fields that Connection names; " + _KEEPER + "contract when left out",
-    )
-    answers: Keeper | None = Field(
-        default=None,
-        description="status, body and headers of answers that the engine makes by itself; "
-        + _KEEPER
-        + "contract when left out",
-    )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
-        if isinstance(data, str) and data in get_args(Keeper):
-            return handler(dict.fromkeys(cls.__annotations__, data))
-        if isinstance(data, str):
-            raise invalid("LB104", f'"{shorten(data)}" is unknown', "write contract or engine")
-        if not isinstance(data, dict | Guarantees):
-            raise wrong_type("contract, engine or a mapping", data)
-        return handler(data)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": ["contract", "engine"]})
 
 
 class Access(Strict):
@@ -253,12 +212,6 @@ class Listener(Strict):
         default=None,
         description="request targets that are accepted; the topology's when left out",
         examples=[{"allow": ["empty_segments"]}],
-    )
-    guarantees: Guarantees | None = Field(
-        default=None,
-        description="clauses that no field asks for: kept to the letter, or left to the engine; the topology's when "
-        "left out",
-        examples=["engine"],
     )
     headers_with_underscores: Underscores | None = Field(
         default=None,

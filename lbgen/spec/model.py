@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from lbgen.spec.base import Strict
-from lbgen.spec.declare import AfterValidator, Field, PlainValidator, WithJsonSchema
-from lbgen.spec.listener import ClientTimeouts, Guarantees, Limits, Listener, Paths, TlsDefaults, Underscores
+from lbgen.spec.declare import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
 from lbgen.spec.route import HeaderEdits, Route
@@ -21,6 +21,14 @@ def _parse_version(value: object) -> int:
         raise wrong_type("a number", value, f"write version: {SUPPORTED_VERSION}")
     if value != SUPPORTED_VERSION:
         raise invalid("LB111", f"topology version {value} is unknown", f"this lbgen reads version {SUPPORTED_VERSION}")
+    return value
+
+
+def _by_engine(value: object) -> object:
+    """A list says nothing of engines: what one may serve approximately another one may have to keep."""
+    if isinstance(value, list):
+        example = next((each for each in value if isinstance(each, str)), "timeouts.idle")
+        raise wrong_type("a mapping by engine", value, f"write accept: {{ nginx: [{example}] }}")
     return value
 
 
@@ -137,20 +145,17 @@ class TopologyModel(Strict):
         description="settings that are not portable, by engine",
         examples=[{"nginx": {"version": "1.31"}}],
     )
-    accept: list[str] = Field(
-        default_factory=list, description="features that may be approximate; all = any", examples=[["timeouts.idle"]]
+    accept: Annotated[dict[Name, list[str]], BeforeValidator(_by_engine)] = Field(
+        default_factory=dict,
+        description="features that an engine may serve approximately, by engine, `all` = any engine; `all` in a list = "
+        "any feature",
+        examples=[{"nginx": ["timeouts.idle"]}],
     )
     ignore: list[str] = Field(
         default_factory=list, description="codes of warnings and advice that check leaves out", examples=[["LB266"]]
     )
     paths: Paths | None = Field(
         default=None, description="default for all listeners; strict when left out", examples=["strict"]
-    )
-    guarantees: Guarantees | None = Field(
-        default=None,
-        description="default for all l7 listeners: clauses that no field asks for are kept to the letter, or left to "
-        "the engine; contract when left out",
-        examples=["engine", {"paths": "engine"}],
     )
     headers_with_underscores: Underscores | None = Field(
         default=None, description="default for all l7 listeners; drop when left out", examples=["pass"]

@@ -43,7 +43,8 @@ class Timeouts(Strict):
     )
     idle: Duration | None = Field(
         default=None,
-        description="longest silence of a body or tunnel, either direction; the topology's when left out",
+        description="longest silence of a body or tunnel, either direction; the topology's when left out, else the "
+        "time of `response`",
         examples=["60s"],
     )
     request: Duration | None = Field(

@@ -1,27 +1,15 @@
 --- Maps the id in a sticky cookie to the endpoint's address for Envoy's session filter, and the address back to a cookie.
---- @pools@: `["pool"] = {cookie, attributes, addresses, ids}`.
+--- @pools@: `["pool"] = {cookie, pattern, attributes, addresses, ids}`.
 local pools = {
 @pools@}
-
-local function cookie(headers, name)
-  for line = 0, headers:getNumValues("cookie") - 1 do
-    for pair in string.gmatch(headers:getAtIndex("cookie", line), "[^;]+") do
-      local key, value = string.match(pair, "^%s*([^=]-)%s*=%s*(.-)%s*$")
-      if key == name then return string.match(value, '^"(.*)"$') or value end
-    end
-  end
-end
 
 function envoy_on_request(handle)
   local headers = handle:headers()
   headers:remove("@header@")
-  if headers:get("cookie") == nil then return end
   for _, name in ipairs(handle:filterContext():get("pools") or {}) do
-    local pool = pools[name]
-    local address = pool.addresses[cookie(headers, pool.cookie) or ""]
-    if address ~= nil then
-      headers:add("@header@", address)
-      return
+    for id in string.gmatch(";" .. (headers:get("cookie") or ""), pools[name].pattern) do
+      local address = pools[name].addresses[id]
+      if address ~= nil then return headers:add("@header@", address) end
     end
   end
 end
@@ -33,11 +21,7 @@ function envoy_on_response(handle)
   headers:remove("@answered@")
   if chosen == nil or answered == nil then return end
   for _, name in ipairs(handle:filterContext():get("pools") or {}) do
-    local pool = pools[name]
-    local id = pool.ids[chosen]
-    if id ~= nil then
-      headers:add("set-cookie", pool.cookie .. "=" .. id .. pool.attributes)
-      return
-    end
+    local pool, id = pools[name], pools[name].ids[chosen]
+    if id ~= nil then return headers:add("set-cookie", pool.cookie .. "=" .. id .. pool.attributes) end
   end
 end

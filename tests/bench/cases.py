@@ -162,11 +162,6 @@ def production(build: Build, bench: Bench) -> list[Result]:
     return _against_expert("production", "production", "production", build, bench)
 
 
-def native(build: Build, bench: Bench) -> list[Result]:
-    """The profile native has the features of production."""
-    return _against_expert("native", "native", "production", build, bench)
-
-
 def tls(build: Build, bench: Bench) -> list[Result]:
     """minimal behind TLS 1.3, ECDSA P-256."""
     return _against_expert("tls", "tls-minimal", "tls-minimal", build, bench)
@@ -238,23 +233,17 @@ def idle_memory(build: Build, bench: Bench) -> list[Result]:
 
 
 def lines(build: Build, bench: Bench) -> list[Result]:
-    """Lines of configuration of the shop, exact and native; code beside it is counted apart."""
+    """Lines of configuration of the shop; code beside it is counted apart."""
     text = yaml.safe_load(SHOP.read_text(encoding="utf-8"))
     by_hand, _ = count_lines(HERE / "expert" / build.engine / "shop")
-    results = []
-    for name, profile in (("exact", {}), ("native", {"profile": "native"})):
-        goal = goals.LINES[name][build.engine]
-        case = f"lines, {name}"
-        try:
-            plan = plan_of({**text, **profile}, build)
-            proxy = render_proxy(f"shop {name}", plan, build, bench.place(f"shop-{name}-{build.engine}"))
-        except LbgenError as stopped:
-            results.append(Result(case, build.label, None, goal, "lines", missing=_first_line(stopped)))
-            continue
-        config, code = count_lines(proxy.folder)
-        detail = f"{by_hand} by hand" + (f", {code} of code beside them" if code else "")
-        results.append(Result(case, build.label, config, goal, "lines", detail=detail))
-    return results
+    goal = goals.LINES[build.engine]
+    try:
+        proxy = render_proxy("shop", plan_of(text, build), build, bench.place(f"shop-{build.engine}"))
+    except LbgenError as stopped:
+        return [Result("lines", build.label, None, goal, "lines", missing=_first_line(stopped))]
+    config, code = count_lines(proxy.folder)
+    detail = f"{by_hand} by hand" + (f", {code} of code beside them" if code else "")
+    return [Result("lines", build.label, config, goal, "lines", detail=detail)]
 
 
 def scale(build: Build, bench: Bench) -> list[Result]:
@@ -309,7 +298,6 @@ CASES: dict[str, Callable[[Build, Bench], list[Result]]] = {
     "minimal": minimal,
     "browser": browser,
     "production": production,
-    "native": native,
     "tls": tls,
     "routes": routes,
     "idle-memory": idle_memory,

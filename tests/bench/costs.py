@@ -2,7 +2,6 @@
 
 A topology that forwards and does nothing else runs beside the same with one feature more, some features at a time, and
 each is asked in turn: forward, f1, f2, f3, forward, f4 ... All get the same requests, with what some features match.
-Traefik is measured with --exact: without its plugin, and with it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.costs import FILE
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantee
 from tests.bench import load
 from tests.bench.cases import WARM_UP_SECONDS, Bench
 from tests.bench.proxies import (
@@ -56,20 +54,14 @@ BASE: dict[str, Any] = {
     "version": 1,
     "name": "bench",
     "profile": "minimal",
-    "guarantees": "engine",
     "listeners": {"web": {"port": LBGEN_PORT}},
     "pools": {"api": {"endpoints": [{"address": "127.0.0.1:9000"}, {"address": "127.0.0.2:9000"}]}},
     "routes": [{"name": "all", "match": [{"path": {"prefix": "/api"}}], "forward": "api"}],
 }
 
 
-def _guarantee(name: Guarantee) -> dict[str, Any]:
-    return {"guarantees": {each.value: "contract" if each is name else "engine" for each in Guarantee}}
-
-
 # What each feature changes in the base, by place: the topology itself, its listener, route, match and pool.
 FEATURES: dict[str, dict[str, dict[str, Any]]] = {
-    **{f"guarantees.{each}": {"top": _guarantee(each)} for each in Guarantee},
     Feature.ACCESS_LOG: {"top": {"access_log": "json"}},
     Feature.FORWARDED_HEADERS: {"top": {"forwarded_headers": True}},
     Feature.REQUEST_ID: {"top": {"request_id": True}},
@@ -107,11 +99,9 @@ FEATURES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def topology_with(feature: str, *, exact: bool = False) -> dict[str, Any]:
-    """The base with that feature, "" = without any; `exact`: it keeps all guarantees."""
+def topology_with(feature: str) -> dict[str, Any]:
+    """The base with that feature, "" = without any."""
     made = copy.deepcopy(BASE)
-    if exact:
-        made["guarantees"] = "contract"
     made["pools"]["other"] = copy.deepcopy(made["pools"]["api"])
     route = made["routes"][0]
     # A second route, so that the other pool is used and a match that misses has somewhere to go.
@@ -128,10 +118,10 @@ def topology_with(feature: str, *, exact: bool = False) -> dict[str, Any]:
     return made
 
 
-def measure_build(build: Build, bench: Bench, names: tuple[str, ...], *, exact: bool) -> dict[str, Any]:
-    """The record of one build; `exact`: also what features cost where all guarantees are kept."""
+def measure_build(build: Build, bench: Bench, names: tuple[str, ...]) -> dict[str, Any]:
+    """The record of one build."""
     bases, found = _measure(build, bench, names)
-    record = {
+    return {
         "version": build.binary.version,
         "date": datetime.now(UTC).date().isoformat(),
         "method": f"median of {bench.rounds} rounds of {bench.seconds} s in turn with forwarding alone: one worker, "
@@ -139,15 +129,9 @@ def measure_build(build: Build, bench: Bench, names: tuple[str, ...], *, exact: 
         "forward_us": round(statistics.median(bases), 2),
         "features": found,
     }
-    if exact:
-        others = tuple(name for name in names if "guarantees" not in FEATURES[name].get("top", {}))
-        record["exact"] = _measure(build, bench, others, exact=True)[1]
-    return record
 
 
-def _measure(
-    build: Build, bench: Bench, names: tuple[str, ...], *, exact: bool = False
-) -> tuple[list[float], dict[str, Any]]:
+def _measure(build: Build, bench: Bench, names: tuple[str, ...]) -> tuple[list[float], dict[str, Any]]:
     """What forwarding alone takes, by round, and the figures of the features."""
     bases: list[float] = []
     found: dict[str, Any] = {}
@@ -158,7 +142,7 @@ def _measure(
     write_certificate(certificates)
 
     def render(name: str, number: int) -> Proxy:
-        plan = plan_of(topology_with(name, exact=exact), build, LBGEN_PORT + number, certificates)
+        plan = plan_of(topology_with(name), build, LBGEN_PORT + number, certificates)
         return render_proxy(name or "forward", plan, build, bench.place(f"{name or 'forward'}-{build.engine}"))
 
     for number, name in enumerate(names, 1):
@@ -214,7 +198,6 @@ def main() -> int:
     about = argparse.ArgumentParser("python -m tests.bench.costs", description=(__doc__ or "").partition(": ")[2])
     about.add_argument("--engine", action="append", choices=ENGINES, help="default: all four")
     about.add_argument("--feature", action="append", choices=sorted(FEATURES), help="print these; write nothing")
-    about.add_argument("--exact", action="store_true", help="measure features also where all guarantees are kept")
     about.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
     about.add_argument("--seconds", type=int, default=1, help="of a round (default: %(default)s)")
     about.add_argument("--lock", type=Path, metavar="FILE", help="take turns with other benches that lock it")
@@ -229,7 +212,7 @@ def main() -> int:
         with load.endpoint(endpoint_binary(), folder / "endpoint"):
             for engine in asked.engine or ENGINES:
                 names = tuple(asked.feature or FEATURES)
-                builds = [measure_build(build, bench, names, exact=asked.exact) for build in find_builds((engine,), {})]
+                builds = [measure_build(build, bench, names) for build in find_builds((engine,), {})]
                 if not asked.feature:
                     target = Path(lbgen.__file__).parent / "engines" / engine / FILE
                     target.write_text(json.dumps({"builds": builds}, indent=1) + "\n", encoding="utf-8")

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 CPU = {
     "minimal": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
     "browser": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
-    "production": {"nginx": 1.12, "haproxy": 1.15, "envoy": 1.10, "traefik": 1.35},
-    "native": {"nginx": 1.03, "haproxy": 1.03, "envoy": 1.03, "traefik": 1.08},
+    "production": {"nginx": 1.03, "haproxy": 1.03, "envoy": 1.03, "traefik": 1.08},
     "tls": {"nginx": 1.10, "haproxy": 1.15, "envoy": 1.08, "traefik": 1.30},
 }
-LINES = {
-    "exact": {"nginx": 350, "haproxy": 230, "envoy": 700, "traefik": 330},
-    "native": {"nginx": 140, "haproxy": 110, "envoy": 300, "traefik": 110},
-}
+LINES = {"nginx": 140, "haproxy": 110, "envoy": 300, "traefik": 110}
 ROUTES = 1.10  # CPU with 1,000 routes over CPU with one
 IDLE_MEMORY = 1.10  # MiB under 10,000 idle connections over the hand-tuned one's
 SCALE_MIB, SCALE_LINES = 60, 20_000  # of nginx with 2,000 routes: its largest process, its configuration

@@ -40,7 +40,6 @@ TOPOLOGY = {
     "version": 1,
     "name": "rates",
     "profile": "minimal",
-    "guarantees": "engine",
     "listeners": {"web": {"port": 8080, "mode": "l4", "address": "192.0.2.10"}},
     "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
     "routes": [{"name": "all", "listeners": ["web"], "forward": "app"}],

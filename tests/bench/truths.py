@@ -48,7 +48,6 @@ def topology(endpoints: int = 1, **more: Any) -> Any:
             "version": 1,
             "name": "truth",
             "profile": "minimal",
-            "guarantees": "engine",
             "listeners": {"web": {"port": 8080}},
             "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n + 1}:80"} for n in range(endpoints)]}},
             "routes": [{"name": "all", "forward": "app"}],

@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[2]
 SHOP = "examples/shop/topology.yaml"
 POSTGRES = "examples/postgres/topology.yaml"
 TIERS = "examples/hybrid-edge/topology.yaml"
-NATIVE = ("--profile", "native")
 _REQUEST = ("GET", "http://shop.example:8080/api/cart")
 
 # Command lines by command, with all modes that print another shape.
@@ -34,7 +33,6 @@ PURE: dict[str, list[tuple[str, ...]]] = {
     "render": [(SHOP,), (TIERS,), (POSTGRES, "--accept", "all"), (SHOP, "-e", "nftables")],
     "explain": [
         (SHOP,),
-        (SHOP, *NATIVE),
         (TIERS,),
         (SHOP, "--cost"),
         (TIERS, "--cost"),
@@ -49,7 +47,7 @@ PURE: dict[str, list[tuple[str, ...]]] = {
     "route": [
         (SHOP, *_REQUEST),
         (SHOP, "GET", "/nowhere", "-H", "Host: nowhere.example"),
-        (SHOP, "GET", "/a/%2e%2e/b", "-H", "Host: shop.example", *NATIVE),
+        (SHOP, "GET", "/a/%2e%2e/b", "-H", "Host: shop.example"),
         (TIERS, "GET", "/"),
     ],
     "diff": [(SHOP, SHOP), (SHOP, POSTGRES), ("examples/loggly/topology.yaml", "examples/microservices/topology.yaml")],

@@ -1,8 +1,7 @@
 """Every case file on every engine of this host; fails with the difference and how to send the request again.
 
 Many cases measure times: those that fail while the machine is late (tests/support/lateness.py) run once more, with a
-warning. All by the contract; with the guarantees left to the engine each file on one engine, with `--left-cases all`
-on the newest version of each.
+warning.
 """
 
 from __future__ import annotations
@@ -16,21 +15,13 @@ import pytest
 
 from lbgen.conformance.case import case_files
 from lbgen.conformance.engine_under_test import engines_on_host
-from lbgen.conformance.left_cases import leave_to_engine
 from lbgen.conformance.report import as_json
 from lbgen.conformance.runner import CaseState, Result, run_file
-from lbgen.engines.api import engines
-from lbgen.engines.left_to_engine import Habitual
-from lbgen.records import replace
 from tests.support.case_failures import failures
 from tests.support.lateness import observed_lateness
 from tests.support.version_results import CONFORMANCE, recorded
 
-L7 = [name for name, engine in engines().items() if isinstance(engine, Habitual)]
 pytestmark = pytest.mark.engines
-# What L4 listeners serve alone is the same either way.
-LEFT = [file for file in leave_to_engine(case_files()) if "guarantees" in file.topology]
-NEWEST = [subject for name in L7 for subject in engines_on_host([name])[:1]]
 HERE = [subject for subject in engines_on_host() if subject.binary is not None]
 OLDER = [subject for subject in HERE if any(x.engine == subject.engine for x in HERE[: HERE.index(subject)])]
 SAMPLE = 4  # one in so many files
@@ -80,28 +71,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for number, subject in enumerate(HERE)
             if every or subject not in OLDER or turn % SAMPLE == number % SAMPLE
         ]
-        _parametrize(metafunc, "file", pairs)
-    elif "left" in metafunc.fixturenames:
-        _parametrize(metafunc, "left", _left(every=metafunc.config.getoption("--left-cases") == "all"))
-
-
-def _parametrize(metafunc: pytest.Metafunc, name: str, pairs) -> None:
-    names = [f"{file.name}-{subject.label.replace(' ', '-')}" for file, subject in pairs]
-    metafunc.parametrize((name, "subject"), pairs, ids=names)
-
-
-def _left(*, every: bool):
-    return [
-        (file, subject)
-        for turn, file in enumerate(LEFT)
-        for number, subject in enumerate(NEWEST)
-        if every or turn % len(NEWEST) == number
-    ]
-
-
-def test_cases_with_guarantees_left_to_the_engine(left, subject) -> None:
-    results = judged_in_time(left, subject)
-    _judged([replace(r, subject=f"{r.subject}, guarantees: engine") for r in results])
+        names = [f"{file.name}-{subject.label.replace(' ', '-')}" for file, subject in pairs]
+        metafunc.parametrize(("file", "subject"), pairs, ids=names)
 
 
 def judged_in_time(file, subject) -> tuple[Result, ...]:

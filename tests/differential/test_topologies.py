@@ -1,5 +1,4 @@
 """Random topologies, faults and times included: every engine does what the oracle says, on 60 requests and 40 faults.
-Each is drawn once by the contract and once with the guarantees left to the engine (`-k contract`, `-k engine`).
 
 `pytest tests/differential/test_topologies.py --topologies 500 [--topologies-seed N]` draws so many (default: 1).
 `--topologies-first K` goes on with the Kth, `--topologies-at-once M` has M side by side (most of the time is waiting),
@@ -32,10 +31,7 @@ pytestmark = [
 L7 = ("envoy", "haproxy", "nginx", "traefik")
 
 
-@pytest.mark.parametrize("guarantees", ["contract", "engine"])
-def test_engines_agree_on_random_topologies(
-    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], guarantees: str
-) -> None:
+def test_engines_agree_on_random_topologies(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
     option = request.config.getoption
     words = ("", "-seed", "-first", "-at-once", "-log")
     count, seed, first, at_once, log = (option(f"--topologies{x}") for x in words)
@@ -47,9 +43,7 @@ def test_engines_agree_on_random_topologies(
     def one(number: int) -> None:
         if red and not log:
             return  # one is enough to look at
-        data = drawn(seed, number, engines)
-        data = {**data, "guarantees": "engine"} if guarantees == "engine" else data
-        found = verified(data, engines, seed, number)
+        found = verified(drawn(seed, number, engines), engines, seed, number)
         with lock:
             if log:
                 logged(found, log)

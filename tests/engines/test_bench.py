@@ -132,7 +132,7 @@ def test_what_forwards_in_the_kernel_has_the_time_of_its_interrupts() -> None:
         "version": 1,
         "name": "kernel",
         "profile": "internal-l4",
-        "accept": ["all"],
+        "accept": {"all": ["all"]},
         "listeners": {"tcp": {"port": 9000, "mode": "l4"}},
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
         "routes": [{"name": "all", "listeners": ["tcp"], "forward": "app"}],
@@ -163,7 +163,7 @@ def test_answers_of_direct_forwarding_bypass_the_balancer() -> None:
             "version": 1,
             "name": "direct",
             "profile": "internal-l4",
-            "accept": ["all"],
+            "accept": {"all": ["all"]},
             "engines": {"nftables": {"forwarding": "direct"}},
             "listeners": {"tcp": {"port": 9000, "mode": "l4", "address": "192.0.2.10"}},
             "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
@@ -191,7 +191,7 @@ def test_a_variant_is_measured_beside_the_topology_by_the_engine_that_it_is_for(
         "version": 1,
         "name": "variants",
         "profile": "internal-l4",
-        "accept": ["all"],
+        "accept": {"all": ["all"]},
         "listeners": {"tcp": {"port": 9000, "mode": "l4", "address": "192.0.2.10"}},
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": "all", "listeners": ["tcp"], "forward": "app"}],
@@ -212,7 +212,7 @@ def test_the_price_of_each_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     (haproxy,) = found.engines
     assert haproxy.failed == {}
     prices = {price.feature: price for price in haproxy.prices}
-    assert {"access_log", "guarantees", "other routes", "layer 7"} < prices.keys()
+    assert {"access_log", "other routes", "layer 7"} < prices.keys()
     assert prices["layer 7"].cpu_us.spread.median > 0.1 * haproxy.cpu_us.median
 
 

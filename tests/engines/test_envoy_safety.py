@@ -178,7 +178,7 @@ def test_rules_see_forwarded_fields_of_trusted_peers_alone(
     envoy: EngineProcess, forged: str, listener: str, trusted: dict[str, str], untrusted: dict[str, str]
 ) -> None:
     assert ask(envoy, listener, "/", forged, **trusted).status == 204
-    for fields in ([forged], [forged, forged], [forged, "x-lbgen-proto: https"]):
+    for fields in ([forged], [forged, forged], [forged, "x-lbgen-proto: https", "x-lbgen-peer: 127.0.0.1"]):
         answer = ask(envoy, listener, "/", *fields, **untrusted)
         account = account_of(answer)
         assert account is not None, answer
@@ -186,3 +186,32 @@ def test_rules_see_forwarded_fields_of_trusted_peers_alone(
         assert sent["x-forwarded-for"] == next(iter(untrusted.values()))
         assert (sent["x-forwarded-proto"], sent["x-request-id"] == "mine") == ("http", False)
         assert not [name for name in sent if name.startswith("x-lbgen")]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["TRACE / HTTP/1.1"],
+        ["CONNECT h:80 HTTP/1.1"],
+        ["GET / HTTP/1.1", "Connection: upgrade, x-forwarded-for", "Upgrade: websocket"],
+        ["GET / HTTP/1.1", "Connection: upgrade, x-secret", "Upgrade: websocket", "x-secret: 1"],
+    ],
+)
+def test_what_no_endpoint_may_get_is_refused(envoy: EngineProcess, fields: list[str]) -> None:
+    head = "".join(f"{each}\r\n" for each in (*fields, "Host: h"))
+    answer = exchange(envoy.address("plain"), f"{head}\r\n".encode())
+    assert answer.status is not None
+    assert 400 <= answer.status < 500
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id"])
+def test_connection_hides_no_field_of_the_proxy(envoy: EngineProcess, name: str) -> None:
+    head = f"GET / HTTP/1.1\r\nHost: h\r\nConnection: close, {name}\r\n{name}: a\r\n\r\n"
+    answer = exchange(envoy.address("plain"), head.encode())
+    account = account_of(answer)
+    if account is not None:
+        sent = dict(account["headers"])
+        assert sent[name.lower()] not in ("", "a")
+    else:
+        assert answer.status is not None
+        assert 400 <= answer.status < 500

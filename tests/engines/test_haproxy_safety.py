@@ -85,7 +85,6 @@ def plan(at: int, *, listener: dict[str, object] | None = None, routes: list[dic
             "version": 1,
             "name": "safe",
             "profile": "minimal",
-            "guarantees": "engine",
             "forwarded_headers": True,
             "listeners": {"web": {"port": free_port(), "address": "127.0.0.1", **(listener or {})}},
             "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{at}"}]}},
@@ -98,7 +97,7 @@ def status(port: int, target: str, *lines: str, proxy: str = "", requests: int =
     """The statuses of as many requests on one connection; 0 for one that stays unanswered."""
     found = []
     with socket.create_connection(("127.0.0.1", port)) as client:
-        client.settimeout(2)
+        client.settimeout(5)
         client.sendall(proxy.encode())
         for _ in range(requests):
             client.sendall("\r\n".join([f"GET {target} HTTP/1.1", "Host: a.test", *lines, "", ""]).encode())

@@ -111,7 +111,7 @@ def test_dead_endpoints_get_nothing_and_come_back(version):
         group.listen("app-2", "refuse")
         assert becomes(handle, ["down"] * 3, 5)
         time.sleep(1)
-        assert many(handle, 5) == {(503, ""): 5}
+        assert many(handle, 5) == {(502, ""): 5}
         assert many(handle, 2, "db") == {(0, ""): 2}
         group.listen("app-0", "yes")
         time.sleep(INTERVAL * (RISE + 1) + 1)

@@ -49,7 +49,7 @@ TOPOLOGY = {
         },
         long("q"): {
             "endpoints": [{"address": "127.0.0.1:20902"}, {"address": "127.0.0.1:20903", "backup": True}],
-            "balance": {"hash": {"query": long("Q")}},
+            "balance": "least_connections",
             "sticky": {"cookie": "x"},
         },
         long("r"): {

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import socket
-import subprocess
-import threading
-import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import lbgen
 from lbgen.engines.nginx import ENGINE
-from lbgen.plan.resolve import plan
-from lbgen.runtime.common.executables import candidates
+from tests.support import nginx_process
+from tests.support.nginx_process import FOUND, OK, PORT, endpoint, status
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from lbgen.engines.api import Binary
+    from lbgen.plan.model import Plan
 
 pytestmark = pytest.mark.engines
 
-PORT, ADMIN, PUBLIC = 21201, 21202, 21203
-FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
-LEFT = dict.fromkeys(("paths", "framing", "connection_options", "answers"), "engine")
+ADMIN, PUBLIC = 21202, 21203
 
 
 @pytest.fixture(params=ENGINE.versions)
@@ -41,73 +37,34 @@ def binary(request) -> Binary:
 def seen() -> Iterator[list[bytes]]:
     """The requests that reach endpoints: a line `admin` or `public`, then what was sent."""
     requests: list[bytes] = []
-    listening = [socket.create_server(("127.0.0.1", port), backlog=64) for port in (ADMIN, PUBLIC)]
 
-    def serve(server: socket.socket, name: bytes) -> None:
-        while True:
-            try:
-                client, _ = server.accept()
-            except OSError:
-                return
-            with client:
-                requests.append(name + b"\n" + client.recv(65536))
-                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n" + name.ljust(7))
+    def named(name: bytes) -> Any:
+        def answer(asked: bytes, client: socket.socket) -> None:
+            requests.append(name + b"\n" + asked)
+            client.sendall(OK + name.ljust(7))
 
-    for server, name in zip(listening, (b"admin", b"public"), strict=True):
-        threading.Thread(target=serve, args=(server, name), daemon=True).start()
-    yield requests
-    for server in listening:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
+        return answer
+
+    with ExitStack() as stack:
+        stack.enter_context(endpoint(ADMIN, named(b"admin")))
+        stack.enter_context(endpoint(PUBLIC, named(b"public")))
+        yield requests
 
 
-@contextmanager
-def serving(binary: Binary, directory: Path, routes: list[dict[str, Any]], **listener: Any) -> Iterator[None]:
+def serving(
+    binary: Binary, directory: Path, routes: list[dict[str, Any]], **listener: Any
+) -> AbstractContextManager[Plan]:
     """nginx with a listener and these routes to the pools `admin` and `public`."""
-    version = binary.version.rpartition(".")[0]
-    topology = lbgen.load(
-        {
-            "version": 1,
-            "name": "safety",
-            "listeners": {"web": {"port": PORT, **listener}},
-            "pools": {
-                "admin": {"endpoints": [{"address": f"127.0.0.1:{ADMIN}"}]},
-                "public": {"endpoints": [{"address": f"127.0.0.1:{PUBLIC}"}]},
-            },
-            "routes": routes,
-            "engines": {"nginx": {"version": version}},
-        }
-    )
-    lbgen.render(topology, engine="nginx", accept=("all",)).write(directory)
-    spec = ENGINE.process(plan(topology), binary, directory)
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(spec.argv, cwd=directory, stderr=log)
-    try:
-        for _ in range(200):
-            assert process.poll() is None, (directory / "log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", PORT), 1).close()
-                break
-            except OSError:
-                time.sleep(0.01)
-        yield
-    finally:
-        process.terminate()
-        process.wait(10)
+    pools = {
+        name: {"endpoints": [{"address": f"127.0.0.1:{port}"}]} for name, port in (("admin", ADMIN), ("public", PUBLIC))
+    }
+    topology = {"listeners": {"web": {"port": PORT, **listener}}, "pools": pools, "routes": routes}
+    return nginx_process.serving(binary, directory, topology)
 
 
-def ask(path: str = "/", *lines: str, start: str = "", host: str = "a.example", source: str = "127.0.0.1") -> str:
-    """The status of a request, or empty where the connection is closed; `start` precedes it, as a PROXY header does."""
-    head = "\r\n".join((f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *lines))
-    with closing(socket.create_connection(("127.0.0.1", PORT), 5, (source, 0))) as client:
-        client.sendall(f"{start}{head}\r\n\r\n".encode("latin-1"))
-        answer = b""
-        try:
-            while part := client.recv(65536):
-                answer += part
-        except ConnectionResetError:
-            pass
-    return answer.split(b" ", 2)[1].decode() if answer else ""
+def ask(path: str = "/", *lines: str, **more: str) -> str:
+    """The status of a request, or empty where the connection is closed."""
+    return status(nginx_process.ask(path, *lines, **more))
 
 
 def proxied(source: str) -> str:
@@ -149,23 +106,21 @@ AMBIGUOUS = (
 UNAMBIGUOUS = ("/public", "/public/", "/public/.x", "/public/..x/a.b", "/public/%20%C3%A4", '/public/a|b{c}^`"<>')
 
 
-@pytest.mark.parametrize("guarantees", [{}, LEFT], ids=["contract", "engine"])
-def test_no_spelling_of_a_path_passes_a_rule(binary, seen, tmp_path, guarantees):
-    with serving(binary, tmp_path, GUARDED, guarantees=guarantees):
+def test_no_spelling_of_a_path_passes_a_rule(binary, seen, tmp_path):
+    with serving(binary, tmp_path, GUARDED):
         for path in AMBIGUOUS:
             assert ask(path)[:1] == "4", path
         assert seen == []
-        raw = UNAMBIGUOUS if guarantees else UNAMBIGUOUS[:-1]
-        for path in raw:
+        for path in UNAMBIGUOUS:
             assert ask(path) == "200", path
             assert seen[-1].split(b" ")[1] == path.encode(), path
-        assert ask('/public?a=|b{c}^`\\"//../%2f') == ("200" if guarantees else "400")
+        assert ask('/public?a=|b{c}^`\\"//../%2f') == "200"
         assert ask("/admin/x") == "403"
 
 
 def test_the_host_of_an_absolute_target_is_what_endpoints_get(binary, seen, tmp_path):
     only = [{"name": "a", "hosts": ["a.example"], "forward": "public"}]
-    with serving(binary, tmp_path, only, guarantees=LEFT):
+    with serving(binary, tmp_path, only):
         assert ask("http://b.example/x", host="a.example") == "404"
         assert ask("http://a.example/x", host="b.example") == "200"
         assert b"\r\nhost: a.example\r\n" in seen[-1].lower()
@@ -243,3 +198,20 @@ def test_keys_see_forwarded_fields_of_trusted_proxies_alone(binary, seen, tmp_pa
     with serving(binary, tmp_path, routes, trusted_proxies=["127.0.0.2/32"]):
         asked = [ask("/", "X-Request-ID: one", source=source) for source in ("127.0.0.1", "127.0.0.2") * 2]
         assert asked == ["200", "200", "200", "429"]
+
+
+CONNECTIONS = ("close, X-Forwarded-For", "x-request-id", "keep-alive,x-api-key", "close keep-alive", "host")
+USUAL = ("close", "TE, close", "keep-alive, Upgrade, HTTP2-Settings, close", "Close", "proxy-connection , close,")
+
+
+def test_no_client_removes_a_field_by_naming_it_in_connection(binary, seen, tmp_path):
+    with serving(binary, tmp_path, [{"name": "a", "forward": "public"}]):
+        for value in CONNECTIONS:
+            assert ask("/", f"Connection: {value}", "X-Api-Key: 1") == "400", value
+        assert seen == []
+        for value in USUAL:
+            assert ask("/", f"Connection: {value}", "HTTP2-Settings: AAMAAABk", "Upgrade: h2c") == "200", value
+            sent = seen[-1].lower()
+            assert b"x-forwarded-for: 127.0.0.1" in sent
+            assert b"x-request-id: " in sent
+            assert not any(word in sent for word in (b"upgrade", b"http2-settings", b"\r\nte:", b"\r\nconnection:"))

@@ -1,20 +1,17 @@
-"""Traefik's real binary on L4 listeners, and what its plugin remembers when the configuration changes."""
+"""Traefik's real binary on L4 listeners."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import threading
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lbgen
-from lbgen.conformance.http1_client import fetch
 from lbgen.engines.traefik import ENGINE
-from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
@@ -151,34 +148,3 @@ def test_datagrams_of_a_client_stay_with_an_endpoint_and_clients_are_shared_out(
             assert len(found) == 1
             seen |= found
     assert seen == {b"first", b"second"}
-
-
-def test_buckets_outlive_a_change_of_the_configuration():
-    topology: dict[str, Any] = {
-        "version": 1,
-        "name": "kept",
-        "listeners": {"web": {"port": free_port(HOST, PORTS), "address": HOST}},
-        "routes": [
-            {
-                "name": "own",
-                "respond": {"status": 200, "body": "old"},
-                "rate_limit": {"rate": "1/h", "burst": 2, "key": "route"},
-            },
-            {"name": "probe", "match": [{"path": {"exact": "/probe"}}], "respond": {"status": 200, "body": "old"}},
-        ],
-    }
-    with run_engine(ENGINE, lbgen.plan(lbgen.load(topology))) as handle:
-
-        def get(target: str) -> tuple[int | None, bytes]:
-            found = fetch(handle.address("web"), Request("GET", target, (("Host", "h"),)))
-            return found.status, found.body
-
-        assert [get("/")[0] for _ in range(3)] == [200, 200, 429]
-        file = handle.directory / "dynamic" / "edge-web.yaml"
-        fresh = file.with_name("edge-web.new")
-        fresh.write_text(file.read_text(encoding="utf-8").replace("body: old", "body: new"), encoding="utf-8")
-        fresh.replace(file)
-        end = time.monotonic() + 10
-        while get("/probe")[1] != b"new":
-            assert time.monotonic() < end
-        assert get("/")[0] == 429

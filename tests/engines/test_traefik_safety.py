@@ -44,7 +44,7 @@ def serving(listeners: dict[str, Any], routes: list[dict[str, Any]], **listener:
     for each in listeners.values():
         each |= {"address": HOST, "port": port()}
         if each.get("mode") != "l4":
-            each |= {"guarantees": "engine", **listener}
+            each |= listener
     topology = {
         "version": 1,
         "name": "safe",
@@ -180,3 +180,9 @@ def test_rules_see_forwarded_fields_of_trusted_proxies_alone():
             hidden = ("Connection", f"close, {name}")
             assert ask(handle, "/", (name, value), hidden).status == 404, name
         assert ask(handle, "/").status == 404
+
+
+def test_what_browsers_send_raw_passes_escaped_in_paths_and_as_it_is_in_queries(guarded):
+    account = account_of(ask(guarded, "/public/a|{b}^c?q=|{}^`"))
+    assert account is not None
+    assert account["target"] == "/public/a%7C%7Bb%7D%5Ec?q=|{}^`"

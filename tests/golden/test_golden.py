@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 import lbgen
 from lbgen import resources
@@ -31,10 +30,6 @@ HERE = Path(__file__).parent
 STATIC = {p.read_text(encoding="utf-8") for p in resources.folder("templates").rglob("*") if p.is_file()}
 CASES = examples()
 CASES |= {path.stem: lbgen.plan(lbgen.load(path)) for path in sorted((HERE / "topologies").glob("*.yaml"))}
-SHOP = HERE.parents[1] / "examples/shop/topology.yaml"
-CASES["shop-native"] = lbgen.plan(
-    lbgen.load({**yaml.safe_load(SHOP.read_text(encoding="utf-8")), "profile": "native"}, base=SHOP.parent)
-)
 # Other versions are pinned on one case, the rest on the default one. What renders the same bytes has no folder.
 TARGETS = [(case, name, None) for case in CASES for name in engine_names()]
 TARGETS += [("shop", name, version) for name in engine_names() for version in engine(name).versions[1:]]
@@ -57,8 +52,7 @@ def rendered(case: str, name: str, version: str | None) -> dict[str, str]:
     if version is not None:
         plan = replace(plan, engines=((name, EngineOptions(version=version)),))
     try:
-        accept = ("all",) if case.endswith("-native") else ()  # the files matter here, not what an engine serves nearly
-        files = lbgen.render(plan, engine=name, accept=accept)
+        files = lbgen.render(plan, engine=name)
         return {file: text for file, text in files.items() if text not in STATIC}
     except lbgen.LbgenError as stop:
         lines = [f"{d.severity} {d.code} {d.field}: {d.message}; {d.hint}\n" for d in stop.diagnostics]

@@ -102,7 +102,7 @@ topologies = st.fixed_dictionaries(
         "routes": st.lists(routes, max_size=5),
     },
     optional={
-        "profile": st.sampled_from(["minimal", "production", "edge", "low-latency", "internal-l4", "native"]),
+        "profile": st.sampled_from(["minimal", "production", "edge", "low-latency", "internal-l4"]),
         "paths": st.sampled_from(["strict", {"allow": ["empty_segments"]}]),
         "engines": st.just({"nginx": {"version": "1.31", "http": "# \u00e9\n"}}),
     },

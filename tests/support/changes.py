@@ -136,7 +136,6 @@ CHANGES: dict[str, Callable[[Topology], None]] = {
     "listener.trusted_proxies": listener(trusted_proxies=["10.0.0.0/8"]),
     "listener.max_connections": listener(max_connections=500),
     "listener.paths": listener(paths={"allow": ["empty_segments"]}),
-    "listener.guarantees": listener(guarantees="engine"),
     "listener.access": listener(access={"deny": ["192.0.2.0/24"]}),
     "listener.limits": listener(limits={"headers": "16KiB", "target": "8KiB"}),
     "listener.timeouts": listener(timeouts={"client_header": "10s"}),

@@ -24,7 +24,7 @@ def hybrid(name: str, port: int, *, edge: str = "haproxy", web: str = "nginx", r
             "tiers": {"edge": {"engine": edge}, "web": {"engine": web, "replicas": replicas}},
             "listeners": {"public": {"port": port, "mode": "l4", "tier": "edge"}, "http": http},
             "pools": {"nodes": nodes, "app": {"endpoints": [{"address": "10.9.0.1:80"}, {"address": "10.9.0.2:80"}]}},
-            "accept": ["all"],
+            "accept": {"all": ["all"]},
             "routes": [
                 {"name": "in", "listeners": ["public"], "forward": "nodes"},
                 {"name": "old", "match": [{"path": {"exact": "/old"}}], "redirect": {"path": "/new"}},

@@ -55,26 +55,24 @@ SKELETON = frozenset(
 # Parts of a concern that is too long for one file, and what only some engines have.
 PARTS = {
     "objections": {"header_objections", "pool_objections", "route_objections"},
-    "matching": {"conditions", "maps", "location_tree", "number_regex", "predicates", "prefix_trees", "virtual_hosts"},
-    "headers": {"connection_options", "forwarded_headers", "request_values", "rewrites"},
-    "upstreams": {"balancing", "endpoint_slots", "pool_selection", "backend_selection", "queues", "split_shares"}
+    "matching": {"conditions", "maps", "location_tree", "number_regex", "predicates", "prefix_trees", "virtual_hosts"}
+    | {"routers"},
+    "headers": {"forwarded_headers", "request_values", "rewrites"},
+    "upstreams": {"balancing", "pool_selection", "backend_selection", "split_shares"}
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
     "run": {"counters", "live", "stages", "transaction"},
-    "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains", "local_replies"}
-    | {"server_blocks", "includes", "shared_counters"},
+    "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains"}
+    | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
         "comments",
         "lua",
-        "lua_rules",
         "names",
         "plugin",
-        "plugin_config",
         "protobuf",
-        "readiness",
     }
-    | {"scripts", "statements", "static", "strings"},
+    | {"statements", "static", "strings"},
 }
 
 

@@ -16,14 +16,14 @@ def outcome(kind: str, test: str, *, failed: bool = False, version: str = "3.2",
 
 def test_a_row_counts_cases_requests_and_examples() -> None:
     found = [
-        outcome(CONFORMANCE, "a", **{"pass": 3, "refused": 1}),
+        outcome(CONFORMANCE, "a", **{"pass": 3, "habit": 1, "refused": 1}),
         outcome(CONFORMANCE, "b", **{"pass": 2, "approximate": 1}),
-        outcome(DIFFERENTIAL, "contract", requests=2000),
+        outcome(DIFFERENTIAL, "random", requests=2000),
         outcome(FINGERPRINT, "stored"),
         outcome(VERIFY, "shop"),
         outcome(VERIFY, "postgres"),
     ]
-    row = ("haproxy", "3.2", "5", "0", "1", "1", "0", "2000", "as stored", "2 of 2", "3.0", "0.6")
+    row = ("haproxy", "3.2", "5", "0", "1", "1", "1", "0", "2000", "as stored", "2 of 2", "3.0", "0.6")
     assert versions.rows(found) == [row]
 
 
@@ -36,8 +36,8 @@ def test_what_failed_is_named_and_counted() -> None:
         outcome(VERIFY, "shop", version="2.6"),
     ]
     old, new = versions.rows(found)
-    assert (old[1], old[3], old[9]) == ("2.6", "0", "1 of 1")
-    assert (new[1], new[3], new[7], new[9]) == ("3.2", "3", "-", "FAIL: shop")
+    assert (old[1], old[3], old[10]) == ("2.6", "0", "1 of 1")
+    assert (new[1], new[3], new[8], new[10]) == ("3.2", "3", "-", "FAIL: shop")
 
 
 def test_versions_without_a_test_are_named() -> None:

@@ -102,7 +102,7 @@ RED_ONCE: dict[str, tuple[str, Data]] = {
         {
             **one_route(retries={"max": 2, "on": ["connect_failure", 502]}),
             "profile": "minimal",
-            "accept": ["timeouts.idle"],
+            "accept": {"all": ["timeouts.idle"]},
         },
     ),
     "all routes have a rate": ("traefik", one_route(rate_limit={"rate": "10/s", "burst": 20, "key": "client_ip"})),

@@ -11,22 +11,7 @@ from contextlib import ExitStack
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, get, own_status, wait_until
-from lbgen.plan.request import Request
 from lbgen.runtime.standins.http1 import CONTROL
-
-
-def pipelined_routes(ctx: ScriptContext) -> Iterator[str]:
-    """Requests sent in one go are answered in order, and a body never becomes the next request."""
-    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-    first = serialize(Request("POST", "/1", (("Host", "h"),), body=smuggled))
-    with ClientConnection(ctx.at["web"]) as stream:
-        stream.send(first + serialize(get("/2")) + serialize(get("/3", ("Connection", "close"))))
-        targets = [account_field(stream.read_answer(), "target") for _ in range(3)]
-        left = stream.read_to_end()
-    if targets != ["/1", "/2", "/3"]:
-        yield f"answers of {targets}, expected /1 /2 /3"
-    if left:
-        yield f"bytes after the last answer: {left[:100]!r}"
 
 
 def keepalive_routes(ctx: ScriptContext) -> Iterator[str]:
@@ -170,7 +155,7 @@ def half_a_line_on_a_kept_connection(ctx: ScriptContext) -> Iterator[str]:
         stream.send(b"GET /")
         answer = stream.read_answer()
         took = time.monotonic() - begun
-        if answer.status is not None and own_status(ctx, answer, 408) != 408:
+        if answer.status is not None and own_status(answer, 408) != 408:
             yield f"status {answer.status}, expected 408 or a closed connection"
         elif (answer.status is None and stream.end == "open") or not 0.6 <= took <= 3:
             yield f"after {took:.1f} s the connection is {stream.end}, expected 408 or closed after 0.8 s"

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.http1_client import Address, Answer, fetch
-from lbgen.conformance.own_answers import account_of, reason_body
+from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
-from lbgen.plan.guarantees import is_loose_status
 from lbgen.plan.model import Mode, Plan
+from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
 from lbgen.runtime.local.network import reaches
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -61,23 +61,9 @@ def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
     return Request(method, target, (("Host", "h"), *headers))
 
 
-def leaves_answers(ctx: ScriptContext) -> bool:
-    """Whether the listener that is asked leaves the engine's own answers to the engine."""
-    request = ctx.params.get("request")
-    name = listener_of(ctx) if request is None else request.listener
-    asked = [each for each in ctx.plan.listeners if each.name == name] or ctx.plan.listeners
-    return not all(each.guarantees.answers for each in asked)
-
-
-def own_status(ctx: ScriptContext, answer: Answer, contract: int) -> int | None:
-    """The answer's status; `contract` for one of the engine's own that will do for it, where answers are left to it."""
-    loose = leaves_answers(ctx) and account_of(answer) is None and is_loose_status(answer.status, contract)
-    return contract if loose else answer.status
-
-
-def has_phrase(ctx: ScriptContext, answer: Answer) -> bool:
-    """Whether the body is that of the contract, or left to the engine."""
-    return leaves_answers(ctx) or answer.body == reason_body(answer.status or 0).encode()
+def own_status(answer: Answer, contract: int) -> int | None:
+    """The answer's status; `contract` for one of the engine's own that will do for it."""
+    return contract if account_of(answer) is None and is_own_status(answer.status, contract) else answer.status
 
 
 def reaches_endpoint(ctx: ScriptContext, request: Request) -> bool:
@@ -85,11 +71,6 @@ def reaches_endpoint(ctx: ScriptContext, request: Request) -> bool:
     before = sum(ctx.endpoints.requests.values())
     fetch(ctx.at["web"], request)
     return sum(ctx.endpoints.requests.values()) > before
-
-
-def failed_answer(ctx: ScriptContext) -> str:
-    """What `count_answers` counts where an endpoint fails: 502, or 503 for any 5xx where answers are left."""
-    return "503" if leaves_answers(ctx) else "502"
 
 
 def unavailable_answer(ctx: ScriptContext) -> str:
@@ -115,7 +96,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     for _ in range(count):
         answer = fetch(ctx.at[listener_of(ctx)], request)
         account = account_of(answer)
-        found[str(account["name"]) if account is not None else str(own_status(ctx, answer, 503))] += 1
+        found[str(account["name"]) if account is not None else str(own_status(answer, 503))] += 1
     return found
 
 

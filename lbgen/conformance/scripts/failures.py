@@ -73,7 +73,7 @@ def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: 
                 yield f"first request: {first}"
                 continue
             answer = stream.ask(get(target, *control, method=method))
-        if own_status(ctx, answer, status) != status:
+        if own_status(answer, status) != status:
             yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
 
@@ -109,7 +109,7 @@ def retry_budget(ctx: ScriptContext) -> Iterator[str]:
     tag, count = uuid4().hex, 16
     request = get("/budget", (CONTROL, f'{{"mode": "hang", "tag": "{tag}"}}'))
     with ThreadPoolExecutor(count) as pool:
-        statuses = list(pool.map(lambda _: own_status(ctx, fetch(ctx.at["web"], request), 504), range(count)))
+        statuses = list(pool.map(lambda _: own_status(fetch(ctx.at["web"], request), 504), range(count)))
     tries = len(ctx.endpoints.tagged(tag))
     if statuses != [504] * count:
         yield f"answers {statuses}, expected 504"

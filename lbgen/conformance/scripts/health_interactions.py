@@ -71,7 +71,7 @@ def places_beside_checks(ctx: ScriptContext) -> Iterator[str]:
             time.sleep(HANDOVER)
             found = fetch(ctx.at["web"], get(target))
             busy = held.done()
-        if (not out or own_status(ctx, found, 503) != 503) and not busy:
+        if (not out or own_status(found, 503) != 503) and not busy:
             yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
         if held.result().status != 200:
             yield f"the request under way: {held.result().status}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import ScriptContext, get, has_phrase, leaves_answers, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, get, wait_until
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -39,14 +39,10 @@ def rate_burst(ctx: ScriptContext) -> Iterator[str]:
     if ctx.params.get("forwards", True) and sum(ctx.endpoints.requests.values()) - before != burst:
         yield f"{sum(ctx.endpoints.requests.values()) - before} requests reached an endpoint, expected {burst}"
     answer = fetch(ctx.at["web"], get(target))
-    plain = leaves_answers(ctx) or answer.header("content-type") == "text/plain"
-    if answer.status != 429 or not has_phrase(ctx, answer) or not plain:
-        yield f"{answer.status} {answer.header('content-type')} {answer.body!r}, expected 429, text/plain, the phrase"
-    if answer.header("x-a") != "1" and not leaves_answers(ctx):
+    if answer.status != 429:
+        yield f"{answer.status} {answer.body!r}, expected 429"
+    if answer.header("x-a") != "1":
         yield "the route's response_headers are missing on a 429"
-    added = {n for n, _ in answer.headers} - {"content-type", "content-length", "date", "connection", "server", "x-a"}
-    if added and not leaves_answers(ctx):
-        yield f"headers of a 429 that nobody asked for: {sorted(added)}"
     answer = fetch(ctx.at["web"], get(target, method="HEAD"))
     if answer.status != 429 or answer.problem:
         yield f"HEAD: {answer.status} {answer.problem}, expected 429"
@@ -151,7 +147,7 @@ def concurrency(ctx: ScriptContext) -> Iterator[str]:
         answer = fetch(ctx.at["web"], get(target, *mine))
         others = list(_others(ctx, target))
         if time.monotonic() - begun < HOLD / 2:  # else the host was too busy to tell
-            if answer.status != 429 or not has_phrase(ctx, answer):
+            if answer.status != 429:
                 yield f"{how}: a third request at a time: {answer.status} {answer.body!r}, expected 429"
             if sum(ctx.endpoints.requests.values()) - asked > len(others):
                 yield f"{how}: the third request reached an endpoint"

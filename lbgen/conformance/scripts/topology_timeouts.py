@@ -161,7 +161,7 @@ def split_fails(ctx: ScriptContext) -> Iterator[str]:
         answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
-        if own_status(ctx, answer, 504) != 504:
+        if own_status(answer, 504) != 504:
             yield f"status {answer.status} {answer.problem} when {pool} fails, expected 504"
             return
         found.append(answer.elapsed * 1000)

@@ -68,15 +68,6 @@ class Report:
         return tuple(result for result in self.results if result.state is CaseState.FAIL)
 
     @property
-    def left_to_engine(self) -> dict[str, Counter[str]]:
-        """By guarantee: how many cases each engine was not asked, since its listener leaves them to it."""
-        found: dict[str, Counter[str]] = {}
-        for result in self.results:
-            if result.state is CaseState.LEFT:
-                found.setdefault(result.detail.partition(" ")[0], Counter())[result.subject] += 1
-        return found
-
-    @property
     def broken(self) -> tuple[UnverifiedEngine, ...]:
         """Engines that did not run to the end."""
         return tuple(left for left in self.left if left.broken)
@@ -115,7 +106,6 @@ class Report:
             "time_factor": self.scale.factor,
             "times": [{"real_ms": real, "verified_ms": new} for real, new in self.scale.pairs],
             "totals": {subject: dict(count) for subject, count in counts.items()},
-            "left_to_engine": {guarantee: dict(count) for guarantee, count in self.left_to_engine.items()},
             "not_tried": list(self.untried),
             "engines": [
                 {

@@ -259,7 +259,7 @@ class _Run:
             and not case.steps
             and self.done[case.id].state is CaseState.PASS
             and not (outcome := simulate(self.job.plan, case.request)).others  # a choice is left
-            and outcome.left is None
+            and outcome.well_formed
         ]
         with ThreadPoolExecutor(QUICK) as pool:
             return {case.id: found for case, found in zip(plain, pool.map(look, plain), strict=True)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
-from lbgen.engines.envoy.support import HABITS, TABLES, verdict
+from lbgen.engines.envoy.support import TABLES, verdict
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lbgen.engines.stages import Taken
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
-    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -52,9 +51,6 @@ class Envoy:
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return verdict(feature, version)
-
-    def habits(self, version: str) -> Mapping[Guarantee, str]:
-        return HABITS
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.envoy.objections import find_objections

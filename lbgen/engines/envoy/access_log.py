@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.envoy.forwarded_headers import NO_HOST
-from lbgen.engines.envoy.paths import MALFORMED, NOT_SERVED, TOO_LONG
+from lbgen.engines.envoy.paths import REFUSED
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.upstreams import pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import l4_format
-from lbgen.plan.model import Respond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener, Route
+    from lbgen.plan.model import Listener
 
 FILE = "access.log"
 _SNAPSHOT = "original"  # filter state: the request's host and path before a route rewrites them
-_REFUSALS = (400, 405, 414)  # statuses of requests that are refused before routing
+# What Envoy answers to a gRPC client has status 200 and one of these; by gRPC's own table of HTTP statuses.
+_GRPC_STATUSES = {4: 504, 7: 403, 8: 429, 12: 404, 13: 400, 14: 503, 16: 401}
+_OF_ENDPOINT = "via_upstream"
 _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
 
@@ -47,59 +47,65 @@ def _save(what: str) -> dict[str, Data]:
     }
 
 
-def build_access_log(listener: Listener, routes: Iterable[Route], rewritten: Iterable[str]) -> list[dict[str, Data]]:
+def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
     """Writes one JSON line per request; `parse_record` converts what Envoy names differently. What is
     `rewritten` comes from the filter that saved it."""
-    # A refusal is known by its status, unless one of the listener's `routes` answers with the same.
-    alike = any(isinstance(route.action, Respond) and route.action.status in _REFUSALS for route in routes)
     shown = _AS_THEY_ARE | {what: f"%FILTER_STATE({_SNAPSHOT}.{what}:PLAIN)%" for what in rewritten}
     files = (("file", FILE, listener.access_log), ("metrics", METRICS_LOG, listener.metrics))
-    return [
-        extension(
-            name,
-            "access_loggers.file.v3.FileAccessLog",
-            {
-                "path": file,
-                "log_format": {
-                    "json_format": {
-                        "time": "%START_TIME%",
-                        "listener": listener.name,
-                        "route": "%ROUTE_NAME%",
-                        "pool": "%UPSTREAM_CLUSTER_RAW%",
-                        "endpoint": "%UPSTREAM_HOST%",
-                        "method": "%REQ(:METHOD)%",
-                        "host": shown["host"],
-                        "path": shown["path"],
-                        "status": "%RESPONSE_CODE%",
-                        "duration_us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
-                        "upstream_us": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
-                        "tried_us": "%COMMON_DURATION(US_TX_BEG:DS_TX_END:us)%",
-                        "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
-                        "bytes": "%BYTES_SENT%",
-                        "request_id": "%REQ(X-REQUEST-ID)%",
-                        "total_ms": "%DURATION%",
-                        **({"because": "%RESPONSE_CODE_DETAILS%"} if alike else {}),
-                    }
-                },
-            },
+    fields: Data = {
+        "time": "%START_TIME%",
+        "listener": listener.name,
+        "route": "%ROUTE_NAME%",
+        "pool": "%UPSTREAM_CLUSTER_RAW%",
+        "endpoint": "%UPSTREAM_HOST%",
+        "method": "%REQ(:METHOD)%",
+        "host": shown["host"],
+        "path": shown["path"],
+        "status": "%RESPONSE_CODE%",
+        "duration_us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
+        "upstream_us": "%COMMON_DURATION(US_TX_BEG:US_RX_END:us)%",
+        "tried_us": "%COMMON_DURATION(US_TX_BEG:DS_TX_END:us)%",
+        "tries": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+        "bytes": "%BYTES_SENT%",
+        "request_id": "%REQ(X-REQUEST-ID)%",
+        "total_ms": "%DURATION%",
+        "grpc": "%GRPC_STATUS_NUMBER%",
+        "because": "%RESPONSE_CODE_DETAILS%",
+    }
+    return [_write(name, file, {"json_format": fields}) for name, file, is_written in files if is_written]
+
+
+def build_l4_logs(listener: Listener) -> list[dict[str, Data]]:
+    """Write one line per connection of an L4 listener, for people and for the agent, which counts them."""
+    found = []
+    if listener.access_log:
+        fields: Data = {
+            "time": "%START_TIME%",
+            "listener": listener.name,
+            "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+            "pool": "%UPSTREAM_CLUSTER_RAW%",
+            "endpoint": "%UPSTREAM_HOST%",
+            "duration_ms": "%DURATION%",
+            "received": "%BYTES_RECEIVED%",
+            "sent": "%BYTES_SENT%",
+            "because": "%RESPONSE_FLAGS%",
+        }
+        found.append(_write("file", FILE, {"json_format": fields}))
+    if listener.metrics:
+        line = l4_format(
+            listener.name,
+            pool="%UPSTREAM_CLUSTER_RAW%",
+            endpoint="%UPSTREAM_HOST%",
+            milliseconds="%DURATION%",
+            received="%BYTES_RECEIVED%",
+            sent="%BYTES_SENT%",
         )
-        for name, file, is_written in files
-        if is_written
-    ]
+        found.append(_write("metrics", METRICS_LOG, {"text_format_source": {"inline_string": f"{line}\n"}}))
+    return found
 
 
-def build_l4_log(listener: Listener) -> dict[str, Data]:
-    """Writes one line per connection of an L4 listener, which the agent counts."""
-    line = l4_format(
-        listener.name,
-        pool="%UPSTREAM_CLUSTER_RAW%",
-        endpoint="%UPSTREAM_HOST%",
-        milliseconds="%DURATION%",
-        received="%BYTES_RECEIVED%",
-        sent="%BYTES_SENT%",
-    )
-    text: Data = {"text_format_source": {"inline_string": f"{line}\n"}}
-    return extension("metrics", "access_loggers.file.v3.FileAccessLog", {"path": METRICS_LOG, "log_format": text})
+def _write(name: str, file: str, line: Data) -> dict[str, Data]:
+    return extension(name, "access_loggers.file.v3.FileAccessLog", {"path": file, "log_format": line})
 
 
 def parse_record(line: str) -> AccessRecord | None:
@@ -112,21 +118,19 @@ def parse_record(line: str) -> AccessRecord | None:
         return None
     if not isinstance(found, dict) or "upstream_us" not in found or "total_ms" not in found:
         return None
-    endpoint = found["endpoint"] or ""
-    host = found["host"] or ""
+    endpoint, route = found["endpoint"] or "", found["route"] or ""
     duration = _milliseconds(found["duration_us"], found["total_ms"] or 0)
     tried = _milliseconds(found["upstream_us"], _milliseconds(found["tried_us"], duration))
-    refused = _is_refused(found)  # Envoy logs the matching route nevertheless
     return {
         "time": found["time"],
         "listener": found["listener"],
-        "route": "" if refused else found["route"] or "",
-        "pool": "" if refused else pool_name(found["pool"] or ""),
+        "route": "" if route.startswith(REFUSED) else route,
+        "pool": pool_name(found["pool"] or ""),
         "endpoint": endpoint,
         "method": found["method"] or "",
-        "host": "" if host == NO_HOST else host,
+        "host": found["host"] or "",
         "path": found["path"] or "",
-        "status": int(found["status"] or 0),
+        "status": _status(found),
         "duration_ms": duration,
         "upstream_ms": tried if endpoint else None,
         "tries": int(found["tries"] or 0) if endpoint else 0,
@@ -135,11 +139,12 @@ def parse_record(line: str) -> AccessRecord | None:
     }
 
 
-def _is_refused(found: dict[str, Any]) -> bool:
-    """Whether the request was refused before routing."""
-    if "because" in found:
-        return any(f"[{policy}]" in (found["because"] or "") for policy in (NOT_SERVED, MALFORMED, TOO_LONG))
-    return not found["endpoint"] and found["status"] in _REFUSALS
+def _status(found: dict[str, Any]) -> int:
+    """The status of an answer; of one that Envoy itself gives to a gRPC client the HTTP status that it stands for."""
+    grpc = found.get("grpc")
+    if grpc and found.get("because") != _OF_ENDPOINT:
+        return _GRPC_STATUSES.get(int(grpc), 500)
+    return int(found["status"] or 0)
 
 
 def _milliseconds(micros: object, otherwise: float) -> float:

@@ -10,21 +10,15 @@ from lbgen.plan.model import Balance
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.engines.document import Data
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Key
 
-PEER_STATE = "lbgen.peer"  # the filter state with the peer's address, where it differs from Envoy's remote address
 _POLICIES = "envoy.extensions.load_balancing_policies"
 
 
-def build_balancing(pool: Pool, *, own_hash: Sequence[dict[str, Data]] = ()) -> dict[str, Data]:
-    """The fields of a cluster that choose an endpoint.
-
-    The hash of the peer comes from the route or TCP proxy, unless the cluster has its `own_hash`.
-    """
+def build_balancing(pool: Pool, *, l4: bool) -> dict[str, Data]:
+    """The fields of a cluster that choose an endpoint; at `l4` the TCP proxy has the hash of the peer."""
     match pool.balance:
         case Balance.ROUND_ROBIN:
             if pool.slow_start:
@@ -34,7 +28,7 @@ def build_balancing(pool: Pool, *, own_hash: Sequence[dict[str, Data]] = ()) -> 
             scan = Commented("By default Envoy compares two endpoints at random.", "FULL_SCAN")
             return _lb_policy("least_request.v3.LeastRequest", {"selection_method": scan, **_slow_start(pool)})
         case Balance.SOURCE_HASH:
-            return _maglev(*own_hash) if own_hash else {"lb_policy": "MAGLEV"}
+            return {"lb_policy": "MAGLEV"} if l4 else _maglev({"connection_properties": {"source_ip": True}})
         case Balance.RANDOM:
             why = "RANDOM ignores weights; without a hash, Maglev takes a random entry of its weighted table."
             return {"lb_policy": Commented(why, "MAGLEV") if _has_unequal_weights(pool) else "RANDOM"}
@@ -52,14 +46,8 @@ def _has_unequal_weights(pool: Pool) -> bool:
     )
 
 
-def _maglev(*keys: dict[str, Data]) -> dict[str, Data]:
-    return _lb_policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": list(keys)}})
-
-
-def build_peer_hash(*, saved: bool) -> list[dict[str, Data]]:
-    """The hash of the peer. `source_ip` may be the client behind trusted proxies, so the saved peer comes first."""
-    state: list[dict[str, Data]] = [{"filter_state": {"key": PEER_STATE}, "terminal": True}] if saved else []
-    return [*state, {"connection_properties": {"source_ip": True}}]
+def _maglev(key: dict[str, Data]) -> dict[str, Data]:
+    return _lb_policy("maglev.v3.Maglev", {"consistent_hashing_lb_config": {"hash_policy": [key]}})
 
 
 def _lb_policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import comment_on
 from lbgen.engines.envoy.comments import CONNECT_NOTE
-from lbgen.engines.envoy.endpoint_slots import build_wait_cluster, build_wait_extension, build_wait_listener, has_queues
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.run import FILE
@@ -27,18 +26,13 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     clusters = plan_clusters(plan)
     header = f"{origin(plan)}: Envoy {version}. Edit the topology, not this file."
     added = read_bootstrap_keys(plan)
-    bootstrap = build_static(plan, node=plan.admin_port is not None or bool(added))
-    queues = has_queues(plan)
-    if queues:
-        bootstrap["bootstrap_extensions"] = [build_wait_extension()]
+    bootstrap = build_static(plan, version, node=plan.admin_port is not None or bool(added))
     listeners: list[Data] = [
         *(build_listener(plan, version, listener, clusters) for listener in plan.listeners),
-        *([build_wait_listener()] if queues else ()),
         *entries(plan, "envoy", "listeners"),
     ]
     used: list[Data] = [
         *build_clusters(plan, clusters),
-        *([build_wait_cluster()] if queues else ()),
         *entries(plan, "envoy", "clusters"),
     ]
     if plan.admin_port is not None:  # where Envoy says what it made of a change
@@ -52,4 +46,4 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
 
 def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:
     """The keys that the topology adds to the top level. Raises NotDataError."""
-    return keys(plan, "envoy", "bootstrap", ("bootstrap_extensions", "static_resources", *KEYS))
+    return keys(plan, "envoy", "bootstrap", ("static_resources", *KEYS))

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import version_key
-from lbgen.engines.envoy.conditional_filters import skip_where
-from lbgen.engines.envoy.predicates import header_matches, not_
 from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Compression
 
-_STATUSES_BUT_200 = list(range(201, 600))
+_PARTIAL = 206  # a part of a response, whose range is of the bytes as they are
 
 
 def build_compression_filter(compression: Compression, version: str) -> dict[str, Data]:
-    """gzip for responses of these types. Envoy itself would also compress a response without a type."""
+    """gzip for responses of these types, and for those without a type."""
     types: dict[str, Data] = {"content_type": list(compression.types)}
     if version_key(version) >= (1, 40):
         types = {"content_type_matcher": [{"exact": each, "ignore_case": True} for each in compression.types]}
@@ -25,12 +23,12 @@ def build_compression_filter(compression: Compression, version: str) -> dict[str
         "compressor_library": extension("gzip", "compression.gzip.compressor.v3.Gzip"),
         "response_direction_config": {
             "common_config": {"min_content_length": compression.min_size, **types},
-            "uncompressible_response_codes": _STATUSES_BUT_200,
+            "uncompressible_response_codes": [_PARTIAL],
             **({"weaken_etag_on_compress": True} if version_key(version) >= (1, 38) else {}),  # by default it drops it
         },
     }
-    compressor = extension(compression_filter_name(compression), "filters.http.compressor.v3.Compressor", config)
-    return {**skip_where(not_(header_matches("content-type", r"\C+", "Response")), compressor), "disabled": True}
+    name = compression_filter_name(compression)
+    return extension(name, "filters.http.compressor.v3.Compressor", config, disabled=True)
 
 
 def compression_filter_name(compression: Compression) -> str:

@@ -1,89 +1,62 @@
-"""CORS: Envoy routes that answer preflights, and the headers of all other responses."""
+"""CORS: Envoy's own filter, and the headers of endpoints that it replaces."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import APPEND, SET, escape_format, header_option
+from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
+from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
     from lbgen.plan.policy import Cors, Origin
 
-    Headers = list[dict[str, Data]]
-
+CORS = "cors"
 # What a page may always send (Fetch, "CORS-safelisted").
 _METHODS = ("GET", "HEAD", "POST")
-_HEADERS = ("accept", "accept-language", "content-language", "content-type")
 _ALLOW = "access-control-allow-"
-# Headers of an endpoint's response that are replaced or removed.
+# Headers of an endpoint's response that an origin gets from the filter alone.
 DROPPED_HEADERS = (
     *(f"{_ALLOW}{what}" for what in ("origin", "methods", "headers", "credentials", "private-network")),
     "access-control-expose-headers",
     "access-control-max-age",
 )
-# Headers that lbgen may add to a response that answers no preflight.
-RESPONSE_HEADERS = (f"{_ALLOW}origin", f"{_ALLOW}credentials", "access-control-expose-headers", "vary")
-_ORIGIN = "%REQ(ORIGIN)%"
 
 
-def build_preflights(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
-    """(required request headers, response headers) for preflights that are granted, then for all preflights."""
-    preflight: Headers = [
-        {"name": ":method", "string_match": {"exact": "OPTIONS"}},
-        {"name": "origin", "present_match": True},
-        {"name": "access-control-request-method", "present_match": True},
-    ]
-    methods = "|".join(escape_regex(method) for method in dict.fromkeys((*_METHODS, *cors.methods)))
-    name = f"(?:{'|'.join(escape_regex(header) for header in dict.fromkeys((*_HEADERS, *cors.headers)))})"
-    names = rf"(?i)[ \t]*(?:{name}[ \t]*)?(?:,[ \t]*(?:{name}[ \t]*)?)*"
-    granted: Headers = [
-        *preflight,
-        {"name": "access-control-request-method", "string_match": regex(methods)},
-        {"name": "access-control-request-headers", "string_match": regex(names), "treat_missing_header_as_empty": True},
-        _allowed(cors),
-    ]
-    shown = [header_option(f"{_ALLOW}methods", escape_format(", ".join(cors.methods)), SET)]
+def build_cors_filter() -> dict[str, Data]:
+    """The filter; it does nothing on routes without a policy."""
+    return extension(CORS, "filters.http.cors.v3.Cors")
+
+
+def build_cors_config(cors: Cors) -> dict[str, Data]:
+    """The policy of a route: it answers each preflight, and adds headers to responses for allowed origins."""
+    found: dict[str, Data] = {
+        "allow_origin_string_match": [_match(origin) for origin in cors.origins],
+        "allow_methods": ", ".join(cors.methods or _METHODS),
+        "forward_not_matching_preflights": False,
+    }
     if cors.headers:
-        shown.append(header_option(f"{_ALLOW}headers", escape_format(", ".join(cors.headers)), SET))
+        found["allow_headers"] = ", ".join(cors.headers)
+    if cors.expose_headers:
+        found["expose_headers"] = ", ".join(cors.expose_headers)
     if cors.max_age is not None:
-        shown.append(header_option("access-control-max-age", str(cors.max_age), SET))
-    yield granted, [*_origin(cors), *shown, *_vary(cors)]
-    yield preflight, _vary(cors)
+        found["max_age"] = str(cors.max_age)
+    if cors.credentials:
+        found["allow_credentials"] = True
+    return typed("envoy.extensions.filters.http.cors.v3.CorsPolicy", found)
 
 
-def build_responses(cors: Cors) -> Iterator[tuple[Headers, Headers]]:
-    """(required request headers, response headers) for requests of allowed origins, then for all requests."""
-    exposed = [header_option("access-control-expose-headers", escape_format(", ".join(cors.expose_headers)), SET)]
-    yield [_allowed(cors)], [*_origin(cors), *(exposed if cors.expose_headers else ()), *_vary(cors)]
-    yield [], _vary(cors)
+def build_cors_headers() -> list[dict[str, Data]]:
+    """The headers that a route adds to responses: Envoy's filter leaves out Vary."""
+    return [header_option("vary", "Origin", APPEND)]
 
 
-def _vary(cors: Cors) -> Headers:
-    """A further Vary line, unless every origin gets the same response."""
-    return [] if _is_constant(cors) else [header_option("vary", "Origin", APPEND)]
-
-
-def _is_constant(cors: Cors) -> bool:
-    return any(origin.any for origin in cors.origins) and not cors.credentials
-
-
-def _origin(cors: Cors) -> Headers:
-    found = [header_option(f"{_ALLOW}origin", "*" if _is_constant(cors) else _ORIGIN, SET)]
-    return [*found, header_option(f"{_ALLOW}credentials", "true", SET)] if cors.credentials else found
-
-
-def _allowed(cors: Cors) -> dict[str, Data]:
-    if any(origin.any for origin in cors.origins):
-        return {"name": "origin", "string_match": regex(r"\C+")}
-    return {"name": "origin", "string_match": regex("|".join(_pattern(origin) for origin in cors.origins))}
-
-
-def _pattern(origin: Origin) -> str:
+def _match(origin: Origin) -> dict[str, Data]:
+    if origin.any:
+        return {"exact": "*"}
     port = "" if origin.port is None else f":{origin.port}"
-    below = rf"{SUBDOMAIN_CHARACTER}*\." if origin.wildcard else ""
-    return f"{escape_regex(origin.scheme)}://{below}{escape_regex(origin.host)}{port}"
+    if not origin.wildcard:
+        return {"exact": f"{origin.scheme}://{origin.host}{port}"}
+    return regex(rf"{escape_regex(origin.scheme)}://{SUBDOMAIN_CHARACTER}*\.{escape_regex(origin.host)}{port}")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.engines.envoy.protobuf import extension
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import HeaderEdits
@@ -67,60 +67,18 @@ def build_request_edits(*edits: HeaderEdits) -> dict[str, Data]:
 
 def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route for these response edits."""
-    if not any(edits):
-        return {}
-    found = _fields("response", *edits)
-    if CONTENT_TYPE in {name for each in edits for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}:
-        removed, added = merge_edits(*edits)
-        for key, kept in (
-            ("response_headers_to_remove", [name for name in removed if name != CONTENT_TYPE]),
-            ("response_headers_to_add", [each for each in added if _name(each) != CONTENT_TYPE]),
-        ):
-            found.pop(key, None)
-            if kept:
-                found[key] = kept
-        mutations: list[Data] = [{"remove": name} for name in removed if name == CONTENT_TYPE]
-        mutations += [{"append": each} for each in added if _name(each) == CONTENT_TYPE]
-        found |= build_late_edits(mutations)
-    return found
+    return _fields("response", *edits) if any(edits) else {}
 
 
-def read_late_edits(fields: Mapping[str, Data]) -> list[Data]:
-    """The late edits in `fields` of a route."""
-    said = fields.get("typed_per_filter_config", {})
-    own = said.get(CONTENT_TYPE, {}) if isinstance(said, dict) else {}
-    mutations = own.get("mutations", {}) if isinstance(own, dict) else {}
-    found = mutations.get("response_mutations", []) if isinstance(mutations, dict) else []
-    return list(found) if isinstance(found, list) else []
-
-
-def build_late_edits(mutations: list[Data]) -> dict[str, Data]:
-    """The field of a route that configures the filter for late edits."""
-    return {"typed_per_filter_config": {CONTENT_TYPE: _per_route(mutations)}}
+def read_content_type(*edits: HeaderEdits) -> str | None:
+    """The Content-Type that these edits set, one after the other."""
+    return next((v for each in reversed(edits) for name, v in each.set if name == CONTENT_TYPE), None)
 
 
 def build_mutation_filter(name: str, mutations: Sequence[Data], side: str = "request") -> dict[str, Data]:
     """A filter that applies `mutations` to the headers of each request, or of each response."""
     config: Data = {f"{side}_mutations": mutations}
     return extension(name, "filters.http.header_mutation.v3.HeaderMutation", {"mutations": config})
-
-
-def build_content_type_filter() -> dict[str, Data]:
-    """The filter for late edits, off until a route enables it: Envoy sets the Content-Type of its own responses after
-    the route's edits."""
-    return extension(CONTENT_TYPE, "filters.http.header_mutation.v3.HeaderMutation", disabled=True)
-
-
-def _name(added: dict[str, Data]) -> Data:
-    header = added["header"]
-    return header["key"] if isinstance(header, dict) else None
-
-
-def _per_route(mutations: list[Data]) -> dict[str, Data]:
-    return typed(
-        "envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute",
-        {"mutations": {"response_mutations": mutations}},
-    )
 
 
 def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.access_log import build_l4_log
+from lbgen.engines.envoy.access_log import build_l4_logs
 from lbgen.engines.envoy.filter_chains import (
     DENIED,
     access_predicates,
@@ -82,8 +82,8 @@ def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Ta
         found["cluster"] = named[0]["name"]
     else:
         found["weighted_clusters"] = {"clusters": named}
-    if listener.metrics:
-        found["access_log"] = [build_l4_log(listener)]
+    if listener.logs:
+        found["access_log"] = build_l4_logs(listener)
     found["idle_timeout"] = duration(forward.timeouts.idle)
     if any(clusters.pools[target.pool].balance is Balance.SOURCE_HASH for target in targets):
         found["hash_policy"] = [{"source_ip": {}}]

@@ -8,7 +8,6 @@ from lbgen.engines.api import version_key
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import cidrs, has_mapped_addresses
 from lbgen.engines.envoy.protobuf import extension, typed
-from lbgen.plan.model import Balance, Mode
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
@@ -20,26 +19,14 @@ if TYPE_CHECKING:
 
 ACCESS = "access"
 RATE = "rate-limit"
-DENIED = "denied"  # the name of the RBAC policy, which local_replies.py reads
+DENIED = "denied"
 _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one idle for longest is dropped first
 _ROUTE = "route"
 _METADATA = "lbgen"
 _CLIENT = "client"
 _CLIENT_HEADER = "x-lbgen-client"  # between two filters
-_NOT_EMPTY = "not empty"
 _HUNDRED: dict[str, Data] = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-
-
-def saves_peer(plan: Plan, listener: Listener) -> bool:
-    """Whether the peer must be saved: it comes from a PROXY header, to be forwarded, or some pool hashes it."""
-    return listener.mode is Mode.L7 and (listener.proxy_protocol or hashes_saved_peer(plan, listener))
-
-
-def hashes_saved_peer(plan: Plan, listener: Listener) -> bool:
-    """Whether some pool hashes the peer of a listener on which Envoy's remote address may differ from it."""
-    hashed = any(pool.balance is Balance.SOURCE_HASH for pool in plan.pools)
-    return listener.mode is Mode.L7 and hashed and needs_client_address(plan, listener)
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:
@@ -48,7 +35,7 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
         return False
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     routes = [plan.route(name) for name in names]
-    keys = [limit.key.kind for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
+    keys = [route.rate_limit.key.kind for route in routes if route.rate_limit is not None]
     asked = listener.access is not None or any(route.access is not None for route in routes)
     return asked or KeyKind.CLIENT_IP in keys
 
@@ -102,6 +89,7 @@ def build_rate_filter(routes: Iterable[Route], listener: Listener) -> dict[str, 
             "filter_enforced": _HUNDRED,
             "token_bucket": {"max_tokens": _NO_LIMIT, "tokens_per_fill": _NO_LIMIT, "fill_interval": "1s"},
             "always_consume_default_token_bucket": False,
+            "rate_limited_as_resource_exhausted": True,  # to gRPC clients, which take UNAVAILABLE for an outage
             "max_dynamic_descriptors": _KEYS,
             "rate_limits": [
                 {"actions": [_route_action(), *_key_actions(kind, name, mapped=mapped)]} for kind, name in keys
@@ -129,11 +117,7 @@ def _key_actions(kind: KeyKind, name: str, *, mapped: bool) -> list[dict[str, Da
     if kind is KeyKind.CLIENT_IP:
         return [{"remote_address": {}}]
     if kind is KeyKind.HEADER:
-        is_sent: Data = {"name": name, "string_match": {"safe_regex": {"regex": r"\C+"}}}
-        return [
-            {"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}},
-            {"header_value_match": {"descriptor_value": _NOT_EMPTY, "headers": [is_sent]}},
-        ]
+        return [{"request_headers": {"header_name": name, "descriptor_key": _header_key(name)}}]
     return []
 
 
@@ -146,7 +130,7 @@ def _descriptor(route: str, limit: RateLimit, *, mapped: bool) -> dict[str, Data
     if limit.key.kind is KeyKind.CLIENT_IP:
         entries.append({"key": _CLIENT if mapped else "remote_address"})
     elif limit.key.kind is KeyKind.HEADER:
-        entries += [{"key": _header_key(limit.key.name)}, {"key": "header_match", "value": _NOT_EMPTY}]
+        entries.append({"key": _header_key(limit.key.name)})
     bucket: Data = {"max_tokens": limit.burst, "tokens_per_fill": limit.amount, "fill_interval": f"{limit.seconds}s"}
     return {"entries": entries, "token_bucket": bucket}
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO, match_trusted_peer, saves_proto
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Match, PathMatch, ValueMatch
 
 _HEX = b"0123456789ABCDEFabcdef"
-# Characters that a strict query may hold unescaped; `&` ends the value, `%` begins an escape.
-_RAW_IN_QUERY = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?[]@!$'()*+,;=")
+# Characters that a query may hold unescaped; `&` ends the value, `%` begins an escape, `#` the fragment.
+_RAW_IN_QUERY = frozenset(range(0x21, 0x7F)) - frozenset(b"&%#")
 # One character beyond ASCII as percent-encoded UTF-8.
 _BEYOND_ASCII = r"\x{80}-\x{10FFFF}"
 _CONTINUED = "%[89ABab][0-9A-Fa-f]"
@@ -43,8 +43,8 @@ def build_match(match: Match, listener: Listener) -> dict[str, Data]:
         headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
     elif match.methods:
         headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
-    saved = saves_proto(listener)
-    named = [(SAVED_PROTO if h.name == PROTO and saved else h.name, h.value) for h in match.headers]
+    saved = SAVED_PROTO if listener.trusted_proxies else PROTO
+    named = [(saved if h.name == PROTO else h.name, h.value) for h in match.headers]
     for name, value in named:
         headers += match_header(name, value)
     if headers:
@@ -53,7 +53,7 @@ def build_match(match: Match, listener: Listener) -> dict[str, Data]:
         found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
     if match.cookies:
         found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
-    return found | match_trusted_peer(listener, match)
+    return found
 
 
 def match_path(path: PathMatch) -> dict[str, Data]:
@@ -86,7 +86,7 @@ def escape_path(path: str) -> str:
 def match_header(name: str, value: ValueMatch) -> list[Data]:
     """Matchers that all hold for a header: of the whole value, or of any element of its list.
 
-    Envoy joins all lines by a bare comma, so the matcher cannot see whether a space follows a comma.
+    Envoy 1.39 and newer compares each line; older ones join all lines by a bare comma.
     """
     match value.kind:
         case ValueKind.EXACT if "," in value.value:
@@ -97,9 +97,7 @@ def match_header(name: str, value: ValueMatch) -> list[Data]:
             element = escapes.group(escapes.parse(value.value), _but_comma)
             pattern = f"(?:{value.value})|{_in_list(element)}"
         case ValueKind.PRESENT:
-            # Several empty lines arrive as commas only. [^,] would not match a byte that is not UTF-8.
-            there: dict[str, Data] = {"name": name, "present_match": True}
-            return [there, {"name": name, "string_match": regex(",*"), "invert_match": True}]
+            pattern = r"\C+"
         case _:
             assert_never(value.kind)
     return [{"name": name, "string_match": regex(pattern)}]
@@ -109,9 +107,9 @@ def match_query(value: ValueMatch) -> dict[str, Data]:
     """Matches a query parameter: Envoy compares the raw value, the contract the decoded one."""
     match value.kind:
         case ValueKind.EXACT:
-            return regex(_encoded_text(value.value.encode()))
+            return regex("".join(_encode_byte(byte) for byte in value.value.encode()))
         case ValueKind.REGEX:
-            return regex(escapes.group(escapes.parse(value.value), _encoded))
+            return regex(escapes.group(escapes.parse(value.value), _encoded) or "()")  # the anchors are gone
         case ValueKind.PRESENT:
             return regex(".+")
         case _:
@@ -160,6 +158,11 @@ def _ranges(codes: frozenset[int]) -> str:
     return "".join(found)
 
 
+def _encode_byte(byte: int) -> str:
+    escaped = _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", f"%{byte:02X}")
+    return f"(?:{escape_regex(chr(byte))}|{escaped})" if byte in _RAW_IN_QUERY else escaped
+
+
 @lru_cache(maxsize=4096)
 def _encoded(chars: escapes.Chars) -> str:
     """One character of a decoded query value in all its encodings."""
@@ -175,33 +178,3 @@ def _encoded(chars: escapes.Chars) -> str:
     if chars.beyond:
         parts.append(_BEYOND)
     return f"(?:{'|'.join(parts)})" if parts else _class(chars)
-
-
-def _encoded_text(data: bytes) -> str:
-    found = []
-    at = 0
-    while at < len(data):
-        byte = data[at]
-        if byte == ord("%"):
-            pair = data[at + 1 : at + 3]
-            if len(pair) == 2 and all(d in _HEX for d in pair):
-                # A bare % would begin an escape here, unless one of the two digits is itself escaped.
-                first, second = (_encoded_byte(d) for d in pair)
-                found.append(f"(?:%25{first}{second}|%{_escaped(pair[0])}{second}|%{chr(pair[0])}{_escaped(pair[1])})")
-                at += 3
-                continue
-            found.append("(?:%25|%)")
-        else:
-            found.append(_encoded_byte(byte))
-        at += 1
-    return "".join(found)
-
-
-def _encoded_byte(byte: int) -> str:
-    if byte in _RAW_IN_QUERY:
-        return f"(?:{escape_regex(chr(byte))}|{_escaped(byte)})"
-    return _escaped(byte)
-
-
-def _escaped(byte: int) -> str:
-    return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", f"%{byte:02X}")

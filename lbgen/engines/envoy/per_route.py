@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter
 from lbgen.engines.envoy.compression import build_compression_filter, compression_filter_name
 from lbgen.engines.envoy.conditional_filters import ENABLED
-from lbgen.engines.envoy.endpoint_slots import SLOTS, build_slots_filter
+from lbgen.engines.envoy.cors import CORS, build_cors_config, build_cors_filter
 from lbgen.engines.envoy.limits import (
     ACCESS,
     RATE,
@@ -19,11 +19,9 @@ from lbgen.engines.envoy.limits import (
     build_rate_filter,
     build_rate_metadata,
 )
-from lbgen.engines.envoy.lua import build_lua_per_route
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import typed
-from lbgen.engines.envoy.shared_counters import COUNTERS, build_counters_filter
-from lbgen.engines.envoy.sticky import FILTER, SESSION, build_session_filter, build_sticky_filter
+from lbgen.engines.envoy.sticky import FILTER, SESSION, build_session_filter, build_sticky_config, build_sticky_filter
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
@@ -31,21 +29,21 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.model import Listener, Route
 
 
 def build_policy_filters(
-    plan: Plan, version: str, listener: Listener, routes: Iterable[Route], clusters: Clusters
+    version: str, listener: Listener, routes: Iterable[Route], clusters: Clusters
 ) -> list[dict[str, Data]]:
     """The filters for policies of `routes`, in the order in which they see a request, all off."""
     found = {route.name: route for route in routes}.values()
     filters: list[dict[str, Data]] = []
     if any(route.access is not None for route in found):
         filters.append(build_access_filter(ACCESS, None))
-    if limited := [r for r in found if r.rate_limit is not None and r.name not in clusters.shared_rate_routes]:
+    if any(route.cors is not None for route in found):
+        filters.append(build_cors_filter())
+    if limited := [route for route in found if route.rate_limit is not None]:
         filters += [*build_client_key_filters(limited, listener), build_rate_filter(limited, listener)]
-    if any(route.name in clusters.counted_routes for route in found):
-        filters.append(build_counters_filter(plan))
     filters += [
         build_body_size_filter(size, version)
         for size in sorted({route.max_body for route in found if route.max_body is not None})
@@ -59,22 +57,17 @@ def build_policy_filters(
     }
     filters += [build_compression_filter(kind, version) for kind in kinds.values()]
     pools = {pool.name: pool for route in found for pool in clusters.target_pools(route)}.values()
-    sticky = [pool for pool in pools if pool.sticky is not None]
-    bounded = [pool for pool in pools if pool.max_per_endpoint is not None]
-    if sticky or bounded:
-        # It also removes the session filter's response header where a target was not in normal form.
-        filters.append(build_sticky_filter(sticky))
-    if bounded:
-        filters.append(build_slots_filter(bounded, len(clusters.shared_rate_routes)))
-    return [*filters, build_session_filter()] if sticky or bounded else filters
+    if sticky := [pool for pool in pools if pool.sticky is not None]:
+        filters += [build_sticky_filter(sticky), build_session_filter()]
+    return filters
 
 
 def build_per_route(route: Route, listener: Listener, clusters: Clusters, *, tunnel: bool) -> dict[str, Data]:
     """The filter configurations of `route`, by filter name. A `tunnel` has a body without end."""
     found: dict[str, Data] = build_access_config(route, listener)
-    if route.name in clusters.counted_routes:
-        found[COUNTERS] = build_lua_per_route({"route": route.name})
-    if route.rate_limit is not None and route.name not in clusters.shared_rate_routes:
+    if route.cors is not None:
+        found[CORS] = build_cors_config(route.cors)
+    if route.rate_limit is not None:
         found[RATE] = ENABLED
     if route.max_body is not None:
         found[body_size_filter_name(route.max_body)] = ENABLED
@@ -84,16 +77,8 @@ def build_per_route(route: Route, listener: Listener, clusters: Clusters, *, tun
         found[BUFFER] = ENABLED
     if route.compression is not None:
         found[compression_filter_name(route.compression)] = ENABLED
-    if not clusters.tracked:
-        return found
-    pools = clusters.target_pools(route)
-    if sticky := [pool for pool in pools if pool.sticky is not None]:
-        found[FILTER] = build_lua_per_route({"pools": [pool.name for pool in sticky]})
-    bounded = any(pool.max_per_endpoint is not None for pool in pools)
-    if bounded and not sticky:
-        # A share to another pool: the filter only removes the session filter's response header.
-        found[SLOTS] = build_lua_per_route({"pool": ""})
-    if sticky or bounded:
+    if sticky := [pool for pool in clusters.target_pools(route) if pool.sticky is not None]:
+        found[FILTER] = build_sticky_config(pool.name for pool in sticky)
         found[SESSION] = ENABLED
     return found
 

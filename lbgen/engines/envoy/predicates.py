@@ -74,20 +74,12 @@ def server_name_matches(pattern: str) -> Predicate:
     return {"single_predicate": {"input": server_name, "value_match": _regex(pattern)}}
 
 
-def header_equals(name: str, value: str) -> Predicate:
-    """Holds where a request header has exactly this value."""
-    return {"single_predicate": {"input": header_input(name), "value_match": {"exact": value}}}
-
-
-def header_matches(name: str, pattern: str, side: str = "Request") -> Predicate:
-    """Holds where all of a header's value matches; `side` is Request or Response."""
-    return {"single_predicate": {"input": header_input(name, side), "value_match": _regex(pattern)}}
-
-
-def header_input(name: str, side: str = "Request") -> dict[str, Data]:
-    """The input of a matcher that reads a header."""
-    kind = f"envoy.type.matcher.v3.Http{side}HeaderMatchInput"
-    return {"name": name, "typed_config": typed(kind, {"header_name": name})}
+def header_input(name: str) -> dict[str, Data]:
+    """The input of a matcher that reads a request header."""
+    return {
+        "name": name,
+        "typed_config": typed("envoy.type.matcher.v3.HttpRequestHeaderMatchInput", {"header_name": name}),
+    }
 
 
 def _regex(pattern: str) -> dict[str, Data]:

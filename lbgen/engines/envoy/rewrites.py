@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Route, Rule
+    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Rule
 
 _ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -73,18 +73,14 @@ def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[s
     host = redirect.host or _exact_host(rule.host)
     if host is not None:
         action["host_redirect"] = host
-    if port != _DEFAULT_PORTS[scheme]:
+    shown = host is None and listener.client_port != _DEFAULT_PORTS[listener.scheme]  # in the request's Host
+    if port != _DEFAULT_PORTS[scheme] or shown:
         action["port_redirect"] = port
     if redirect.path is not None:
         action["path_redirect"] = redirect.path
     elif redirect.prefix is not None:
         action |= replace_prefix(rule.match.path, redirect.prefix)
     return action
-
-
-def has_request_host_redirect(rule: Rule, route: Route) -> bool:
-    """Whether the rule redirects to the request's host, which the rule does not fix."""
-    return isinstance(route.action, Redirect) and route.action.host is None and _exact_host(rule.host) is None
 
 
 def _replace_all(path: str) -> dict[str, Data]:

@@ -8,32 +8,23 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import Struct, field
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.envoy.balancing import build_peer_hash
-from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_preflights, build_responses
-from lbgen.engines.envoy.endpoint_slots import SLOTS
+from lbgen.engines.envoy.cors import DROPPED_HEADERS, build_cors_headers
+from lbgen.engines.envoy.forwarded_headers import match_trusted_peer
 from lbgen.engines.envoy.headers import (
     CONTENT_TYPE,
-    build_late_edits,
     build_request_edits,
     build_response_edits,
-    merge_edits,
-    read_late_edits,
+    escape_format,
+    read_content_type,
 )
-from lbgen.engines.envoy.lua import build_lua_per_route
 from lbgen.engines.envoy.matching import build_match
 from lbgen.engines.envoy.mirrors import build_saved_headers
-from lbgen.engines.envoy.per_route import build_access_config, build_metadata, build_per_route
+from lbgen.engines.envoy.per_route import build_metadata, build_per_route
 from lbgen.engines.envoy.protobuf import duration
-from lbgen.engines.envoy.retries import LONG_BODY, build_resend_limit, group_retries
-from lbgen.engines.envoy.rewrites import build_redirect, build_rewrite, has_request_host_redirect
+from lbgen.engines.envoy.retries import build_resend_limit, build_retry_policy, count_tries, group_retries
+from lbgen.engines.envoy.rewrites import build_redirect, build_rewrite
 from lbgen.engines.envoy.sticky import REMOVED_HEADERS, match_owners
-from lbgen.engines.envoy.timeouts import (
-    HEAD_ONLY,
-    HEAD_ONLY_ENABLED,
-    IS_HEAD_ONLY,
-    compute_idle_timeouts,
-    stream_idle_timeout,
-)
+from lbgen.engines.envoy.timeouts import compute_idle_timeout, stream_idle_timeout
 from lbgen.engines.envoy.upstreams import ClusterOptions, cluster_name, cluster_options
 from lbgen.plan.model import Forward, HeaderEdits, Redirect, Respond
 from lbgen.records import replace
@@ -43,16 +34,12 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
-    from lbgen.plan.model import Listener, Route, Rule, Target
+    from lbgen.plan.model import Listener, Plan, Route, Rule
     from lbgen.plan.policy import Mirror
 
-REDIRECT_HOST = "redirect-host"  # the Lua filter that prepares a request's host for a redirect
 _MIRRORS = "request_mirror_policies"
 _PER_FILTER = "typed_per_filter_config"
 _IS_TUNNEL: dict[str, Data] = {"name": "upgrade", "string_match": {"exact": "websocket", "ignore_case": True}}
-_ENABLE_REDIRECT_HOST = build_lua_per_route({"redirect": True})
-_PREFLIGHT = Respond(204, "", ())
-_ANY: tuple[list[dict[str, Data]], list[dict[str, Data]]] = ([], [])
 
 
 class _Condition(Struct, frozen=True):
@@ -63,38 +50,24 @@ class _Condition(Struct, frozen=True):
     tunnel: bool = False
 
 
-def build_routes(rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
-    """The Envoy routes of `rule`, in order: one for each combination of method, origin and cookie that differs."""
+def build_routes(plan: Plan, rule: Rule, route: Route, listener: Listener, clusters: Clusters) -> list[Tagged]:
+    """The Envoy routes of `rule`, in order: one for each combination of method, tunnel and cookie that differs."""
     shared: dict[str, Data] = {"name": route.name} if listener.logs else {}
-    match = build_match(rule.match, listener)
-    built: list[dict[str, Data]] = []
-    if route.cors is not None and (not rule.match.methods or "OPTIONS" in rule.match.methods):
-        built += [
-            {
-                "match": _narrow(match, required),
-                "direct_response": {"status": 204},
-                **_add_filter_configs(
-                    _own_response_edits(replace(route, action=_PREFLIGHT), headers),
-                    build_access_config(route, listener),
-                ),
-            }
-            for required, headers in build_preflights(route.cors)
-        ]
-    kinds = build_responses(route.cors) if route.cors is not None else iter([_ANY])
-    for required, headers in kinds:
-        for condition, action in _actions(rule, route, listener, clusters):
-            narrowed = _narrow(_narrow(match, required), condition.headers, condition.cookies)
-            own = action.pop(_PER_FILTER, {})
-            response = (
-                _endpoint_response_edits(route, headers)
-                if isinstance(route.action, Forward)
-                else _own_response_edits(route, headers)
-            )
-            response = _add_filter_configs(
-                response, {**build_per_route(route, listener, clusters, tunnel=condition.tunnel), **_as_mapping(own)}
-            )
-            built.append({"match": narrowed, **build_metadata(route), **action, **response})
-    return [Tagged(rule.field, {**shared, **each}) for each in built]
+    match = build_match(rule.match, listener) | match_trusted_peer(plan, listener, rule.match)
+    edits = _build_response_edits(route)
+    built: list[Tagged] = []
+    for condition, action in _actions(rule, route, listener, clusters):
+        filters = build_per_route(route, listener, clusters, tunnel=condition.tunnel)
+        made = {
+            **shared,
+            "match": _narrow(match, condition.headers, condition.cookies),
+            **build_metadata(route),
+            **action,
+            **edits,
+            **({_PER_FILTER: filters} if filters else {}),
+        }
+        built.append(Tagged(rule.field, made))
+    return built
 
 
 def _actions(
@@ -104,12 +77,9 @@ def _actions(
         case Forward():
             yield from _forwards(route.action, rule, route, listener, clusters)
         case Redirect():
-            own: dict[str, Data] = {"redirect": build_redirect(route.action, rule, listener)}
-            if has_request_host_redirect(rule, route):
-                own[_PER_FILTER] = {REDIRECT_HOST: _ENABLE_REDIRECT_HOST}
-            yield _Condition(), own
+            yield _Condition(), {"redirect": build_redirect(route.action, rule, listener)}
         case Respond():
-            yield _Condition(), {"direct_response": _respond(route.action)}
+            yield _Condition(), {"direct_response": _respond(route.action, route.response_headers)}
         case _:
             assert_never(route.action)
 
@@ -117,35 +87,23 @@ def _actions(
 def _forwards(
     forward: Forward, rule: Rule, route: Route, listener: Listener, clusters: Clusters
 ) -> Iterator[tuple[_Condition, dict[str, Data]]]:
+    times = forward.timeouts
+    idle = compute_idle_timeout(times, listener.timeouts, count_tries(forward))
+    clock: dict[str, Data] = {} if idle == stream_idle_timeout(listener.timeouts) else {"idle_timeout": duration(idle)}
     for everything, headers in group_retries(forward, rule.match.methods):
-        bound = build_resend_limit(forward, everything=everything)
-        short = LONG_BODY not in headers  # a request with a long body is no tunnel
         for target, cookie in (*match_owners(forward, clusters.pools), (None, None)):
             to = forward if target is None else replace(forward, targets=(replace(target, weight=1),))
             action, edits = _forward(to, rule, route, clusters)
             cookies = [] if cookie is None else [cookie]
             pools = [clusters.pools[each.pool] for each in to.targets if each.weight]
-            clocks = compute_idle_timeouts(forward, pools, listener.timeouts.body, everything=everything)
-            times = forward.timeouts
-            is_own = clocks.others != times.idle or times.request or forward.buffering.request or forward.mirrors
-            if short and is_own:
-                tunnel = {**action, **clocks.policy, "idle_timeout": duration(times.idle)}
-                tunnel.pop(_MIRRORS, None)
+            policy = build_retry_policy(forward, pools, idle, everything=everything)
+            whole = {**action, **policy, **clock}
+            if times.request or forward.buffering.request or forward.mirrors:
+                tunnel = {key: value for key, value in whole.items() if key != _MIRRORS}
                 yield _Condition([*headers, _IS_TUNNEL], cookies, tunnel=True), {"route": tunnel, **edits}
             if times.request:
-                action["max_stream_duration"] = {"max_stream_duration": duration(times.request)}
-            if short and not clocks.is_single:
-                alone = {**action, **clocks.policy, "idle_timeout": duration(clocks.head_only)}
-                yield _Condition([*headers, IS_HEAD_ONLY], cookies), {"route": alone, **edits, **bound}
-                edits = _add_filter_configs(edits, {HEAD_ONLY: HEAD_ONLY_ENABLED})
-            # A request that gets another route keeps the timeout of the first, unless the second has its own.
-            idle = (
-                _idle_timeout(clocks.others, listener)
-                if clocks.is_single
-                else {"idle_timeout": duration(clocks.others)}
-            )
-            whole = {**action, **clocks.policy, **idle}
-            yield _Condition(headers, cookies), {"route": whole, **edits, **bound}
+                whole["max_stream_duration"] = {"max_stream_duration": duration(times.request)}
+            yield _Condition(headers, cookies), {"route": whole, **edits, **build_resend_limit(forward)}
 
 
 def is_for_tunnels(route: Mapping[str, Data]) -> bool:
@@ -153,58 +111,27 @@ def is_for_tunnels(route: Mapping[str, Data]) -> bool:
     return _IS_TUNNEL in _listed(_as_mapping(route["match"]).get("headers"))
 
 
-def _idle_timeout(idle: int, listener: Listener) -> dict[str, Data]:
-    """The field of a route action, where the listener's timeout is another."""
-    return {} if idle == stream_idle_timeout(listener.timeouts) else {"idle_timeout": duration(idle)}
-
-
-def _endpoint_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
-    """The fields for edits of an endpoint's response: those of CORS, then the route's own."""
-    found = build_response_edits(route.response_headers)
-    if route.cors is not None:
-        found["response_headers_to_remove"] = [*DROPPED_HEADERS, *_listed(found.get("response_headers_to_remove"))]
-        if added := [*cors, *_listed(found.get("response_headers_to_add"))]:
-            found["response_headers_to_add"] = added
-    return found
-
-
-def _own_response_edits(route: Route, cors: list[dict[str, Data]]) -> dict[str, Data]:
-    """The fields for edits of a response that the route itself makes.
-
-    Envoy applies a route's edits only to that response; where a policy may refuse a request, a filter edits every
-    response instead.
-    """
-    own = HeaderEdits()
+def _build_response_edits(route: Route) -> dict[str, Data]:
+    """The fields for edits of responses: CORS, then the route's own."""
+    own = route.response_headers
     if isinstance(route.action, Respond):
         # Envoy would add its own Location.
         status = route.action.status
         removed = ("location",) if status == HTTPStatus.CREATED or 300 <= status < 400 else ()
-        own = HeaderEdits(set=_own_headers(route.action), remove=removed)
-    if not is_guarded(route):
-        found = build_response_edits(own, route.response_headers)
-        if cors:
-            found["response_headers_to_add"] = [*cors, *_listed(found.get("response_headers_to_add"))]
-        return found
-    removed_names, added = merge_edits(route.response_headers)
-    found = build_response_edits(own)
-    late = [*read_late_edits(found), *({"remove": name} for name in removed_names)]
-    late += [{"append": each} for each in (*cors, *added)]
-    return {**found, **build_late_edits(late)} if late else found
+        answer = HeaderEdits(set=route.action.headers, remove=removed)
+        found = build_response_edits(_without_content_type(answer), _without_content_type(own))
+    else:
+        found = build_response_edits(own)
+    if route.cors is not None:
+        if isinstance(route.action, Forward):
+            found["response_headers_to_remove"] = [*DROPPED_HEADERS, *_listed(found.get("response_headers_to_remove"))]
+        found["response_headers_to_add"] = [*build_cors_headers(), *_listed(found.get("response_headers_to_add"))]
+    return found
 
 
-def _own_headers(action: Respond) -> tuple[tuple[str, str], ...]:
-    """The headers of a fixed response that Envoy does not set by itself."""
-    return tuple(each for each in action.headers if not (action.body and each == (CONTENT_TYPE, "text/plain")))
-
-
-def is_guarded(route: Route) -> bool:
-    """Whether a policy may refuse requests of the route."""
-    return (
-        route.access is not None
-        or route.rate_limit is not None
-        or route.concurrency is not None
-        or route.max_body is not None
-    )
+def _without_content_type(edits: HeaderEdits) -> HeaderEdits:
+    """The edits beside what Envoy sets after them, see `_respond`."""
+    return replace(edits, set=tuple(each for each in edits.set if each[0] != CONTENT_TYPE))
 
 
 def _listed(data: Data) -> list[Data]:
@@ -213,13 +140,6 @@ def _listed(data: Data) -> list[Data]:
 
 def _as_mapping(data: Data) -> Mapping[str, Data]:
     return data if isinstance(data, dict) else {}
-
-
-def _add_filter_configs(fields: dict[str, Data], more: Mapping[str, Data]) -> dict[str, Data]:
-    """`fields` of a route with further filter configurations."""
-    if not more:
-        return fields
-    return {**fields, _PER_FILTER: {**more, **_as_mapping(fields.get(_PER_FILTER, {}))}}
 
 
 def _narrow(
@@ -244,10 +164,7 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     edits: dict[str, Data] = {}
     if len(targets) == 1:
         action["cluster"] = cluster_name(targets[0].pool, options, clusters)
-        edits = {
-            **build_request_edits(route.request_headers, targets[0].request_headers),
-            **_slot_configs(targets[0], clusters),
-        }
+        edits = build_request_edits(route.request_headers, targets[0].request_headers)
     else:
         action["weighted_clusters"] = {
             "clusters": [
@@ -257,16 +174,13 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
                         "name": cluster_name(target.pool, options, clusters),
                         "weight": target.weight,
                         **build_request_edits(route.request_headers, target.request_headers),
-                        **_slot_configs(target, clusters),
                     },
                 )
                 for target in targets
             ]
         }
-    if clusters.tracked and not clusters.tracked.isdisjoint(pool.name for pool in clusters.target_pools(route)):
+    if any(pool.sticky is not None for pool in clusters.target_pools(route)):
         edits["request_headers_to_remove"] = [*_listed(edits.get("request_headers_to_remove")), *REMOVED_HEADERS]
-    if not clusters.hashed.isdisjoint([target.pool for target in targets]):
-        action["hash_policy"] = build_peer_hash(saved=clusters.saved_peer)
     # The route's own timeout would include the response body.
     action["timeout"] = "0s"
     if forward.mirrors:
@@ -274,12 +188,6 @@ def _forward(forward: Forward, rule: Rule, route: Route, clusters: Clusters) -> 
     if forward.rewrite is not None:
         action |= build_rewrite(forward.rewrite, rule.match.path)
     return action, edits
-
-
-def _slot_configs(target: Target, clusters: Clusters) -> dict[str, Data]:
-    """The configuration of the filter for endpoint slots, on a route or share."""
-    pool = clusters.pools[target.pool]
-    return {} if pool.max_per_endpoint is None else {_PER_FILTER: {SLOTS: build_lua_per_route({"pool": pool.name})}}
 
 
 def _mirror(mirror: Mirror, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
@@ -293,19 +201,13 @@ def _mirror(mirror: Mirror, options: ClusterOptions, clusters: Clusters) -> dict
     }
 
 
-def _respond(respond: Respond) -> dict[str, Data]:
+def _respond(respond: Respond, edits: HeaderEdits) -> dict[str, Data]:
     action: dict[str, Data] = {"status": respond.status}
-    if respond.body:
+    kind = read_content_type(HeaderEdits(set=respond.headers), edits)
+    if kind not in (None, "text/plain") and respond.body:
+        # Envoy sets the type of the body after it has edited headers.
+        text: Data = {"inline_string": escape_format(respond.body)}
+        action["body_format"] = {"text_format_source": text, "content_type": kind}
+    elif respond.body:
         action["body"] = {"inline_string": respond.body}
     return action
-
-
-def has_late_edits(route: Route) -> bool:
-    """Whether the route needs the filter for late edits: for Content-Type, or for refusals."""
-    if is_guarded(route) and (route.cors is not None or not isinstance(route.action, Forward)):
-        return True
-    own = _own_headers(route.action) if isinstance(route.action, Respond) else ()
-    edits = route.response_headers
-    if not own and not edits:
-        return False
-    return CONTENT_TYPE in {*edits.remove, *(name for name, _ in (*own, *edits.set, *edits.add))}

@@ -144,9 +144,5 @@ def _union_of_endpoints(before: str, after: str) -> str:
     return write_resources([{**new, "endpoints": endpoints}])[0]
 
 
-def _hosts(assignment: Mapping[str, Any]) -> dict[str, Any]:
-    return {_address(host): host for group in assignment["endpoints"] for host in group["lb_endpoints"]}
-
-
 def _address(host: Mapping[str, Any]) -> str:
     return json.dumps(host["endpoint"]["address"], sort_keys=True)

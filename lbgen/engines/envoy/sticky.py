@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
+from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
-from lbgen.engines.envoy.lua import build_lua_filter, load_lua
 from lbgen.engines.envoy.matching import regex
-from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,9 +38,23 @@ def match_owners(forward: Forward, pools: dict[str, Pool]) -> Iterator[tuple[Tar
 
 def build_sticky_filter(pools: Iterable[Pool]) -> dict[str, Data]:
     """The Lua filter, off until a route enables it. Names, ids and addresses need no quoting."""
-    tables = "".join(_table(pool) for pool in pools)
-    code = load_lua("sticky", pools=tables, header=_HEADER, answered=_ANSWERED)
-    return build_lua_filter(FILTER, code, disabled=True)
+    code = "".join(line for line in read_template().splitlines(keepends=True) if not line.startswith("---"))
+    texts = {"@pools@": "".join(_table(pool) for pool in pools), "@header@": _HEADER, "@answered@": _ANSWERED}
+    for place, text in texts.items():
+        code = code.replace(place, text)
+    config: dict[str, Data] = {"default_source_code": {"inline_string": code}, "clear_route_cache": False}
+    return extension(FILTER, "filters.http.lua.v3.Lua", config, disabled=True)
+
+
+@cache
+def read_template() -> str:
+    """The source, whose lines that begin with `---` do not reach the configuration."""
+    return (folder("templates") / "envoy" / "sticky.lua").read_text(encoding="utf-8")
+
+
+def build_sticky_config(names: Iterable[str]) -> dict[str, Data]:
+    """The configuration of a route that enables the Lua filter for the pools of these names."""
+    return typed("envoy.extensions.filters.http.lua.v3.LuaPerRoute", {"filter_context": {"pools": list(names)}})
 
 
 def build_session_filter() -> dict[str, Data]:
@@ -70,11 +86,13 @@ def _table(pool: Pool) -> str:
         attributes += f"; Max-Age={pool.sticky.ttl}"
     if pool.sticky.secure:
         attributes += "; Secure"
+    pattern = "[;, ]" + re.sub(r"(\W)", r"%\1", pool.sticky.cookie) + '="?([^;, "]+)'
     known = [(endpoint.cookie_value, encode_address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
     addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
     ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
     return (
-        f'  ["{pool.name}"] = {{\n    cookie = "{pool.sticky.cookie}",\n    attributes = "{attributes}",\n'
+        f'  ["{pool.name}"] = {{\n    cookie = "{pool.sticky.cookie}",\n    pattern = \'{pattern}\',\n'
+        f'    attributes = "{attributes}",\n'
         f"    addresses = {{\n{addresses}    }},\n    ids = {{\n{ids}    }},\n  }},\n"
     )
 

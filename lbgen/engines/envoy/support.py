@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
+from lbgen.engines.api import NATIVE, ROUTES, UNPORTABLE, Level, Verdict, approximate, emulated, habit, refused
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantee
 
-_SECOND = "text: the second request reached an endpoint"  # where another parser sees only one request
 _SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
@@ -17,8 +15,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: NATIVE,
     Feature.TRUSTED_PROXIES: emulated(
-        "header filters that are skipped by the address of the TCP peer; an X-Forwarded-For list in several lines or "
-        "with irregular commas is written anew, its elements joined by `, ` and empty ones dropped"
+        "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),
     Feature.DUAL_STACK: NATIVE,
     Feature.HOST_EXACT: NATIVE,
@@ -37,43 +34,25 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.COOKIE_REGEX: NATIVE,
     Feature.COOKIE_PRESENT: NATIVE,
     Feature.PRIORITY: _SORTED,
-    Feature.PATHS_STRICT: emulated("an RBAC filter, skipped for a target that matches one regex"),
-    Feature.FRAMING: emulated("an RBAC filter beside Envoy's own parser"),
-    Feature.MALFORMED: approximate(
-        "ambiguous lengths and codings are refused, but bare LF, folded headers, HTTP/0.9, odd versions and further "
-        "blanks or tabs in the request line are read leniently and passed on in clean form, as is a bare CR in a "
-        "header; user information in a target is dropped; several equal lengths are refused; a target in absolute "
-        "form, and :authority in HTTP/2, win over a Host that disagrees; a Connection header that names over ten "
-        "headers gets 400; over HTTP/2 a head above `limits.headers` gets a reset stream instead of 431; where other "
-        "causes are retried as well, a failed connection is not tried again for a body without a length once over 16 "
-        "KiB of it have come; a response that its endpoint resets, where it has neither a length nor chunks, looks "
-        "complete",
-        {
-            "framing.malformed.reset_until_close": "text: the body is complete",
-            "framing.malformed.unsized_connect": "status 504",
-            "framing.malformed.bare_lf": "accepted",
-            "framing.malformed.h2_limit": "text: None RST_STREAM",
-            "framing.malformed.folded": "accepted",
-            "framing.malformed.bare_cr": _SECOND,
-            "framing.malformed.h2_frames": ("text: two hosts", "text: 1 of these requests"),
-            "framing.malformed.http09": "accepted",
-            "framing.malformed.no_version": "accepted",
-            "framing.malformed.version": "accepted",
-            "framing.malformed.absolute_host": ("status 404", "text: expected 400 (the target's host"),
-            "framing.malformed.absolute_port": "accepted",
-            "framing.malformed.nominated": "status 400",
-            "framing.malformed.request_line": "accepted",
-            "framing.malformed.trailing_blank": "accepted",
-            "framing.malformed.user_information": "accepted",
-            "framing.malformed.equal_lengths": "status 400",
-        },
+    Feature.PATHS_STRICT: habit(
+        "Envoy resolves dot segments, empty segments, backslashes and escapes of unreserved characters before routing "
+        "and forwards the path so, with escapes for raw characters such as | and {; other ambiguous escapes get 400"
     ),
-    Feature.HOP_BY_HOP: NATIVE,
-    Feature.CONNECTION_NOMINATED: NATIVE,
+    Feature.FRAMING: NATIVE,
+    Feature.MALFORMED: habit(
+        "ambiguous lengths and codings, a bad Host, more than 1000 header lines and a fragment get a 4xx or a closed "
+        "connection; bare LF, folded headers, HTTP/0.9, user information and further blanks in the request line are "
+        "read leniently and passed on in clean form; of two Host lines, or a target in absolute form, one host counts"
+    ),
+    Feature.HOP_BY_HOP: habit("`te: trailers` reaches endpoints of HTTP/1.1 too"),
+    Feature.CONNECTION_NOMINATED: habit(
+        "headers that a request's Connection names are dropped, and a WebSocket handshake that names any is refused; "
+        "those that a response's Connection names reach the client"
+    ),
     Feature.UNDERSCORES_DROP: NATIVE,
     Feature.UNDERSCORES_PASS: NATIVE,
-    Feature.FORWARDED_HEADERS: emulated("header mutations before routing, or filters where a peer is trusted"),
-    Feature.REQUEST_ID: emulated("a header mutation before routing, or a filter where a peer is trusted"),
+    Feature.FORWARDED_HEADERS: habit("X-Forwarded-Client-Cert, which proxies send each other, is removed"),
+    Feature.REQUEST_ID: NATIVE,
     Feature.REQUEST_HEADERS_SET: _EDITS,
     Feature.REQUEST_HEADERS_ADD: _EDITS,
     Feature.REQUEST_HEADERS_REMOVE: _EDITS,
@@ -83,29 +62,36 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.FORWARD: NATIVE,
     Feature.SPLIT: NATIVE,
     Feature.SPLIT_HEADERS: _EDITS,
-    Feature.REDIRECT: NATIVE,
+    Feature.REDIRECT: habit(
+        "a redirect to the request's own host keeps its case, and names a port that is the default"
+    ),
     Feature.RESPOND: NATIVE,
     Feature.REWRITE_PREFIX: emulated("by a regex where the new prefix is `/` or the old one has escapes"),
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
-    Feature.WEBSOCKET: emulated(
-        "a trailing space: Envoy drops the body of a 200 that declines exactly `websocket`; it closes the client's "
-        "connection after a declined handshake"
+    Feature.WEBSOCKET: habit(
+        "the body of a 200 that declines a handshake is dropped, and the client's connection is closed; a client that "
+        "asks for an upgrade that Envoy does not know gets 403"
     ),
-    Feature.STATUSES: emulated("local reply mappers by the cause"),
-    Feature.FAILURES: emulated("local reply mappers by the cause"),
+    Feature.STATUSES: habit(
+        "Envoy's own answers have its short texts, such as `no healthy upstream`, and none with 404; to a gRPC client "
+        "they are 200 with grpc-status, which the access log counts as the HTTP status that it stands for"
+    ),
+    Feature.FAILURES: habit(
+        "503 where a connection fails or an endpoint closes without an answer, 504 where a response is late, 502 where "
+        "it is malformed, such as one with both a length and a coding"
+    ),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
     Feature.ROUND_ROBIN: NATIVE,
-    Feature.TIMEOUT_IDLE: emulated(
-        "timers of Envoy; a client that asked to close its connection loses the rest of a response of which it takes "
-        "nothing for a second, or for 5 % of the listener's shortest timeout where that is less; over HTTP/2 the end "
-        "of a response that waits for its client is lost after the longest idle time of the listener's routes, or its "
-        "client_header or client_body where that is longer, whether the client takes some or nothing"
+    Feature.TIMEOUT_IDLE: habit(
+        "a client that takes nothing of the end of a response for the idle time loses it, over HTTP/2 in any case"
     ),
     Feature.LEAST_CONNECTIONS: emulated("requests under way are counted in place of connections"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("requests under way divide an endpoint's weight"),
-    Feature.SOURCE_HASH: NATIVE,
+    Feature.SOURCE_HASH: habit(
+        "behind trusted proxies, on listeners with access lists or limits by client, the client's address is hashed"
+    ),
     Feature.SOURCE_HASH_WEIGHTED: NATIVE,
     Feature.WEIGHTS: NATIVE,
     Feature.DRAIN: emulated("the endpoint is marked as draining"),
@@ -122,37 +108,44 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.MAX_CONNECTIONS: NATIVE,
     Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
-    Feature.LISTENER_LIMITS: emulated("a CEL condition for the target; Envoy's own limit of heads, in whole KiB"),
-    Feature.CLIENT_TIMEOUTS: emulated(
-        "timers of Envoy, which reads nothing in the last second before it closes an idle connection, or for 5 % of "
-        "the listener's shortest timeout where that is less"
+    Feature.LISTENER_LIMITS: habit(
+        "Envoy counts a head in whole KiB with its request line, and answers 403 to a target that is too long"
     ),
+    Feature.CLIENT_TIMEOUTS: emulated("timers of Envoy; a kept connection is drained in the last seconds of its time"),
     Feature.L4_SNI: NATIVE,
     Feature.L4_SOURCES: NATIVE,
-    Feature.PATHS_ALLOW: emulated("the same RBAC filter with a wider regex"),
-    Feature.PATHS_NORMALIZE: emulated("a Lua filter that runs only for targets not in normal form"),
-    Feature.PATHS_VERBATIM: emulated(
-        "the same RBAC filter with a regex for the URI set, and a Lua filter for paths with `..` segments"
-    ),
+    Feature.PATHS_ALLOW: NATIVE,
+    Feature.PATHS_NORMALIZE: habit("an escaped slash gets 400, and hexadecimal digits of escapes keep their case"),
+    Feature.PATHS_VERBATIM: habit("a path whose `..` segments lead above the root passes too"),
     Feature.MIRROR: NATIVE,
-    Feature.CORS: emulated("routes of their own for preflights and for requests of allowed origins"),
-    Feature.COMPRESSION: emulated(
-        "a compressor that is skipped where an answer has no type; `Accept-Encoding: *` asks for gzip too, and where "
-        "`identity` has the higher weight, or gzip is in capitals, nothing is compressed; a response that could have "
-        "been has `Vary` too"
+    Feature.CORS: habit("a preflight is answered with 200, and lists what is allowed whatever it asks for"),
+    Feature.COMPRESSION: habit(
+        "responses of any status but 206, and those without a type, are compressed too; `Accept-Encoding: *` asks for "
+        "gzip, and where `identity` has the higher weight, or gzip is in capitals, nothing is compressed"
     ),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
-    Feature.RATE_LIMIT: emulated(
-        "one filter with the buckets of all routes, which counts the first line of a key's header; Lua for a "
-        "route on several listeners"
+    Feature.RATE_LIMIT: habit(
+        "of several lines of a key's header the first counts, and requests with an empty one share a bucket"
     ),
-    Feature.MAX_PER_ENDPOINT: emulated("a Lua filter that picks an endpoint with a free slot by its own balancing"),
-    Feature.QUEUE: emulated("a request looks for a free slot every few milliseconds until its timeout"),
-    Feature.CONCURRENCY: emulated("a Lua filter that counts in memory shared by all workers"),
+    Feature.MAX_PER_ENDPOINT: approximate(
+        "Envoy bounds the connections of an endpoint: a request for which it has chosen a full endpoint waits there, "
+        "whether others are free or not, and each worker may open one more",
+        {
+            "pool.connections.max_per_endpoint": (
+                *("at times: time", "at times: status 200", "at times: text: at a time"),
+                *("at times: text: answers", "at times: text: expected 503", "at times: text: all places are taken"),
+            )
+        },
+    ),
+    Feature.QUEUE: refused("Envoy has no queue with a time of its own"),
+    Feature.CONCURRENCY: refused("Envoy has no limit for requests under way by key"),
     Feature.MAX_BODY: emulated("one filter for each size, which routes enable"),
     Feature.ROUTE_ACCESS: emulated("an RBAC filter that routes enable"),
-    Feature.TIMEOUT_REQUEST: NATIVE,
-    Feature.RETRIES: emulated("one route for idempotent methods and one for the others"),
+    Feature.TIMEOUT_REQUEST: habit("a request whose body has not come to its end by then gets 408"),
+    Feature.RETRIES: habit(
+        "one route for idempotent methods and one for the others; a body of up to 1 MiB is sent again, a longer "
+        "one only with `buffering.request`"
+    ),
     Feature.RETRY_BUDGET: NATIVE,
     Feature.RANDOM: emulated("with weights, random entries of a Maglev table"),
     Feature.HASH: NATIVE,
@@ -174,44 +167,41 @@ _V1_40: dict[Feature, Verdict] = {
 }
 
 
-# What Envoy does where a clause is left to it.
-HABITS = {
-    Guarantee.PATHS: "dot segments, empty segments, backslashes and escapes of unreserved characters are resolved "
-    "before routing and forwarded so, characters that a URI has only as escapes become escapes; an escaped slash, "
-    "control character or broken escape, a raw byte outside US-ASCII and a fragment get 400 or 403, as does a target "
-    "in absolute form with `https:` on a listener without TLS",
-    Guarantee.FRAMING: "ambiguous lengths and codings get 400; bare LF, folded fields, HTTP/0.9 and extra blanks in "
-    "the request line are read leniently and passed on in clean form, as is a bare CR in a field; of two Host lines or "
-    "a target in absolute form one host counts; TRACE passes, CONNECT gets 404; empty X-Forwarded values and list "
-    "elements of trusted proxies pass as they are, and HTTP/1.0 without a host may show no-host.invalid",
-    Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped, and more than ten of them get "
-    "400; those that a response's Connection names reach the client",
-    Guarantee.ANSWERS: "short texts such as `no healthy upstream`, and none with 404; 503 where a connection fails, an "
-    "endpoint closes without an answer or none is up, 504 where a response is late, 408 where that to a WebSocket "
-    "handshake is, 431 for a large head (over HTTP/2 a reset stream)",
+# What the habits above show, in any request of a route that uses the feature.
+_SHOWS: dict[Feature, tuple[str, ...]] = {
+    Feature.PATHS_STRICT: ("accepted", "spelling", "another rule"),
+    Feature.MALFORMED: ("accepted", "status 400", "status 403", "status 431", "closed", "text"),
+    Feature.CONNECTION_NOMINATED: ("status 400", "header connection"),
+    Feature.HOP_BY_HOP: ("header te", "header trailer"),
+    Feature.FORWARDED_HEADERS: ("header x-forwarded-client-cert",),
+    Feature.WEBSOCKET: ("cut", "closed", "status 403"),
+    Feature.STATUSES: ("text", "status 200", "header grpc-status"),
+    Feature.FAILURES: ("status 502", "status 503", "status 504", "text"),
+    Feature.TIMEOUT_IDLE: ("cut",),
+    Feature.TIMEOUT_REQUEST: ("status 408",),
+    Feature.SOURCE_HASH: ("text: went to",),
+    Feature.LISTENER_LIMITS: ("status 403", "text"),
+    Feature.PATHS_NORMALIZE: ("status 400", "spelling"),
+    Feature.PATHS_VERBATIM: ("accepted",),
+    Feature.CORS: ("status 200", "header access-control-allow-origin", "header vary"),
+    Feature.RATE_LIMIT: ("status 429",),
+    Feature.RETRIES: ("status 200", "text: tries reached endpoints"),
+    Feature.REDIRECT: ("header location",),
+    Feature.COMPRESSION: ("header content-encoding", "header vary", "header etag"),
 }
 
 
 # Envoy before 1.40.
 _OLD: dict[Feature, Verdict] = {
-    Feature.MAX_BODY: approximate(
+    Feature.MAX_BODY: habit(
         "a body is held in memory until it ends or is too large; one that is too large by its stated length is refused "
         "once that much of it has arrived (Envoy 1.40 refuses it at once)",
         {"route.max_body.at_once": "text: no answer"},
     ),
 }
-_MALFORMED = _V1_40[Feature.MALFORMED]
 _V1_37: dict[Feature, Verdict] = _OLD | {
-    Feature.COMPRESSION: approximate(
+    Feature.COMPRESSION: habit(
         "a compressed response loses a strong ETag (Envoy 1.38 weakens it)", {"route.compression.etag": "header etag"}
-    ),
-    Feature.MALFORMED: approximate(
-        f"{_MALFORMED.note}; a chunk with more bytes than it states is not refused: the stated ones reach the endpoint "
-        "twice",
-        {
-            **dict(_MALFORMED.differs),
-            "framing.malformed.chunk_overlong": "text: the second request reached an endpoint",
-        },
     ),
 }
 
@@ -221,5 +211,15 @@ def verdict(feature: Feature, version: str) -> Verdict:
     return TABLES[version][feature]
 
 
-_TABLE: dict[Feature, Verdict] = {feature: _V1_40[feature] for feature in Feature}
+def _add_parts(verdicts: dict[Feature, Verdict]) -> dict[Feature, Verdict]:
+    shown = {feature: verdict for feature, verdict in verdicts.items() if verdict.level is Level.HABIT}
+    made = {
+        feature: habit(verdict.note, {f"{feature}{ROUTES}": _SHOWS[feature]})
+        for feature, verdict in shown.items()
+        if not verdict.differs
+    }
+    return verdicts | made
+
+
+_TABLE: dict[Feature, Verdict] = _add_parts({feature: _V1_40[feature] for feature in Feature})
 TABLES = {"1.40": _TABLE, "1.39": _TABLE | _OLD, "1.38": _TABLE | _OLD, "1.37": _TABLE | _V1_37}

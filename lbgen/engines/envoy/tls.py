@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import HostPattern
     from lbgen.plan.tls import Certificate, ListenerTls
 
+# Envoy's own list lacks P-384, the last that Mozilla recommends.
+_CURVES = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 _VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 
 
@@ -26,7 +28,7 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
     params: dict[str, Data] = {
         "tls_minimum_protocol_version": _VERSIONS[tls.min_version],
         "tls_maximum_protocol_version": "TLSv1_3",
-        "ecdh_curves": list(tls.curves),
+        "ecdh_curves": list(_CURVES),
     }
     if tls.ciphers:
         params["cipher_suites"] = list(tls.ciphers)

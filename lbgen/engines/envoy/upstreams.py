@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from lbgen.engines.document import Tagged, comment_on
-from lbgen.engines.envoy.balancing import build_balancing, build_peer_hash
+from lbgen.engines.envoy.balancing import build_balancing
 from lbgen.engines.envoy.comments import CLUSTER_NOTES
-from lbgen.engines.envoy.connection_options import build_upstream_filters
 from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
-from lbgen.engines.envoy.limits import hashes_saved_peer
 from lbgen.engines.envoy.mirrors import build_mirror_filters
 from lbgen.engines.envoy.protobuf import duration, extension, typed
-from lbgen.engines.envoy.shared_counters import find_counted_routes, find_shared_rates
 from lbgen.engines.envoy.sticky import build_answered_filter
+from lbgen.engines.envoy.timeouts import MOST_HEADERS
 from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
-from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol
+from lbgen.plan.model import Forward, Mode, PoolProtocol
 from lbgen.plan.pool import KEEPALIVE_IDLE
 
 if TYPE_CHECKING:
@@ -27,7 +25,15 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
-_NO_LIMIT = 1_000_000_000
+_MOST = 50_000  # as many as clients may connect, see static.py
+BUFFER_LIMIT = 32_768  # bytes that wait at each side of a connection; Envoy's own limit of 1 MiB is for trusted peers
+# For peers that are not trusted, as Envoy's guide for edge proxies says.
+HTTP2_LIMITS: dict[str, Data] = {
+    "max_concurrent_streams": 100,
+    "initial_stream_window_size": 65_536,
+    "initial_connection_window_size": 1_048_576,
+}
+_CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 # Percent. By default Envoy shifts load to backups once fewer than 100/1.4 percent of the others are up.
 _BACKUP_LAST = 100_000_000
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -47,24 +53,12 @@ class ClusterOptions(NamedTuple):
 
 
 class Clusters(Struct, frozen=True, eq=False):
-    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes. `saved_peer`: some
-    listeners save the peer in a filter state, to be hashed. `connection_options`: some drop the headers that Connection
-    names.
-    `shared_rate_routes`, `counted_routes`: names, see `shared_counters`. `own_hashes`: pools with `source_hash` that
-    compute the hash in their clusters, since a route's would reach the others of its pools that are to be random.
-    `hashed`: those whose routes give the hash of the peer. `tracked`: those with cookies or bounded endpoints."""
+    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes."""
 
     pools: dict[str, Pool]
     options: dict[str, tuple[ClusterOptions, ...]]
     l4: frozenset[str]
     l7: frozenset[str]
-    saved_peer: bool
-    connection_options: bool
-    shared_rate_routes: frozenset[str]
-    counted_routes: frozenset[str]
-    own_hashes: frozenset[str]
-    hashed: frozenset[str]
-    tracked: frozenset[str]
 
     def target_pools(self, route: Route) -> list[Pool]:
         """The pools to which the route forwards, each once."""
@@ -88,34 +82,8 @@ def plan_clusters(plan: Plan) -> Clusters:
     l4, l7 = (
         _used_pools(route for route in plan.routes if (route.name in streams) is below) for below in (True, False)
     )
-    rates = frozenset(route.name for route in find_shared_rates(plan))
-    kept = any(hashes_saved_peer(plan, listener) for listener in plan.listeners)
-    own_hashes = frozenset(_find_own_hashes(plan)) - l4
     ordered = {name: tuple(sorted(every, key=_sort_key)) for name, every in found.items()}
-    return Clusters(
-        {pool.name: pool for pool in plan.pools},
-        ordered,
-        l4,
-        l7,
-        kept,
-        any(listener.guarantees.connection_options for listener in plan.listeners if listener.mode is Mode.L7),
-        rates,
-        find_counted_routes(plan),
-        own_hashes,
-        frozenset(x.name for x in plan.pools if x.balance is Balance.SOURCE_HASH and x.name not in own_hashes),
-        frozenset(x.name for x in plan.pools if x.sticky is not None or x.max_per_endpoint is not None),
-    )
-
-
-def _find_own_hashes(plan: Plan) -> Iterator[str]:
-    balances = {pool.name: pool.balance for pool in plan.pools}
-    if not {Balance.RANDOM, Balance.SOURCE_HASH} <= {*balances.values()}:
-        return
-    for route in plan.routes:
-        if isinstance(route.action, Forward):
-            names = [target.pool for target in route.action.targets]
-            if any(balances[name] is Balance.RANDOM for name in names):
-                yield from (name for name in names if balances[name] is Balance.SOURCE_HASH)
+    return Clusters({pool.name: pool for pool in plan.pools}, ordered, l4, l7)
 
 
 def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
@@ -175,16 +143,14 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
         "name": name,
         **(_dns(resolvers) if named else {"type": "STATIC"}),
         "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
-        **build_balancing(
-            pool, own_hash=build_peer_hash(saved=clusters.saved_peer) if pool.name in clusters.own_hashes else ()
-        ),
+        **build_balancing(pool, l4=pool.name in clusters.l4),
         **({"common_lb_config": lb_config} if lb_config else {}),
-        # By default Envoy answers 503 above 1024 connections or requests.
-        "circuit_breakers": {"thresholds": [_thresholds(options)]},
+        "per_connection_buffer_limit_bytes": BUFFER_LIMIT,
+        "circuit_breakers": _breakers(pool, options),
         **build_health_checks(pool),
         **build_pool_socket(pool),
         **(
-            {"typed_extension_protocol_options": {_HTTP: _http_options(pool, options, clusters)}}
+            {"typed_extension_protocol_options": {_HTTP: _http_options(pool, options)}}
             if pool.name in clusters.l7
             else {}
         ),
@@ -192,40 +158,43 @@ def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers:
     return {**found, "load_assignment": {"cluster_name": name, **_assignment(pool)}}
 
 
-def _thresholds(options: ClusterOptions) -> dict[str, Data]:
-    found: dict[str, Data] = {
-        "max_connections": _NO_LIMIT,
-        "max_pending_requests": _NO_LIMIT,
-        "max_requests": _NO_LIMIT,
-    }
+def _breakers(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
+    found: dict[str, Data] = {"max_connections": _MOST, "max_pending_requests": _MOST, "max_requests": _MOST}
     if options.budget is None:
-        return {**found, "max_retries": _NO_LIMIT}
-    # One retry at a time is always allowed: a percentage of few requests would be none.
-    return {**found, "retry_budget": {"budget_percent": {"value": options.budget}, "min_retry_concurrency": 1}}
+        found["max_retries"] = _MOST
+    else:
+        found["retry_budget"] = {"budget_percent": {"value": options.budget}, "min_retry_concurrency": 1}
+    if pool.max_per_endpoint is None:
+        return {"thresholds": [found]}
+    # A connection of HTTP/1.1 serves one request at a time; others wait for it.
+    return {"thresholds": [found], "per_host_thresholds": [{"max_connections": pool.max_per_endpoint}]}
 
 
 def _protocol(pool: Pool) -> dict[str, Data]:
-    kind = "http_protocol_options" if pool.protocol is PoolProtocol.HTTP1 else "http2_protocol_options"
+    options: dict[str, Data] = {"http_protocol_options": {"enable_trailers": True}}
+    if pool.protocol is not PoolProtocol.HTTP1:
+        options = {"http2_protocol_options": HTTP2_LIMITS}
     return {
         "common_http_protocol_options": {
             "idle_timeout": duration(pool.keepalive_idle),  # 0s = no limit
+            "max_headers_count": MOST_HEADERS,
             **({} if pool.keepalive else {"max_requests_per_connection": 1}),
         },
-        "explicit_http_config": {kind: {}},
+        "explicit_http_config": options,
     }
 
 
-def _http_options(pool: Pool, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
-    own = {**_protocol(pool), **_upstream_filters(pool, options, clusters)}
+def _http_options(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
+    own = {**_protocol(pool), **_upstream_filters(pool, options)}
     return typed("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", own)
 
 
-def _upstream_filters(pool: Pool, options: ClusterOptions, clusters: Clusters) -> dict[str, Data]:
+def _upstream_filters(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
     found = [
         *(build_mirror_filters() if options.mirrored else ()),
         *([build_answered_filter()] if pool.sticky is not None else ()),
     ]
-    return {"http_filters": build_upstream_filters(*found, options=clusters.connection_options)} if found else {}
+    return {"http_filters": [*found, _CODEC]} if found else {}
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:

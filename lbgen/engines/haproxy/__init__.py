@@ -1,4 +1,4 @@
-"""HAProxy: haproxy.cfg, the map files that it routes by, and Lua files."""
+"""HAProxy: haproxy.cfg, the map files that it routes by, and a Lua file where a field needs one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
-    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -50,7 +49,7 @@ class HAProxy:
         """How that version honours the feature."""
         return support(version)[feature]
 
-    def habits(self, version: str) -> Mapping[Guarantee, str]:
+    def habits(self, version: str) -> Mapping[str, str]:
         """What HAProxy does where a clause is left to it."""
         return HABITS
 
@@ -61,7 +60,7 @@ class HAProxy:
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """haproxy.cfg; lbgen.lua where there are L7 listeners; maps/*; Lua files with rules where there are many."""
+        """haproxy.cfg, maps/*, and lbgen.lua where a field needs it."""
         from lbgen.engines.haproxy.build import render
 
         return render(plan, version)

@@ -18,12 +18,8 @@ _PATH = re.compile(r'(?<="path":")[^"]*')
 _CODE = re.compile(rb"#([0-9A-F]{2})")
 _NO_SERVER = "<NOSRV>"
 _UNREAD = "<BADREQ>"
-# HAProxy counts a response as it stores it: a start line (structure, version, status), the end of the head, and for
-# each header its name and value. `head` is the length of the head as text, with four more bytes per header and two at
-# the end, and the number of headers; it is logged where the length of the body is not known. Of an answer of HAProxy's
-# own, whose headers are never captured, it is Content-Length. `timers` are milliseconds of the handshake, idle time,
-# reading the head, waiting for a connection, and in total.
-_START_LINE = 20 + len("HTTP/1.1") + 3
+# Of a body of unknown length HAProxy knows only how many bytes it sent with the head. `timers` are milliseconds of the
+# handshake, idle time, reading the head, waiting for a connection, and in total.
 
 
 def record(line: str) -> AccessRecord | None:
@@ -64,9 +60,8 @@ def record(line: str) -> AccessRecord | None:
 
 
 def _has_left(entry: dict[str, Any]) -> bool:
-    """Whether the client left before a response: HAProxy then logs a status that it did not send (over HTTP/2: CD)."""
-    is_unsent = entry["server"] != _NO_SERVER and not entry["length"] and len(entry["head"].split()) < 2
-    return entry["end"].startswith("C") and (is_unsent or not entry["end"].startswith("CD"))
+    """Whether the client left before a response: HAProxy then logs a status that it did not send."""
+    return entry["end"].startswith("C") and (not entry["end"].startswith("CD") or entry["sent"] == "0")
 
 
 def _decode(path: re.Match[str]) -> str:
@@ -87,19 +82,7 @@ def _pool(entry: dict[str, Any], status: int) -> str:
 
 
 def _body(entry: dict[str, Any], status: int) -> int:
-    """Bytes of the body: Content-Length when the response was sent completely, else the count of HAProxy."""
+    """Bytes of the body: Content-Length, or fewer where HAProxy sent fewer."""
     if entry["method"] == "HEAD" or status in (0, 204, 304):
         return 0
-    length = entry["length"]
-    *text, last = entry["head"].split() or ("",)  # of an answer of HAProxy's own: Content-Length
-    if last and not text:
-        length = last
-    if length and entry["end"].startswith("--"):
-        return int(length)
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    head = _START_LINE + len(phrase) + 1
-    if text:
-        head += max(int(text[0]) - 4 * int(last) - 2, 0)
-    end_of_chunks = 0 if length else 1
-    counted = max(int(entry["sent"]) - head - end_of_chunks, 0)
-    return min(counted, int(length)) if length else counted
+    return min(int(entry["sent"]), int(entry["length"] or entry["sent"]))

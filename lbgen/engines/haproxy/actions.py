@@ -62,10 +62,7 @@ def _statements(route_key: RouteKey, plan: Plan, listener: Listener) -> Iterable
 def _redirect(redirect: Redirect, route_key: RouteKey, listener: Listener) -> Iterator[Statement]:
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.client_port)
-    own = f"[{listener.address}]" if ":" in listener.address else listener.address
-    # Only a request of HTTP/1.0 may lack a host, and it has no route that names hosts.
-    asked = Sample(f"var(txn.host),regsub(^$,{own})" if route_key.any_host else "var(txn.host)")
-    authority = (redirect.host or asked, "" if port == _PORTS[scheme] else f":{port}")
+    authority = (redirect.host or Sample("var(txn.host)"), "" if port == _PORTS[scheme] else f":{port}")
 
     def location(*path: str | Sample) -> Statement:
         value = Literal(log_format(f"{scheme}://", *authority, *path))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.haproxy.quote import argument
-from lbgen.engines.haproxy.statements import Statement, acl, found, set_var, statement
+from lbgen.engines.haproxy.statements import Statement, acl, batches, found, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward
 from lbgen.plan.precedence import group
@@ -16,14 +16,12 @@ from lbgen.plan.precedence import group
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.per_route import PerRoute
     from lbgen.plan.model import HeaderEdits, Plan, Target
 
 TARGET = "txn.target"
-_DRAWS = 1_000_000  # a share is exact to one in a million
-_MOST_LISTED = 8  # targets or backends that HAProxy tries one by one; from here on a lookup costs less
+_MOST_LISTED = 8  # backends that HAProxy tries one by one; from here on a lookup costs less
 
 
 class Choice(Struct, frozen=True, eq=False):
@@ -56,20 +54,9 @@ def choices(route_keys: Mapping[str, RouteKey], plan: Plan) -> Iterator[Choice]:
             before += target.weight
 
 
-def draw_statements(drawn: list[Choice], per_route: PerRoute, maps: Maps) -> list[Statement]:
+def draw_statements(drawn: list[Choice], per_route: PerRoute) -> list[Statement]:
     """Draw a target for each request of a split."""
-    if len(drawn) <= _MOST_LISTED:
-        return [_draw_one(choice, per_route) for choice in drawn]
-    file = maps.file("splits.map", "route and drawn number, as far as it decides -> target")
-    for choice in drawn:
-        start, end = (round(w * _DRAWS / choice.total) for w in (choice.before, choice.before + choice.target.weight))
-        for digits in decimal_prefixes(_DRAWS + start, _DRAWS + end):
-            file.add(f"{choice.route_key.name}|{digits}", choice.key, choice.target.field)
-    splits = list(dict.fromkeys(choice.route_key.name for choice in drawn))
-    return [
-        per_route.restrict(set_var("txn.drawn", f"rand({_DRAWS}),add({_DRAWS})"), splits, "split"),
-        set_var(TARGET, f"var(txn.route),concat(|,txn.drawn),map_beg({file.name})", [found("txn.drawn")]),
-    ]
+    return [_draw_one(choice, per_route) for choice in drawn]
 
 
 def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
@@ -81,38 +68,17 @@ def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
     return per_route.restrict(action, [choice.route_key.name], choice.key)
 
 
-def sticky_statements(drawn: list[Choice], plan: Plan, maps: Maps) -> list[Statement]:
+def sticky_statements(drawn: list[Choice], plan: Plan, per_route: PerRoute) -> Iterator[Statement]:
     """Send a request of a split to the target of its sticky cookie, whatever was drawn."""
-    cookies: dict[str, dict[str, Choice]] = {}
     for choice in drawn:
         pool = plan.pool(choice.target.pool)
-        if pool.sticky is not None:
-            for endpoint in pool.endpoints:
-                targets = cookies.setdefault(pool.sticky.cookie, {})
-                targets.setdefault(f"{choice.route_key.name}|{endpoint.cookie_value}", choice)
-    statements = []
-    for number, (cookie, targets) in enumerate(cookies.items(), 1):
-        file = maps.file(f"sticky.{number}.map", f"route and cookie {cookie} -> target")
-        for key, choice in targets.items():
-            file.add(key, choice.key, choice.target.field)
-        variable = f"txn.kept_{number}"
-        value = Literal(f"req.cook({argument(cookie)})")
-        statements += [
-            set_var(variable, value, [acl(value, "-m found"), found(TARGET)]),
-            set_var(TARGET, f"var(txn.route),concat(|,{variable}),map_str({file.name})", [found(variable)]),
-        ]
-    return statements
-
-
-def decimal_prefixes(start: int, end: int) -> Iterator[str]:
-    """The fewest decimal prefixes that cover exactly the numbers from `start` up to but not including `end`, all of the
-    same number of digits."""
-    while start < end:
-        step = 1
-        while start % (step * 10) == 0 and start + step * 10 <= end:
-            step *= 10
-        yield str(start // step)
-        start += step
+        if pool.sticky is None:
+            continue
+        cookie = Literal(f"req.cook({argument(pool.sticky.cookie)})")
+        for values in batches([endpoint.cookie_value for endpoint in pool.endpoints]):
+            is_own = acl(cookie, f"-m str {' '.join(values)}")
+            action = set_var(TARGET, f"str({choice.key})", [is_own], choice.target.field)
+            yield per_route.restrict(action, [choice.route_key.name], choice.key)
 
 
 def use_backend_statements(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.model import Forward, Respond
-from lbgen.plan.policy import REPLAYED_BODY
 
 if TYPE_CHECKING:
     from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
@@ -65,6 +64,4 @@ def _buffered_bytes(plan: Plan) -> int:
     forwards = [route.action for route in plan.routes if isinstance(route.action, Forward)]
     if any(each.buffering.request for each in forwards):
         return WHOLE_BODY
-    if any(each.buffering.response for each in forwards):
-        return _WHOLE_RESPONSE
-    return REPLAYED_BODY if any(each.retries for each in forwards) else 0
+    return _WHOLE_RESPONSE if any(each.buffering.response for each in forwards) else 0

@@ -1,4 +1,4 @@
-"""Build HAProxy's files: haproxy.cfg, lbgen.lua where there are L7 listeners, maps/*, Lua files with rules."""
+"""Build HAProxy's files: haproxy.cfg, maps/*, lbgen.lua where a field needs it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
 from lbgen.engines.haproxy import lua
 from lbgen.engines.haproxy.buffers import DEFAULT, added_kib, buffer_bytes, head_kib
-from lbgen.engines.haproxy.l4 import DENIED, join_backends, l4_frontend
+from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
-from lbgen.engines.haproxy.matching import ROUTE, ROUTING
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
 from lbgen.engines.haproxy.statements import statement
@@ -26,9 +25,8 @@ from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 from lbgen.engines.text import Atom, Literal
 from lbgen.engines.verbatim import texts
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Mode, PoolProtocol
+from lbgen.plan.model import Mode
 from lbgen.plan.pool import KEEPALIVE_IDLE
-from lbgen.plan.request import AUTHORITY
 from lbgen.resources import folder
 from lbgen.version import VERSION
 
@@ -43,88 +41,65 @@ if TYPE_CHECKING:
 
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
-    view, files = build_view(plan, version)
+    view, functions, files = build_view(plan, version)
     config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", view, texts(plan, "haproxy")))
-    functions = lua.own_functions(config.text)
     own = [lua.own_file(functions)] if functions else []
-    shared = [lua.shared_file()] if view.shares_state else []
-    unused = [] if functions else [f" {lua.OWN}"]
-    if config.text.count(ROUTE) == 1 and "cors" not in functions:
-        unused.append(f"set-var({ROUTE}) ")
-    return (_tidied(config, unused), *own, *shared, *files)
+    return (_without_double_gaps(config), *own, *files)
 
 
-def _tidied(config: RenderedFile, unused: list[str]) -> RenderedFile:
-    """The configuration without the lines that hold any of `unused`, without a section that becomes empty by that, and
-    without repeated empty lines."""
+def _without_double_gaps(config: RenderedFile) -> RenderedFile:
+    """The configuration without repeated empty lines, but for those of a user."""
     lines: list[tuple[str, str]] = []
-    for line, origin in zip(config.text.splitlines(), config.origins, strict=True):
-        if any(part in line for part in unused):
-            continue
-        if lines and lines[-1][0].startswith(f"    # {ROUTING}") and (not line or line.startswith("    #")):
-            lines.pop()
-        if line or origin or (lines and lines[-1][0]):  # empty lines of a user stay
+    for line, origin in zip(config.text.removesuffix("\n").split("\n"), config.origins, strict=True):
+        if line or origin or (lines and lines[-1][0]):
             lines.append((line, origin))
     return RenderedFile(config.name, "".join(f"{line}\n" for line, _ in lines), tuple(origin for _, origin in lines))
 
 
-def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
-    """What the template prints, and the files beside haproxy.cfg: Lua files with rules, maps, lists of certificates."""
+def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[RenderedFile]]:
+    """What the template prints, the functions of lbgen.lua, and the files beside it: maps, lists of certificates."""
     recent = version_key(version) >= (3, 1)
     taken = frozenset(listener.name for listener in plan.listeners) if recent else frozenset[str]()
     backends = Backends(frozenset(_keepalive_limited(plan)), version, taken)
-    lua_files: list[RenderedFile] = []
-    maps_files: list[RenderedFile] = []
+    files: list[RenderedFile] = []
     frontends: list[Frontend] = []
     l4_frontends: list[L4Frontend] = []
     action_backends: list[ActionBackend] = []
     for listener in plan.listeners:
         maps = Maps(listener.name)
         if (certificates := certificate_list(listener)) is not None:
-            maps_files.append(certificates)
+            files.append(certificates)
         if listener.mode is Mode.L4:
             l4_frontends.append(l4_frontend(listener, plan, backends, maps))
         else:
-            one, actions, rules = frontend(listener, plan, backends, maps)
+            one, actions = frontend(listener, plan, backends, maps)
             frontends.append(one)
             action_backends += actions
-            lua_files += rules
-        maps_files += maps.rendered()
+        files += maps.rendered()
     pools = backends.pools()
-    views = backends.views()
-    if plan.metrics is None:  # which count by listener and pool
-        l4_frontends = list(join_backends(l4_frontends, views))
-    joined = {each.backend.name.text for each in l4_frontends if each.backend is not None}
-    judges = any(pool.passive for pool in pools)
-    limits_bodies = any(route.max_body is not None for route in plan.routes)
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
-    shares_state = any(route.rate_limit for route in plan.routes) or any(pool.passive for pool in pools)
-    answers = any(listener.guarantees.answers for listener in l7)
-    has_filters = any(x.measures_bodies or x.has_times or x.has_mirrors or x.compresses for x in frontends)
     has_denied = any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
-    return View(
+    functions = lua.called_functions(frontends)
+    view = View(
         name=Atom(plan.name),
         version=Atom(VERSION),
-        authority=Literal(f"^(?!{AUTHORITY}$)"),
         head_kib=head_kib(plan),
         buffer=0 if (size := buffer_bytes(plan)) == DEFAULT else size,
         added=added_kib(plan) * 1024,
-        answers=answers,
-        answers_closed=answers and not has_filters and {each.answers_closed for each in views if each.l7} == {True},
-        statuses=answers or judges or limits_bodies or any(each.has_times for each in frontends),
         times=backends.usual_times(l7=True),
         l4_times=backends.usual_times(l7=False),
         keeps_ids=any(listener.trusted_proxies for listener in l7),
+        limits_rates=any(route.rate_limit for route in plan.routes),
         limits_concurrency=any(route.concurrency for route in plan.routes),
-        limits_bodies=limits_bodies,
-        shares_state=shares_state,
-        has_one_state=shares_state and version == "2.6",
+        has_lua=bool(functions),
         recent=recent,
+        has_http2=any(listener.http2 for listener in plan.listeners),
+        has_passive=any(pool.passive for pool in pools),
+        loses_interim=version_key(version) < (3, 2),
         own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
-        lua_files=tuple(Atom(file.name) for file in lua_files),
         frontends=tuple(frontends),
         l4_frontends=tuple(l4_frontends),
-        backends=tuple(each for each in views if each.name.text not in joined),
+        backends=backends.views(),
         action_backends=tuple(action_backends),
         stored=tuple(
             statement("load crt", Literal(each.cert.path), "key", Literal(each.key.path), origin=each.field)
@@ -134,21 +109,15 @@ def build_view(plan: Plan, version: str) -> tuple[View, list[RenderedFile]]:
             statement("nameserver", f"dns{n}", _with_port(server)) for n, server in enumerate(plan.resolvers, 1)
         ),
         has_resolvers=any(is_resolved(endpoint) for pool in pools for endpoint in pool.endpoints),
-        has_grpc=any(pool.protocol is PoolProtocol.GRPC for pool in pools),
-        has_times=any(each.has_times for each in frontends),
-        has_mirrors=any(each.has_mirrors for each in frontends),
-        has_filters=has_filters,
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
         logged=sum(listener.logs for listener in l7),
         prints_log=any(listener.access_log for listener in plan.listeners),
         metrics_fd=METRICS_FD if plan.metrics is not None else None,
-        judges=judges,
-        queues=any(pool.max_per_endpoint for pool in pools),
-        has_passing_check=backends.needs_passing_check(),
         denied=Atom(DENIED) if has_denied else None,
         admin_port=plan.admin_port,
-    ), [*lua_files, *maps_files]
+    )
+    return view, functions, files
 
 
 def _keepalive_limited(plan: Plan) -> Iterator[str]:

@@ -1,46 +1,18 @@
-"""Compression of responses: a Lua action selects those that HAProxy's filter compresses.
-
-The filter reads the media type right after HAProxy has parsed the head of a response, before any rule runs. So the only
-type it compresses is a mark: the Lua action writes the mark over the type of a response that qualifies, and a rule
-restores the type.
-"""
+"""Compression of responses by HAProxy's own filter, in the backends of the routes that ask for it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.statements import Statement, acl, found, statement
-from lbgen.engines.haproxy.timeouts import LONGEST
+from lbgen.engines.api import version_key
+from lbgen.engines.haproxy.statements import Statement, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import Route
-
-_POLICY = "txn.packs"
-# gzip by name, with a quality above 0
-_ACCEPTS_GZIP = acl(
-    r"req.hdr(accept-encoding) -m reg -i '^gzip(?!.*;[ \t]*q[ \t]*=[ \t]*0*\.?0*[ \t]*(;|$))[ \t]*(;|$)'"
-)
+    from lbgen.plan.policy import Compression
 
 
-def request_statements(routes: Iterable[tuple[str, Route]], per_route: PerRoute) -> list[Statement]:
-    """Store the policy of the request's route, as `least size, types`. `routes` are (key, route)."""
-    policies = {
-        key: " ".join((str(route.compression.min_size), *route.compression.types))
-        for key, route in routes
-        if route.compression
-    }
-    if not policies:
-        return []
-    stores = statement(f"http-request set-var-fmt({_POLICY})", when=[_ACCEPTS_GZIP])
-    return list(per_route.with_values(stores, policies, "packs"))
-
-
-def response_statements(origin: str) -> list[Statement]:
-    """Statements of a backend that select the responses to compress."""
-    return [
-        statement(f"tcp-response inspect-delay {LONGEST}", origin=origin),
-        statement("tcp-response content lua.pack", when=[found(_POLICY)], origin=origin),
-    ]
+def compression_statements(compression: Compression, version: str, origin: str) -> list[Statement]:
+    """HAProxy compresses only whole responses that are not encoded yet; versions before 3.1 know no least size."""
+    least = [f"minsize-res {compression.min_size}"] if version_key(version) >= (3, 1) else []
+    words = ("filter compression", "compression algo gzip", f"compression type {' '.join(compression.types)}")
+    return [statement(each, origin=origin) for each in (*words, *(f"compression {each}" for each in least))]

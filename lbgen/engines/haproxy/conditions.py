@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct, field
 
-from lbgen.engines.haproxy.quote import argument, lua_argument, value_regex
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, named, set_var, statement
+from lbgen.engines.haproxy.quote import argument, value_regex
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 
@@ -26,7 +26,7 @@ class Conditions(Struct):
 
     variables: list[Statement] = field(default_factory=list)
     acls: list[Statement] = field(default_factory=list)
-    _variables: dict[tuple[str, str], str] = field(default_factory=dict)
+    _queries: dict[str, str] = field(default_factory=dict)
     _lists: dict[tuple[str, ValueMatch], Acl] = field(default_factory=dict)
     _hosts: dict[tuple[HostPattern | None, ...], Acl] = field(default_factory=dict)
     _names: int = 0
@@ -60,8 +60,8 @@ class Conditions(Struct):
         if match.methods:
             acls.append(acl("method", *match.methods))
         acls += (self._header(each, origin) for each in match.headers)
-        acls += (_optional(each, self._query_variable(each.name, origin)) for each in match.query)
-        acls += (_optional(each, self._cookie_variable(each.name, origin)) for each in match.cookies)
+        acls += (_query(each, self._query_variable(each.name, origin)) for each in match.query)
+        acls += map(_cookie, match.cookies)
         if sum(map(_count, acls)) + 2 * len(acls) > _WORDS_PER_LINE:
             acls = [each if each.is_name else self._name("test", origin, each) for each in acls]
         return acls
@@ -74,6 +74,7 @@ class Conditions(Struct):
         return named(name)
 
     def _header(self, header: NamedMatch, origin: str) -> Acl:
+        """HAProxy tries each element of a list, `req.fhdr` each line as a whole."""
         name = argument(header.name)
         kind, value = header.value.kind, header.value.value
         match kind:
@@ -81,10 +82,8 @@ class Conditions(Struct):
                 return acl(Literal(f"req.fhdr({name})"), "-m len 1:")
             case ValueKind.EXACT if value == "}":  # quoted or not, that word would end the ACL
                 return acl(Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"))
-            case ValueKind.EXACT if "," not in value:
-                return acl(Literal(f"req.hdr({name})"), "-m str --", Literal(value))
             case ValueKind.EXACT:  # an element of a list has no comma, only the whole list can
-                return acl(f"var({self._joined_variable(header.name, origin)}) -m str --", Literal(value))
+                return acl(Literal(f"req.{'f' if ',' in value else ''}hdr({name})"), "-m str --", Literal(value))
             case ValueKind.REGEX:
                 return self._element_or_whole(header, name, origin)
             case _:
@@ -95,53 +94,30 @@ class Conditions(Struct):
         key = (header.name, header.value)
         if key not in self._lists:
             pattern = Literal(f"^(?:{value_regex(header.value.value)})$")
-            whole = acl(f"var({self._joined_variable(header.name, origin)}) -m reg --", pattern)
-            element = acl(Literal(f"req.hdr({name})"), "-m reg --", pattern)
-            self._lists[key] = self._name(header.name, origin, element, whole)
+            ways = [acl(Literal(f"req.{fetch}({name})"), "-m reg --", pattern) for fetch in ("hdr", "fhdr")]
+            self._lists[key] = self._name(header.name, origin, *ways)
         return self._lists[key]
 
-    def _joined_variable(self, name: str, origin: str) -> str:
-        """A variable with all lines of a header joined by commas; Lua joins them, as a second line is rare."""
-        variable, is_new = self._variable("header", name)
-        if is_new:
-            fetch = argument(name)
-            has_more = acl(Literal(f"req.fhdr_cnt({fetch})"), "gt 1")
-            self.variables += [
-                set_var(variable, Literal(f"req.fhdr({fetch})"), origin=origin),
-                statement("http-request lua.join", Literal(name), variable, when=[has_more], origin=origin),
-            ]
-        return variable
-
     def _query_variable(self, name: str, origin: str) -> str:
-        variable, is_new = self._variable("query", name)
-        if is_new:
-            fetch = Literal(f"query,lua.query_value({lua_argument(name)})")
-            when = [acl("query -m sub --", Literal(name))]
-            self.variables.append(set_var(variable, fetch, when, origin))
-        return variable
-
-    def _cookie_variable(self, name: str, origin: str) -> str:
-        variable, is_new = self._variable("cookie", name)
-        if is_new:
-            when = [acl("req.fhdr(cookie) -m sub --", Literal(name))]
-            self.variables.append(
-                statement("http-request lua.cookie", Literal(name), variable, when=when, origin=origin)
+        """A variable with `=` and the decoded value of the first parameter of that name; unset without one. A value
+        with an escaped NUL counts as none, as HAProxy compares texts only up to it."""
+        if name not in self._queries:
+            variable = f"txn.query_{re.sub('[^A-Za-z0-9]', '_', name)}"
+            if variable in self._queries.values():
+                variable = f"{variable}_{len(self._queries)}"
+            self._queries[name] = variable
+            key = "".join(
+                c if c.isalnum() and c.isascii() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name
             )
-        return variable
-
-    def _variable(self, kind: str, name: str) -> tuple[str, bool]:
-        """The variable's name, and whether it is new."""
-        if (kind, name) in self._variables:
-            return self._variables[kind, name], False
-        variable = f"txn.{kind}_{re.sub('[^A-Za-z0-9]', '_', name)}"
-        if variable in self._variables.values():
-            variable = f"{variable}_{len(self._variables)}"
-        self._variables[kind, name] = variable
-        return variable, True
+            value = Literal(f'query,regsub("^(?:[^&]*&)*?{key}(?:=([^&]*))?(?:&.*)?$","=\\1")')
+            has_one = acl("query -m reg", Literal(f"(?:^|&){key}(?:=(?![^&]*%00)|&|$)"))
+            self.variables.append(set_var(variable, value, [has_one], origin))
+            # Where this fails, as for an escape that is none, the value stays as it came.
+            self.variables.append(set_var(variable, f"var({variable}),url_dec", [found(variable)], origin))
+        return self._queries[name]
 
 
-def _optional(match: NamedMatch, variable: str) -> Acl:
-    """Compares a query parameter or cookie; Lua writes `=` before the value to tell an empty one from none."""
+def _query(match: NamedMatch, variable: str) -> Acl:
     kind = match.value.kind
     match kind:
         case ValueKind.PRESENT:
@@ -149,7 +125,24 @@ def _optional(match: NamedMatch, variable: str) -> Acl:
         case ValueKind.EXACT:
             return acl(f"var({variable}) -m str", Literal(f"={match.value.value}"))
         case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would ignore
-            return acl(f"var({variable}) -m reg", Literal(rf"^\x00?=(?:{value_regex(match.value.value)})\z"))
+            return acl(f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(match.value.value)})\z"))
+        case _:
+            assert_never(kind)
+
+
+def _cookie(match: NamedMatch) -> Acl:
+    """A value may stand in quotes."""
+    fetch, value = Literal(f"req.cook({argument(match.name)})"), match.value.value
+    kind = match.value.kind
+    match kind:
+        case ValueKind.PRESENT:
+            return acl(fetch, "-m reg --", Literal('[^"]'))
+        case ValueKind.EXACT if value == "}":
+            return acl(fetch, "-m reg --", Literal("^}$"))
+        case ValueKind.EXACT:
+            return acl(fetch, "-m str --", Literal(value), Literal(f'"{value}"'))
+        case ValueKind.REGEX:
+            return acl(fetch, "-m reg --", Literal(f'^"?(?:{value_regex(value)})"?$'))
         case _:
             assert_never(kind)
 

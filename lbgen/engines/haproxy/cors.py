@@ -1,86 +1,94 @@
-"""CORS: a Lua file with the policies of a listener's routes, and the statements that apply them."""
+"""CORS: statements that answer preflight requests, and that grant responses to the origins of a route's policy."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.lua_rules import lua_file, lua_set, lua_string
-from lbgen.engines.haproxy.statements import Statement, found, is_true, statement
+from lbgen.engines.haproxy.statements import Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.text import Literal
+from lbgen.plan.policy import SUBDOMAIN_CHARACTER
+from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.per_route import PerRoute
+    from lbgen.engines.haproxy.statements import Acl
     from lbgen.plan.model import Route
-    from lbgen.plan.policy import Cors
+    from lbgen.plan.policy import Cors, Origin
 
-_HEADERS = (  # header, variable; the first three on a preflight only
-    ("Access-Control-Allow-Methods", "txn.cors_methods"),
-    ("Access-Control-Allow-Headers", "txn.cors_headers"),
-    ("Access-Control-Max-Age", "txn.cors_age"),
-    ("Access-Control-Allow-Origin", "txn.cors_origin"),
-    ("Access-Control-Allow-Credentials", "txn.cors_credentials"),
-    ("Access-Control-Expose-Headers", "txn.cors_expose"),
+_GRANTED = "txn.origin"  # the origin that the request's policy admits
+_ORIGIN = "req.fhdr(origin)"
+_IS_PREFLIGHT = (
+    acl("method OPTIONS"),
+    acl(f"{_ORIGIN} -m found"),
+    acl("req.fhdr(access-control-request-method) -m found"),
 )
+Policies = dict["Cors", list[str]]
 
 
-def policies_file(listener: str, routes: Sequence[tuple[str, Route]]) -> RenderedFile | None:
-    """`routes` are (key, route); None when none of them has CORS."""
-    rows = [(f"  [{lua_string(key)}] = {_policy(route.cors)},", route.field) for key, route in routes if route.cors]
-    if not rows:
-        return None
-    lines = [("-- CORS by route.", ""), (f"lbgen_cors({lua_string(listener)}, {{", ""), *rows, ("})", "")]
-    return lua_file(f"{listener}.cors.lua", lines)
+def policies(routes: Iterable[tuple[str, Route]]) -> Policies:
+    """Each policy with the keys of its routes."""
+    return group((route.cors, key) for key, route in routes if route.cors is not None)
 
 
-def _policy(cors: Cors) -> str:
-    exact, subdomains = [], []
-    for origin in cors.origins:
-        port = "" if origin.port is None else f":{origin.port}"
-        if origin.wildcard:
-            subdomains.append(f"{{ {lua_string(f'{origin.scheme}://')}, {lua_string(f'.{origin.host}{port}')} }}")
-        elif not origin.any:
-            exact.append(f"{origin.scheme}://{origin.host}{port}")
-    parts = [
-        f"any = {str(any(origin.any for origin in cors.origins)).lower()}",
-        f"exact = {lua_set(exact)}",
-        f"below = {{ {', '.join(subdomains)} }}",
-        f"methods = {lua_set(cors.methods)}",
-        f"headers = {lua_set(cors.headers)}",
-        f"credentials = {str(cors.credentials).lower()}",
-        f"methods_shown = {lua_string(', '.join(cors.methods))}",
-    ]
-    if cors.headers:
-        parts.append(f"headers_shown = {lua_string(', '.join(cors.headers))}")
-    if cors.expose_headers:
-        parts.append(f"expose = {lua_string(', '.join(cors.expose_headers))}")
-    if cors.max_age is not None:
-        parts.append(f'age = "{cors.max_age}"')
-    return f"{{ {', '.join(parts)} }}"
+def request_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
+    """Store the origin where the policy admits it, and answer preflight requests. An origin that it does not admit
+    gets an answer without permission."""
+    for number, (policy, keys) in enumerate(each.items(), 1):
+        name = f"cors.{number}"
+        value = "str(*)" if _is_for_all(policy) else _ORIGIN
+        conditions = list(_admitted(policy.origins))
+        for alternative in conditions if len(conditions) > 1 else ():
+            yield statement("acl", name, *alternative.words)
+        admitted = named(name) if len(conditions) > 1 else conditions[0]
+        yield per_route.restrict(set_var(_GRANTED, value, [admitted]), keys, name)
+        headers = [("Access-Control-Allow-Methods", ", ".join(policy.methods))]
+        if policy.headers:
+            headers.append(("Access-Control-Allow-Headers", ", ".join(policy.headers)))
+        if policy.max_age is not None:
+            headers.append(("Access-Control-Max-Age", str(policy.max_age)))
+        answer = "http-request return status 204"
+        words = [word for header, text in headers for word in (f"hdr {header}", Literal(text))]
+        yield per_route.restrict(statement(answer, *words, when=[*_IS_PREFLIGHT, found(_GRANTED)]), keys, name)
+        yield per_route.restrict(statement(answer, when=_IS_PREFLIGHT), keys, name)
 
 
-def policy_statements(listener: str, keys: Sequence[str], per_route: PerRoute) -> list[Statement]:
-    """Once the route is set: store what its policy grants to this request."""
-    return [per_route.restrict(statement(f"http-request lua.cors {listener}"), keys, "cors")] if keys else []
-
-
-def preflight_statements(keys: Sequence[str]) -> list[Statement]:
-    """Answer preflight requests."""
-    return [statement("http-request return status 204", when=[is_true("txn.preflight")])] if keys else []
-
-
-def response_statements(keys: Sequence[str], per_route: PerRoute) -> list[Statement]:
+def response_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
     """Replace the CORS headers of an endpoint by those of the route's policy."""
-    if not keys:
-        return []
-    rules = "http-after-response"
-    removes = statement(f"{rules} del-header access-control- -m beg")
-    return [
-        per_route.restrict(removes, keys, "cors.own"),
-        *(
-            statement(f"{rules} set-header {name}", f"%[var({variable})]", when=[found(variable)])
-            for name, variable in _HEADERS
-        ),
-        statement(f"{rules} add-header Vary Origin", when=[is_true("txn.cors_vary")]),
-    ]
+    if not each:
+        return
+    rules, granted = "http-after-response", found(_GRANTED)
+    every = [key for keys in each.values() for key in keys]
+    yield per_route.restrict(statement("http-response del-header access-control- -m beg"), every, "cors.own")
+    yield statement(f"{rules} set-header Access-Control-Allow-Origin %[var({_GRANTED})]", when=[granted])
+    if some := [key for policy, keys in each.items() if policy.credentials for key in keys]:
+        allow = statement(f"{rules} set-header Access-Control-Allow-Credentials true", when=[granted])
+        yield per_route.restrict(allow, some, "cors.credentials")
+    if some := [key for policy, keys in each.items() if not _is_for_all(policy) for key in keys]:
+        yield per_route.restrict(statement(f"{rules} add-header Vary Origin"), some, "cors.vary")
+    exposed = {key: ", ".join(p.expose_headers) for p, keys in each.items() if p.expose_headers for key in keys}
+    expose = statement(f"{rules} set-header Access-Control-Expose-Headers", when=[granted, ~acl("method OPTIONS")])
+    yield from per_route.with_values(expose, exposed, "cors.expose")
+
+
+def _is_for_all(policy: Cors) -> bool:
+    return any(origin.any for origin in policy.origins) and not policy.credentials
+
+
+def _admitted(origins: Sequence[Origin]) -> Iterator[Acl]:
+    """ACLs of which one holds for an origin that is admitted."""
+    if any(origin.any for origin in origins):
+        yield acl(f"{_ORIGIN} -m found")
+        return
+    for some in batches([_text(origin, "") for origin in origins if not origin.wildcard]):
+        yield acl(f"{_ORIGIN} -m str --", *map(Literal, some))
+    for origin in origins:
+        if origin.wildcard:
+            start, _, rest = _text(origin, "*.").partition("*")
+            yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{re.escape(start)}{SUBDOMAIN_CHARACTER}*{re.escape(rest)}$"))
+
+
+def _text(origin: Origin, before: str) -> str:
+    return f"{origin.scheme}://{before}{origin.host}{'' if origin.port is None else f':{origin.port}'}"

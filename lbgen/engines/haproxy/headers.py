@@ -1,73 +1,27 @@
-"""Header edits of routes and targets, and the heads that need no rule but those."""
+"""Headers that no request keeps, and header edits of routes and targets."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Statement, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Forward
-from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Listener, Plan
+    from lbgen.plan.model import HeaderEdits, Listener
 
-_HOP_BY_HOP = ("connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade")
-CLAIMS = "^x-(?:forwarded-(?:for|host|port|proto)|request-id)$"  # which only trusted proxies may make
-_CLIENT = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto")
-
-
-def plain_head(listener: Listener) -> str:
-    """A regex of all header lines of a request that no rule on framing or on hop-by-hop headers changes or refuses: one
-    Host without oddities, a length that is a number, no control character, no header that a rule removes, and no
-    Expect. HAProxy itself does not forward `Connection: keep-alive`.
-
-    Possessive, as HAProxy may have a regex library without a compiler; where the match gives up, the rules are tried.
-    """
-    removed = ("host", r"connection(?!: [Kk]eep-[Aa]live\r)", *_HOP_BY_HOP[1:], "expect", *_claims(listener))
-    underscore = "_" if listener.underscores else ""
-    line = (
-        rf"(?:(?!(?:{'|'.join(removed)}):)(?!content-length: (?![0-9]{{1,18}}\r))"
-        rf"[a-z0-9!#$%&\x27*+.^`|~{underscore}-]++: [^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*+"
-    )
-    return rf"^{line}host: [A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*+(?::[1-5]?[0-9]{{1,4}})?+\r\n{line}\r\n$"
+_HOP_BY_HOP = ("keep-alive", "proxy-connection", "te", "trailer", "http2-settings")
+CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only trusted proxies may make
 
 
-def dropped_names(listener: Listener, underscores: bool) -> str | None:
-    """A regex of the names that a request loses whoever sent it, None for no name; lua.drop_nominated and a rule see to
-    the others. `underscores`: names with an underscore are among them."""
-    names: list[str] = []
-    if not listener.guarantees.connection_options:
-        names += (name for name in _HOP_BY_HOP if name not in ("connection", "upgrade"))
-    if not listener.trusted_proxies:
-        names += _claims(listener)
-    parts = [*(["_"] if underscores else []), *([f"^(?:{'|'.join(names)})$"] if names else [])]
-    return "|".join(parts) or None
-
-
-def tested_names(listener: Listener, plan: Plan) -> frozenset[str]:
-    """The headers that a rule, a limit or a hash of the listener looks at, in lower case."""
-    rules = [rule for table in listener.hosts for rule in table.rules]
-    routes = [plan.route(name) for name in {rule.route for rule in rules}]
-    keys = [limit.key for route in routes for limit in (route.rate_limit, route.concurrency) if limit is not None]
-    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
-    keys += (key for each in forwards for target in each.targets if (key := plan.pool(target.pool).hash_key))
-    names = {key.name for key in keys if key.kind is KeyKind.HEADER}
-    return frozenset(name.lower() for name in names.union(*({h.name for h in r.match.headers} for r in rules)))
-
-
-def is_claim(name: str) -> bool:
-    """Whether the header of that name, in lower case, is one that only trusted proxies may send."""
-    return re.match(CLAIMS, name) is not None
-
-
-def _claims(listener: Listener) -> tuple[str, ...]:
-    """What a client may say about itself, where the listener does not replace it."""
-    return (*(() if listener.forwarded_headers else _CLIENT), *(() if listener.request_id else ("x-request-id",)))
+def dropped_names(listener: Listener) -> str:
+    """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
+    itself, and with an underscore what some servers take for the name with a hyphen."""
+    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (CLAIMS,))]
+    return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 
 def header_statements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.statements import Statement, acl, statement
+from lbgen.engines.haproxy.statements import Statement, statement
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
 from lbgen.engines.text import Literal
 from lbgen.plan.model import PoolProtocol
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Pool
-
-_ALWAYS_UP = "unix@lbgen-up.sock"  # a frontend of the configuration that accepts every connection
 
 
 def check_options(pool: Pool, l7: bool) -> Iterator[str]:
@@ -33,19 +31,14 @@ def check_options(pool: Pool, l7: bool) -> Iterator[str]:
             yield "check-proto none"
         elif pool.protocol is not PoolProtocol.HTTP1:
             yield "check-alpn h2" if pool.tls is not None else "check-proto h2"
-    elif passive is not None and not l7:
-        # A check that always passes is the timer that brings an ejected endpoint back.
+    elif passive is not None:
+        # No check is due while all goes well; the first failure makes one due, as does an ejection when it ends.
         time = duration(passive.eject_for)
-        yield f"check addr {_ALWAYS_UP} inter {LONGEST} fastinter {time} downinter {time} fall 1 rise 1"
-    elif pool.slow_start:
-        yield f"check addr {_ALWAYS_UP} inter {LONGEST}"
-    if passive is not None and not l7:
-        yield f"observe layer4 error-limit {passive.failures} on-error mark-down"
-
-
-def needs_passing_check(pool: Pool) -> bool:
-    """Whether its servers are checked against the frontend that accepts every connection."""
-    return not pool.active and bool(pool.passive or pool.slow_start)
+        yield f"check inter {LONGEST} fastinter {time} downinter {time} fall 1 rise 1"
+        if pool.protocol is not PoolProtocol.HTTP1:
+            yield "check-proto none"
+    if passive is not None:
+        yield f"observe layer{7 if l7 else 4} error-limit {passive.failures} on-error mark-down"
 
 
 def active_statements(pool: Pool) -> Iterator[Statement]:
@@ -58,21 +51,17 @@ def active_statements(pool: Pool) -> Iterator[Statement]:
     if active.path is None:
         return
     statuses = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in active.statuses)
-    request = ("uri", Literal(active.path), f"ver HTTP/1.1 hdr Host {pool.endpoints[0].authority}")
+    request = ("uri", Literal(active.path), "ver HTTP/1.1 hdr Host", Literal(_host(pool)))
     yield statement("option httpchk", origin=field)
     yield statement("http-check send meth GET", *request, origin=field)
     yield statement(f"http-check expect status {statuses}", origin=field)
 
 
-def passive_statements(pool: Pool) -> Iterator[Statement]:
-    """Count failed responses of an L7 pool in Lua, which ejects endpoints. HAProxy's own 503 is no failure of an
-    endpoint; good responses matter only while some endpoint has failed."""
-    if pool.passive is None:
-        return
-    judge = f"http-after-response set-var(txn.judged) lua.judged({pool.passive.failures},{pool.passive.eject_for})"
-    for acls in (
-        [acl("status ge 500"), ~acl("status 503")],
-        [acl("status 503"), acl("bc_err -m found")],
-        [acl("status lt 500"), acl("var(proc.sick) -m int gt 0")],
-    ):
-        yield statement(judge, when=acls, origin=f"{pool.field}.health.passive")
+def _host(pool: Pool) -> str:
+    """The Host of a check: each endpoint's own, in the words of log formats."""
+    hosts = [endpoint.authority for endpoint in pool.endpoints]
+    if len(set(hosts)) == 1 or any("[" in host for host in hosts):  # brackets would end the expression
+        return hosts[0]
+    if all(endpoint.is_ip for endpoint in pool.endpoints):
+        return "%[bc_dst]:%[bc_dst_port]"
+    return f"%[srv_name{''.join(f',regsub(^s{n}$,{host})' for n, host in enumerate(hosts, 1))}]"

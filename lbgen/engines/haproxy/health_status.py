@@ -38,7 +38,7 @@ def _condition(row: Mapping[str, str], now: float) -> Condition:
     since = round(now - int(changed), 1) if changed.isdigit() else None
     if status == _UNRESOLVED:
         return Condition(NO_ADDRESS.state, since, NO_ADDRESS.reason)
-    if status.startswith("MAINT"):  # set by the Lua action that ejects endpoints
+    if status.startswith("MAINT"):  # by a command of an operator to the stats socket
         return Condition(State.EJECTED, since)
     if status.startswith("DOWN"):
         check = row.get("check_status", "").removeprefix("* ")  # the mark of a running check

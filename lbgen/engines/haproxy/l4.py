@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.limits import denied
@@ -12,14 +11,12 @@ from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.view import L4Frontend
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward
-from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.engines.haproxy.view import Backend
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 DENIED = "access:denied"
@@ -48,24 +45,9 @@ def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) 
     return L4Frontend(
         bind=bind(listener),
         idle=Atom(duration(0 if 0 in idles else max(idles, default=0))),
+        logs=listener.access_log,
         statements=tuple(statements),
     )
-
-
-def join_backends(frontends: Sequence[L4Frontend], backends: Iterable[Backend]) -> Iterator[L4Frontend]:
-    """Frontends with the backend that is theirs alone: a section `listen` then has the name of the backend, by which
-    statistics find it, unless a listener is called so."""
-    by_name = {each.name.text: each for each in backends}
-    uses = Counter(word for each in frontends for line in each.statements for word in line.arguments)
-    taken = {each.bind.name for each in frontends}
-    for each in frontends:
-        match each.statements:
-            case [Statement(directive=Atom("default_backend"), arguments=[Atom() as name])] if (
-                uses[name] == 1 and name not in taken and name.text in by_name
-            ):
-                yield replace(each, backend=by_name[name.text])
-            case _:
-                yield each
 
 
 def _rule_statements(rule: L4Rule, sni: str, plan: Plan, backends: Backends, maps: Maps) -> Iterator[Statement]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from lbgen.engines.haproxy import compression, cors
+from msgspec import Struct
+
+from lbgen.engines.haproxy import cors
 from lbgen.engines.haproxy.quote import Sample, argument
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, is_true, return_text, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, deny, found, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.policy import KeyKind
 
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.per_route import PerRoute
     from lbgen.plan.model import Listener, Route
-    from lbgen.plan.policy import Access, Key
+    from lbgen.plan.policy import Access, Key, RateLimit
 
-_TABLE = "lbgen:under_way"  # the stick table that counts requests under way
+_UNDER_WAY = "lbgen:under_way"  # the stick table that counts requests under way
+_BUCKETS = "lbgen:rates"  # the one with the time at which each bucket is full again
+# Clocks of HAProxy by the fraction of a second that they count.
+_CLOCKS = ((1_000_000, "date(0,us)"), (1_000, "date(0,ms)"), (1, "date()"))
+_WRAP = 1_000_000_000  # where a clock begins anew, as the table holds 32 bits
 _T = TypeVar("_T")
 
 
@@ -32,6 +38,23 @@ def denied(access: Access, sample: str, purpose: str, origin: str, maps: Maps) -
         yield (maps.is_within(sample, access.deny, f"{purpose}.deny", origin),)
     if access.allow:
         yield (~maps.is_within(sample, access.allow, f"{purpose}.allow", origin),)
+
+
+class _Bucket(Struct, frozen=True):
+    """A rate as times of a clock: that of one token, and that of all."""
+
+    clock: str
+    token: int
+    size: int
+
+    @classmethod
+    def of(cls, limit: RateLimit) -> _Bucket:
+        """By the finest clock that does not begin anew within twice the time of a bucket."""
+        for parts, clock in _CLOCKS:
+            token = max(round(limit.seconds * parts / limit.amount), 1)
+            if token * limit.burst * 2 < _WRAP:
+                return cls(clock, token, token * limit.burst)
+        raise ValueError(f"a bucket of {limit.burst} takes too long to fill")
 
 
 class Limits:
@@ -59,10 +82,11 @@ class Limits:
         limits, field = listener.limits, f"{listener.field}.limits"
         statements = []
         if limits.target is not None:
-            statements.append(return_text(431, when=[acl(f"pathq,length gt {limits.target}")], origin=field))
+            too_long = [acl(f"pathq,length gt {limits.target}")]
+            statements.append(statement("http-request return status 414", when=too_long, origin=field))
         if limits.headers is not None:
-            most = limits.headers + 2  # the sample counts the line break at the end
-            statements.append(return_text(431, when=[acl(f"req.hdrs,length gt {most}")], origin=field))
+            too_long = [acl(f"req.hdrs,length gt {limits.headers + 2}")]  # it counts the line break at the end
+            statements.append(statement("http-request return status 431", when=too_long, origin=field))
         if self._reads_forwarded:
             networks = ",".join(listener.trusted_proxies)
             peer = self._maps.is_within("src -m ip", listener.trusted_proxies, "trusted", listener.field)
@@ -74,20 +98,17 @@ class Limits:
         if listener.access is not None:
             field = f"{listener.field}.access"
             for acls in self._denied(listener.access, "listener", field):
-                statements.append(return_text(403, when=acls, origin=field))
+                statements.append(deny(403, acls, field))
         return statements
 
     def after_routing(self) -> list[Statement]:
         """Limits and policies of the request's route."""
-        with_cors = [key for key, route in self._routes if route.cors]
         return [
-            *cors.policy_statements(self._listener.name, with_cors, self._per_route),
             *self._access(),
-            *cors.preflight_statements(with_cors),
+            *cors.request_statements(cors.policies(self._routes), self._per_route),
             *self._rates(),
             *self._concurrency(),
             *self._body_sizes(),
-            *compression.request_statements(self._routes, self._per_route),
         ]
 
     def _denied(self, access: Access, purpose: str, origin: str) -> Iterator[Sequence[Acl]]:
@@ -97,41 +118,48 @@ class Limits:
         for number, (access, keys) in enumerate(_keys_by_value((k, r.access) for k, r in self._routes), 1):
             purpose = f"access.{number}"
             for acls in self._denied(access, purpose, self._per_route.origins.get(keys[0], "")):
-                yield self._per_route.restrict(return_text(403, when=acls), keys, purpose)
+                yield self._per_route.restrict(deny(403, acls), keys, purpose)
 
     def _rates(self) -> Iterator[Statement]:
-        """The token buckets are kept in Lua, where one thread at a time runs, so that taking a token is atomic."""
+        """A bucket is the time at which it is full again: each request adds the time that one token takes."""
         limits = {key: (route, route.rate_limit) for key, route in self._routes if route.rate_limit}
         if not limits:
             return
-        rates = {key: f"{limit.amount}/{limit.seconds}/{limit.burst}" for key, (_, limit) in limits.items()}
         yield from self._count_by("txn.bucket", {key: (route, limit.key) for key, (route, limit) in limits.items()})
-        yield from self._per_route.with_values(statement("http-request set-var-fmt(txn.rate)"), rates, "rates")
-        yield statement("http-request lua.take_token", when=[found("txn.bucket")])
-        yield return_text(429, when=[is_true("txn.spent")])
+        is_counted = found("txn.bucket")
+        yield statement(f"http-request track-sc1 var(txn.bucket),sha1 table {_BUCKETS}", when=[is_counted])
+        groups = _keys_by_value(
+            (key, (_Bucket.of(limit), limit.key.kind is KeyKind.HEADER)) for key, (_, limit) in limits.items()
+        )
+        for number, ((bucket, may_lack), keys) in enumerate(groups, 1):
+            counted = [is_counted] if may_lack else []
+            sets = (
+                set_var("txn.now", f"{bucket.clock},mod({_WRAP})", counted),
+                set_var("txn.until", f"sc1_get_gpt0({_BUCKETS}),sub(txn.now)", counted),
+                set_var("txn.until", "int(0)", [*counted, ~acl(f"var(txn.until) -m int 0:{bucket.size}")]),
+                deny(429, [*counted, acl(f"var(txn.until) -m int gt {bucket.size - bucket.token}")]),
+                statement(f"http-request sc-set-gpt0(1) var(txn.until),add({bucket.token}),add(txn.now)", when=counted),
+            )
+            yield from (self._per_route.restrict(each, keys, f"rates.{number}") for each in sets)
 
     def _concurrency(self) -> Iterator[Statement]:
-        """Requests are tracked from here to their end. One over the limit is refused before it is tracked, and again
-        afterwards in case two came at once."""
+        """Requests are tracked from here to their end."""
         limits = {key: (route, route.concurrency) for key, route in self._routes if route.concurrency}
         if not limits:
             return
         yield from self._count_by("txn.place", {key: (route, limit.key) for key, (route, limit) in limits.items()})
-        yield from self._set_number("txn.places", {key: limit.max for key, (_, limit) in limits.items()}, "places")
-        counted = found("txn.place")
-        is_full = acl(f"var(txn.place),sha1,table_conn_cur({_TABLE}),sub(txn.places) ge 0")
-        yield return_text(429, when=[counted, is_full])
-        yield statement(f"http-request track-sc0 var(txn.place),sha1 table {_TABLE}", when=[counted])
-        yield return_text(429, when=[counted, acl(f"sc0_conn_cur({_TABLE}),sub(txn.places) gt 0")])
+        yield statement(f"http-request track-sc0 var(txn.place),sha1 table {_UNDER_WAY}", when=[found("txn.place")])
+        for number, (most, keys) in enumerate(_keys_by_value((k, limit.max) for k, (_, limit) in limits.items()), 1):
+            is_over = [found("txn.place"), acl(f"sc0_conn_cur({_UNDER_WAY}) gt {most}")]
+            yield self._per_route.restrict(deny(429, is_over), keys, f"places.{number}")
 
     def _body_sizes(self) -> Iterator[Statement]:
-        sizes = {key: route.max_body for key, route in self._routes if route.max_body is not None}
-        if not sizes:
-            return
-        yield from self._set_number("txn.max_body", sizes, "bodies")
-        has_length = acl("req.fhdr_cnt(content-length) gt 0")
-        is_over = acl("req.fhdr(content-length),sub(txn.max_body) gt 0")
-        yield return_text(413, when=[found("txn.max_body"), has_length, is_over])
+        for number, (most, keys) in enumerate(_keys_by_value((key, route.max_body) for key, route in self._routes), 1):
+            set_most = set_var("txn.max_body", f"int({most})")  # which the filter reads too
+            yield self._per_route.restrict(set_most, keys, f"bodies.{number}")
+            yield self._per_route.restrict(
+                deny(413, [acl(f"req.fhdr(content-length) -m int gt {most}")]), keys, f"bodies.{number}"
+            )
 
     def _count_by(self, variable: str, keys: Mapping[str, tuple[Route, Key]]) -> Iterator[Statement]:
         """Store in `variable` what a route counts requests by; it stays unset for a request whose header is missing or
@@ -144,30 +172,11 @@ class Limits:
                 case KeyKind.CLIENT_IP:
                     counted_by = ["/", Sample(self._client)]
                 case KeyKind.HEADER:
-                    value = f"{variable}_{number}"
-                    yield from self._lines(key.name, value)
-                    counted_by = ["/", Sample(f"var({value})")]
-                    acls = [acl(f"var({value}) -m len 1:")]
+                    value = f"req.fhdr({argument(key.name)})"
+                    counted_by = ["/", Sample(value)]
+                    acls = [acl(Literal(value), "-m len 1:")]
             action = statement(f"http-request set-var-fmt({variable})", when=acls)
             yield from self._per_route.with_values(action, names, purpose, counted_by)
-
-    def _lines(self, header: str, variable: str) -> Iterator[Statement]:
-        """Store all lines of a header in `variable`; Lua joins them, as a second line is rare."""
-        fetch = argument(header)
-        yield set_var(variable, Literal(f"req.fhdr({fetch})"))
-        has_more = acl(Literal(f"req.fhdr_cnt({fetch})"), "gt 1")
-        yield statement("http-request lua.join", Literal(header.lower()), variable, when=[has_more])
-
-    def _set_number(self, variable: str, values: Mapping[str, int], purpose: str) -> Iterator[Statement]:
-        """Store the number of the request's route in `variable`."""
-        if len(values) == 1:
-            ((key, value),) = values.items()
-            yield self._per_route.restrict(set_var(variable, f"int({value})"), [key], purpose)
-            return
-        mapped = self._maps.file(f"{purpose}.map", f"route -> {variable}")
-        for key, value in values.items():
-            mapped.add(key, str(value), self._per_route.origins.get(key, ""))
-        yield set_var(variable, f"var(txn.route),map_str_int({mapped.name})")
 
 
 def _keys_by_value(pairs: Iterable[tuple[str, _T | None]]) -> list[tuple[_T, list[str]]]:

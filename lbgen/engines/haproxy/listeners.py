@@ -14,23 +14,21 @@ from lbgen.engines.haproxy.backend_selection import (
     target_edits,
     use_backend_statements,
 )
-from lbgen.engines.haproxy.bodies import may_expire_while_waiting, wait_statements
-from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements, is_claim, plain_head, tested_names
+from lbgen.engines.haproxy.buffers import WHOLE_BODY
+from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements
 from lbgen.engines.haproxy.limits import Limits
-from lbgen.engines.haproxy.matching import ROUTE, route_requests
-from lbgen.engines.haproxy.mirrors import mirror_statements
+from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements
 from lbgen.engines.haproxy.statements import Section, Statement, found, statement, words
-from lbgen.engines.haproxy.timeouts import duration, filter_times, late_statements
+from lbgen.engines.haproxy.timeouts import LONGEST, duration
 from lbgen.engines.haproxy.tls import tls_options
-from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths, Plain
+from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
 from lbgen.plan.policy import PathsMode
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.matching import Routing
     from lbgen.engines.haproxy.statements import Word
@@ -65,10 +63,8 @@ def bind(listener: Listener) -> Bind:
     )
 
 
-def frontend(
-    listener: Listener, plan: Plan, backends: Backends, maps: Maps
-) -> tuple[Frontend, list[ActionBackend], list[RenderedFile]]:
-    """The frontend of an L7 listener, backends for its routes without a pool, and its Lua files.
+def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> tuple[Frontend, list[ActionBackend]]:
+    """The frontend of an L7 listener, and backends for its routes without a pool.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
@@ -86,9 +82,8 @@ def frontend(
     targets = {choice.key: choice.target.field for choice in drawn}
     per_target = PerRoute(maps, TARGET, frozenset(targets), found(TARGET), targets)
     limits = Limits(listener, routes, per_route, maps)
-    times = {name: text for name, action in forwards.items() if (text := filter_times(action))}
-    time_statements = per_route.with_values(statement("http-request set-var-fmt(txn.times)"), times, "times")
-    mirrors = mirror_statements(routes, plan, backends, per_route)
+    held = [name for name, action in forwards.items() if action.buffering.request]
+    wait = statement(f"http-request wait-for-body time {LONGEST} at-least {WHOLE_BODY}")
     answering = [key for name, key in keys.items() if name not in forwards]
     answers = answer_in_place(answering, plan, listener, per_route)
     actions = {} if answers is not None else {key.name: action_backend(key, plan, listener) for key in answering}
@@ -96,60 +91,43 @@ def frontend(
     names |= {name: backend.name.text for name, backend in actions.items()}
     requests = [(key.name, plan.route(key.route).request_headers) for key in forwarding]
     responses = [(name, route.response_headers) for name, route in routes if route.response_headers]
-    with_cors = [name for name, route in routes if route.cors]
+    pools = [plan.pool(target.pool) for action in forwards.values() for target in action.targets]
+    admission = [*limits.after_routing(), *([per_route.restrict(wait, held, "held")] if held else [])]
     edits = [
         *header_statements("http-request", requests, per_route, "request"),
         *header_statements("http-request", target_edits(chosen, drawn=False), per_route, "target"),
-        *([*draw_statements(drawn, per_route, maps), *sticky_statements(drawn, plan, maps)] if drawn else []),
+        *([*draw_statements(drawn, per_route), *sticky_statements(drawn, plan, per_route)] if drawn else []),
         *header_statements("http-request", target_edits(chosen, drawn=True), per_target, "share"),
         *rewrite_statements(forwarding, plan, per_route),
-        *late_statements(routes, per_response),
-        *cors.response_statements(with_cors, per_response),
+        *cors.response_statements(cors.policies(routes), per_response),
         *header_statements("http-after-response", responses, per_response, "response"),
+        *(answers or ()),
     ]
-    drops_underscores = not listener.underscores
-    tested = tested_names(listener, plan)
-    tests = drops_underscores and any("_" in name for name in tested)
-    dropped = dropped_names(listener, drops_underscores and not tests)
-    policies = cors.policies_file(listener.name, routes)
-    plain = _plain(listener)
-    guards = limits.before_routing()
+    use_backend = use_backend_statements(names, chosen, per_route, per_target) if names else []
+    shares_log = listener.logs and sum(each.logs for each in plan.listeners if each.mode is Mode.L7) > 1
+    is_single = _takes_all(routing) and not shares_log and not _names_route([*admission, *edits, *use_backend])
     return (
         Frontend(
             bind=bind(listener),
             http2=listener.http2,
             logs=listener.logs,
-            only_route=_only_route(routing) if plain is None and not guards else None,
-            guarantees=listener.guarantees,
-            plain=plain,
-            dropped=Atom(dropped) if dropped else None,
+            only_route=Atom(next(iter(keys.values())).route) if is_single else None,
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
-            forwarded=_forwarded(listener, maps, any(map(is_claim, tested))),
+            forwarded=_forwarded(listener, maps),
             paths=_paths(listener),
-            drops_underscores=drops_underscores,
-            tests_underscores=tests,
-            guards=_section("Limits of the request head, and the access list of the listener", guards),
-            routing=_section(routing.title, routing.statements),
-            admission=_section(
-                "Limits and policies of routes",
-                [*limits.after_routing(), *time_statements, *mirrors, *wait_statements(routes, per_route)],
-            ),
+            dropped=Literal(dropped_names(listener)),
+            keeps_trailers=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools),
+            guards=_section("Limits of the request head, and the access list of the listener", limits.before_routing()),
+            routing=_section(ROUTING, [] if is_single else routing.statements),
+            admission=_section("Limits and policies of routes", admission),
             measures_bodies=any(route.max_body is not None for _, route in routes),
-            has_mirrors=bool(mirrors),
-            has_times=bool(times),
-            may_expire=may_expire_while_waiting(routes),
-            compresses=any(route.compression for _, route in routes),
             forwards=bool(forwards),
-            edits=_section(
-                f"What the route changes or answers, and its backend{_OF_SPLITS if drawn else ''}",
-                [*edits, *(answers or ())],
-            ),
-            use_backend=tuple(use_backend_statements(names, chosen, per_route, per_target) if names else ()),
+            edits=_section(f"What the route changes or answers, and its backend{_OF_SPLITS if drawn else ''}", edits),
+            use_backend=tuple(use_backend),
         ),
         list(actions.values()),
-        [*routing.lua, *([policies] if policies is not None else [])],
     )
 
 
@@ -157,10 +135,15 @@ def _section(title: str, statements: list[Statement]) -> Section:
     return Section(Atom(title), tuple(statements))
 
 
-def _only_route(routing: Routing) -> Atom | None:
-    """The route, where the listener has one that takes every request."""
-    takes_all = len(routing.statements) == len(routing.route_keys) == 1 and not routing.statements[0].acls
-    return Atom(next(iter(routing.route_keys.values())).route) if takes_all else None
+def _takes_all(routing: Routing) -> bool:
+    """Whether the listener has one route that takes every request."""
+    return len(routing.statements) == len(routing.route_keys) == 1 and not routing.statements[0].acls
+
+
+def _names_route(statements: list[Statement]) -> bool:
+    acls = (word for each in statements for acl in each.acls for word in acl.words)
+    arguments = (word for each in statements for word in each.arguments)
+    return any(ROUTE in word.text for word in (*acls, *arguments) if isinstance(word, Atom | Literal))
 
 
 def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
@@ -169,15 +152,13 @@ def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
-def _forwarded(listener: Listener, maps: Maps, reads_claims: bool) -> Forwarded:
-    drops = []
-    if listener.trusted_proxies or reads_claims:
-        drop = statement("http-request del-header", Literal(CLAIMS), "-m reg")
-        inside = [~maps.is_within("src", nets, "trusted", listener.field)] if (nets := listener.trusted_proxies) else []
-        drops.append(drop.extend(acls=inside, origin=listener.field))
+def _forwarded(listener: Listener, maps: Maps) -> Forwarded:
+    drops = None
+    if listener.trusted_proxies:
+        stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
+        drops = statement("http-request del-header", Literal(f"^{CLAIMS}$"), "-m reg", when=[stranger])
     return Forwarded(
-        drops=tuple(drops),
-        has_trusted=bool(listener.trusted_proxies),
+        drops=drops,
         sets=listener.forwarded_headers,
         request_id=listener.request_id,
         scheme=Atom(listener.scheme),
@@ -185,19 +166,12 @@ def _forwarded(listener: Listener, maps: Maps, reads_claims: bool) -> Forwarded:
     )
 
 
-def _plain(listener: Listener) -> Plain | None:
-    kept = listener.guarantees
-    if not (kept.paths or kept.framing or kept.connection_options):
-        return None
-    return Plain(target=Literal(paths.PLAIN), head=Literal(plain_head(listener)))
-
-
 def _paths(listener: Listener) -> Paths:
-    pattern = paths.refused_regex(listener.paths)
     mode = listener.paths.mode
+    refused = Literal(paths.refused_regex(listener.paths))
     return Paths(
-        refused=Literal(pattern),
-        is_strict=pattern == paths.STRICT,
+        refused_first=Literal(paths.BROKEN) if mode is PathsMode.NORMALIZE else refused,
+        refused=refused,
         normalizes=mode is PathsMode.NORMALIZE,
         is_verbatim=mode is PathsMode.VERBATIM,
     )

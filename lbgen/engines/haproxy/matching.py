@@ -8,26 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lbgen.engines.haproxy.conditions import DOMAIN, PREFIX, Conditions
-from lbgen.engines.haproxy.lua_rules import rules_file
+from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
-from lbgen.engines.text import Atom, Literal
+from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
 from lbgen.plan.precedence import covering_hosts, group, path_groups
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import RenderedFile
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.plan.model import HostTable, Listener, Plan
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
-# The title of the section, and what it adds about conditions.
-ROUTING = "Routing: the first rule that holds names the route"
-_SLASH, _DOT = "an added slash keeps /api off /apix", "an added dot keeps a.example off ba.example"
+ROUTING = "Routing: the first rule that holds names the route; an added slash keeps /api off /apix"
 MAX_LISTED = 12  # rules tried one by one; from here on lookups cost less
 _MOST_RULES = 64  # of which that many may be left when those with several hosts are joined
-MAX_RULE_STATEMENTS = 24  # rules with conditions; where there are more, Lua tries them
 _ANY_HOST = "*"
 # A text, so that it is set, and empty, without a Host header.
 _HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host),host_only,lower,rtrim(.)]"))
@@ -36,15 +31,13 @@ _HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host
 class RouteKey(Struct, frozen=True, eq=False):
     """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
-    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it. `any_host`: a
-    rule of the route names no host.
+    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it.
     """
 
     name: str
     route: str
     stripped: int | None
     origin: str
-    any_host: bool = True
 
 
 class Routing(Struct):
@@ -52,14 +45,6 @@ class Routing(Struct):
 
     route_keys: dict[str, RouteKey]
     statements: list[Statement]
-    lua: tuple[RenderedFile, ...]
-
-    @property
-    def title(self) -> str:
-        """What the statements do, and why some conditions are as they are."""
-        words = [word.text for each in self.statements for acl in each.acls for word in acl.words if type(word) is Atom]
-        notes = [note for note, start in ((_SLASH, PREFIX), (_DOT, DOMAIN)) if any(w.startswith(start) for w in words)]
-        return f"{ROUTING}; {', '.join(notes)}" if notes else ROUTING
 
 
 class _RuleSets(Struct):
@@ -84,10 +69,7 @@ class _RouteKeys:
         self._plan = plan
         self.by_name: dict[str, RouteKey] = {}
         self._stripped: dict[str, set[int | None]] = {}
-        self._any_host: set[str] = set()
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            if rule.host is None:
-                self._any_host.add(rule.route)
             self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, plan))
 
     def name(self, rule: Rule) -> str:
@@ -95,8 +77,7 @@ class _RouteKeys:
         has_several = len(self._stripped[rule.route]) > 1
         name = f"{rule.route}/{'all' if stripped is None else stripped}" if has_several else rule.route
         if name not in self.by_name:
-            field, any_host = self._plan.route(rule.route).field, rule.route in self._any_host
-            self.by_name[name] = RouteKey(name, rule.route, stripped, field, any_host)
+            self.by_name[name] = RouteKey(name, rule.route, stripped, self._plan.route(rule.route).field)
         return name
 
 
@@ -110,7 +91,7 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
     """
     keys = _RouteKeys(listener, plan)
     if (listed := _listed_rules(listener)) is not None:
-        return Routing(keys.by_name, _listed_statements(listed, keys, needs_host), ())
+        return Routing(keys.by_name, _listed_statements(listed, keys, needs_host))
     tables, names = _distinct_tables(listener)
     has_hosts = len(listener.hosts) > 1
     statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
@@ -118,23 +99,17 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
     sets = _RuleSets()
     values = [(name, group, _value(group, keys, sets)) for name, group in groups]
     statements += _path_statements(values, "txn.way" if sets.names else ROUTE, has_hosts, maps)
-    lua: tuple[RenderedFile, ...] = ()
     if sets.names:
         rules = sorted((rule for rule, _ in sets.rules.values()), key=attrgetter("rank"))
-        if len(rules) > MAX_RULE_STATEMENTS:
-            lua = (rules_file(listener.name, [(rule, keys.name(rule)) for rule in rules], sets.names),)
-            tried = [statement(f"http-request lua.choose {listener.name}", when=[found("txn.set")])]
-        else:
-            tried = _rule_statements(rules, sets, keys, maps)
         statements += [
             set_var("txn.set", "var(txn.way),field(1,:)", [acl("var(txn.way) -m sub :")]),
             statement("acl routed", f"var({ROUTE}) -m found"),
-            *tried,
+            *_rule_statements(rules, sets, keys, maps),
             set_var(ROUTE, "var(txn.way),field(-1,:)", [~named("routed"), ~acl("var(txn.way) -m end :")]),
         ]
     if sets.names or not _takes_every_path(groups, has_hosts):
         statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
-    return Routing(keys.by_name, statements, lua)
+    return Routing(keys.by_name, statements)
 
 
 def _listed_rules(listener: Listener) -> list[list[Rule]] | None:

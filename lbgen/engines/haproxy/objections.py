@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, refused, version_key
-from lbgen.engines.haproxy.retries import RETRYABLE_STATUSES, serving_endpoints, waits_before_reconnect
-from lbgen.engines.haproxy.timeouts import connect_time, is_idle_cut_short, retries_after_sending, shortest, shown
+from lbgen.engines.api import AT_TIMES, Objection, approximate, habit, refused, version_key
+from lbgen.engines.haproxy.retries import RETRYABLE_STATUSES
+from lbgen.engines.haproxy.timeouts import sets_time_of_bodies, shortest, shown
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, Respond
+from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbgen.plan.model import Listener, Plan, Pool, Route
+    from lbgen.plan.model import Plan, Pool, Route
     from lbgen.plan.policy import Retries
     from lbgen.plan.tls import Certificate
 
@@ -34,24 +34,23 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             continue
         if route.name in l4:
             l4_pools.update(target.pool for target in route.action.targets)
-        yield from _route_times(route, route.action, route.name in l4)
+        else:
+            yield from _route_times(route, route.action, version)
         if route.action.retries is not None:
             pools = [plan.pool(target.pool) for target in route.action.targets]
             yield from _retries(route.field, route.action.retries, pools)
-    uses = _connect_times_and_retries(plan)
+    uses = _ways_of_use(plan)
     for pool in plan.pools:
         yield from _pool(pool)
         if pool.max_per_endpoint is not None and len(uses.get(pool.name, ())) > 1:
-            note = "requests of routes that differ in connect time or retries are counted separately"
+            note = "requests of routes that differ in connect time, retries or compression are counted separately"
             shows = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
             yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, shows)
-        if pool.active and pool.passive and pool.name in l4_pools:
-            note = "an ejected endpoint of an L4 pool returns as soon as its active checks pass, not after eject_for"
+        if pool.active and pool.passive:
+            note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
             shows = {"pool.health.passive.checked": "text: came back after"}
-            yield _differs(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
+            yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
-        if listener.mode is Mode.L7:
-            yield from _client_times(plan, listener, version)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE, stores=_has_store(version))
 
@@ -61,20 +60,27 @@ def _differs(feature: Feature, field: str, note: str, shows: Mapping[str, str | 
     return Objection(approximate(note, shows), field, feature)
 
 
-def _route_times(route: Route, action: Forward, is_l4: bool) -> Iterable[Objection]:
-    if not is_l4 and is_idle_cut_short(action):
+def _way(feature: Feature, field: str, note: str, shows: Mapping[str, str | tuple[str, ...]]) -> Objection:
+    """A habit; `shows` as in `_differs`."""
+    return Objection(habit(note, shows), field, feature)
+
+
+def _route_times(route: Route, action: Forward, version: str) -> Iterable[Objection]:
+    """One timer keeps both times before HAProxy 3.0: the longer holds."""
+    times, where = action.timeouts, f"{route.field}.timeouts"
+    if times.response == times.idle:
+        return
+    if sets_time_of_bodies(version):
+        note = f"an endpoint that stops reading is given up after {shown(times.response)} (response)"
+        yield _way(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.routes": f"{AT_TIMES}time"})
+    elif shortest(times.response, times.idle) == times.idle:
         note = (
-            "with retries on reset or timeout HAProxy's only timer keeps the response time, so a body may be silent "
-            "for that time, not for the idle time; make both equal"
+            f"an endpoint may be silent in a body for {shown(times.response)} (response), not for idle; 3.0 tells both"
         )
-        yield _differs(Feature.TIMEOUT_IDLE, f"{route.field}.timeouts", note, {"timeouts.idle.body": ("cut", "time")})
-    if action.timeouts.request and retries_after_sending(action.retries):
-        note = (
-            "with retries on reset or timeout the time of the request starts anew for each try, until its response "
-            "head; a response that begins after the end of that time becomes a 504"
-        )
-        shows = {"timeouts.request.tries": ("time", "text: tries reached")}
-        yield _differs(Feature.TIMEOUT_REQUEST, f"{route.field}.timeouts.request", note, shows)
+        yield _differs(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.body": "time"})
+    else:
+        note = f"a response may begin within {shown(times.idle)} (idle), not response; HAProxy 3.0 tells both"
+        yield _way(Feature.TIMEOUT_RESPONSE, where, note, {"timeouts.response.routes": "time"})
 
 
 def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Objection]:
@@ -83,25 +89,8 @@ def _retries(route: str, retries: Retries, pools: list[Pool]) -> Iterable[Object
     if other := [status for status in retries.statuses if status not in RETRYABLE_STATUSES]:
         note = f"HAProxy retries on {', '.join(map(str, RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
         yield Objection(refused(note), where, Feature.RETRIES)
-    retries_connects = RetryCause.CONNECT_FAILURE in retries.causes
-    if retries_connects and any(map(waits_before_reconnect, pools)):
-        note = (
-            "after a connection that another host refuses HAProxy waits for the connect time, a second at most, before "
-            "it reconnects; it does not wait when its own host refuses"
-        )
-        yield _differs(Feature.RETRIES, where, note, {})  # shown by a test, not by a case
-    if retries.max > 1 and any(len(serving_endpoints(pool)) > 2 for pool in pools):
-        note = (
-            "a try avoids only the endpoint of the previous one: a third may return to the first endpoint when other "
-            "requests come between, or when the endpoint is chosen by hash or at random"
-        )
-        yield _differs(Feature.RETRIES, where, note, {"route.retries.untried": "text: came back to an endpoint"})
-    if any(pool.passive for pool in pools):
-        note = "a failed try that is retried does not count as a failure of its endpoint"
-        yield _differs(Feature.HEALTH_PASSIVE, where, note, {"pool.health.passive.tries_count": "text: was asked"})
-    if retries_connects and any(_has_unreachable_backup(pool) for pool in pools):
+    if RetryCause.CONNECT_FAILURE in retries.causes and any(map(_has_unreachable_backup, pools)):
         note = "a retry does not use a backup; without health checks a backup never serves"
-        # 503 is HAProxy's own answer, 502 that of the contract.
         yield _differs(Feature.BACKUP, where, note, {"pool.backup.by_retry": ("status 502", "status 503")})
 
 
@@ -110,37 +99,15 @@ def _has_unreachable_backup(pool: Pool) -> bool:
     return any(endpoint.backup for endpoint in pool.endpoints) and not (pool.active or pool.passive)
 
 
-def _connect_times_and_retries(plan: Plan) -> dict[str, set[tuple[object, Retries | None]]]:
-    """The distinct pairs with which routes use a pool, by its name."""
-    uses: dict[str, set[tuple[object, Retries | None]]] = {}
+def _ways_of_use(plan: Plan) -> dict[str, set[tuple[object, ...]]]:
+    """The distinct ways in which routes use a pool, each with a backend of its own, by its name."""
+    uses: dict[str, set[tuple[object, ...]]] = {}
     for route in plan.routes:
         if isinstance(route.action, Forward):
             for target in route.action.targets:
-                uses.setdefault(target.pool, set()).add((connect_time(route.action.timeouts), route.action.retries))
+                way = (route.action.timeouts.connect, route.action.retries, route.compression)
+                uses.setdefault(target.pool, set()).add(way)
     return uses
-
-
-# Of conformance and of verify.
-_KEPT_SHOWS = ("text: 1.5 s after", "text: the connection took")
-
-
-def _client_times(plan: Plan, listener: Listener, version: str) -> Iterable[Objection]:
-    """HAProxy's `timeout client` keeps the time of a body that stops, and applies elsewhere as well."""
-    times, where = listener.timeouts, f"{listener.field}.timeouts"
-    body = shown(times.body)
-    if shortest(times.body, times.header) != times.header:
-        note = f"a head must come within {body} (client_body), not {shown(times.header)} (client_header)"
-        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.head": "status 408"})
-    if version == "2.6" and shortest(times.body, times.keepalive) != times.keepalive:
-        note = f"an idle connection is kept for {body} (client_body), not for {shown(times.keepalive)} (keepalive)"
-        yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.kept": _KEPT_SHOWS})
-    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
-    for route in map(plan.route, names):
-        if isinstance(route.action, Forward) and route.action.timeouts.idle != times.body:
-            idle = shown(route.action.timeouts.idle)
-            note = f"a client may pause for {body} (client_body) while it reads, on {route.name} not for {idle} (idle)"
-            yield _differs(Feature.CLIENT_TIMEOUTS, where, note, {"listener.timeouts.reading": "text: the client took"})
-            return
 
 
 def _pool(pool: Pool) -> Iterable[Objection]:

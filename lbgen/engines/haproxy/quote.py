@@ -41,11 +41,6 @@ def argument(name: str) -> str:
     return f'"{name}"' if "'" in name else name
 
 
-def lua_argument(name: str) -> str:
-    """A query name as the argument of a Lua converter: percent-encoded except letters, digits, `_`, `.` and `-`."""
-    return "".join(c if re.fullmatch(r"[A-Za-z0-9_.-]", c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
-
-
 def value_regex(pattern: str) -> str:
     """A regex for values that may be UTF-8, as HAProxy matches bytes: a part that stands for any one character becomes
     the bytes of one, unless it repeats without limit, where bytes and characters match alike."""

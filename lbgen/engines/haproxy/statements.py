@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -73,13 +72,9 @@ def set_var(variable: str, expression: str | Literal, when: Iterable[Acl] = (), 
     return statement(f"http-request set-var({variable})", expression, when=when, origin=origin)
 
 
-def return_text(
-    status: int, text: Literal | None = None, rules: str = "http-request", when: Iterable[Acl] = (), origin: str = ""
-) -> Statement:
-    """Answer with plain text, which is the reason phrase of `status` unless `text` is given."""
-    body = text or f'"{reason_phrase(status)}\\n"'
-    directive = f"{rules} return status {status} content-type text/plain string"
-    return statement(directive, body, when=when, origin=origin)
+def deny(status: int, when: Iterable[Acl] = (), origin: str = "") -> Statement:
+    """Refuse with HAProxy's own page."""
+    return statement(f"http-request deny deny_status {status}", when=when, origin=origin)
 
 
 def acl(*texts: str | Word) -> Acl:

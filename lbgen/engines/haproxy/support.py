@@ -5,124 +5,56 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.difference_shows import (
-    where_answers_are_kept,
-    where_bodies_are_forwarded,
-    where_statuses_are_retried,
-)
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, emulated, habit, refused
+from lbgen.engines.difference_shows import where_bodies_are_forwarded
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSIONS = ("2.8", "3.2", "3.0", "2.6")
 
-_NATIVE = (
-    Feature.L7,
-    Feature.L4_TCP,
-    Feature.DUAL_STACK,
-    Feature.TLS_CLIENT_CERT,
-    Feature.TLS_PASSTHROUGH,
-    Feature.HTTP2,
-    Feature.PROXY_PROTOCOL_IN,
-    Feature.MAX_CONNECTIONS,
-    Feature.L4_MAX_CONNECTIONS,
-    Feature.L4_SNI,
-    Feature.L4_SOURCES,
-    Feature.HOST_EXACT,
-    Feature.PATH_EXACT,
-    Feature.METHOD,
-    Feature.HEADER,
-    Feature.HEADER_PRESENT,
-    Feature.PRIORITY,
-    Feature.FRAMING,
-    Feature.FORWARD,
-    Feature.STATUSES,
-    Feature.UNDERSCORES_DROP,
-    Feature.UNDERSCORES_PASS,
-    Feature.REQUEST_ID,
-    Feature.REQUEST_HEADERS_SET,
-    Feature.REQUEST_HEADERS_ADD,
-    Feature.REQUEST_HEADERS_REMOVE,
-    Feature.RESPONSE_HEADERS_SET,
-    Feature.RESPONSE_HEADERS_ADD,
-    Feature.RESPONSE_HEADERS_REMOVE,
-    Feature.SPLIT_HEADERS,
-    Feature.RESPOND,
-    Feature.REWRITE_PATH,
-    Feature.REWRITE_HOST,
-    Feature.WEBSOCKET,
-    Feature.TIMEOUT_CONNECT,
-    Feature.CLIENT_TIMEOUTS,
-    Feature.ROUND_ROBIN,
-    Feature.LEAST_CONNECTIONS,
-    Feature.LEAST_CONNECTIONS_WEIGHTED,
-    Feature.SOURCE_HASH,
-    Feature.SOURCE_HASH_WEIGHTED,
-    Feature.RANDOM,
-    Feature.HASH,
-    Feature.BACKUP,
-    Feature.WEIGHTS,
-    Feature.RETRIES,
-    Feature.SLOW_START,
-    Feature.STICKY,
-    Feature.MAX_PER_ENDPOINT,
-    Feature.QUEUE,
-    Feature.TLS_TERMINATE,
-    Feature.POOL_TLS,
-    Feature.POOL_HTTP2,
-    Feature.POOL_GRPC,
-    Feature.PROXY_PROTOCOL_OUT,
-    Feature.L4_PROXY_PROTOCOL_OUT,
-    Feature.DRAIN,
-    Feature.ENDPOINT_IPV6,
-)
+_NATIVE = """
+listener.l7 listener.l4.tcp listener.address.dual_stack listener.tls.client listener.tls.passthrough listener.http2
+listener.proxy_protocol listener.max_connections listener.max_connections.l4 match.sni match.sources match.host
+match.path.exact match.methods match.headers match.headers.present route.priority framing route.forward
+headers_with_underscores.drop headers_with_underscores.pass request_id route.request_headers.set
+route.request_headers.add route.request_headers.remove route.response_headers.set route.response_headers.add
+route.response_headers.remove route.forward.request_headers route.respond route.rewrite.path route.rewrite.host
+route.websocket timeouts.connect timeouts.response timeouts.idle pool.balance.round_robin
+pool.balance.least_connections pool.balance.least_connections.weights pool.balance.source_hash
+pool.balance.source_hash.weights pool.balance.random pool.balance.hash pool.backup pool.weights pool.slow_start
+pool.connections.max_per_endpoint pool.connections.queue listener.tls pool.tls pool.protocol.http2 pool.protocol.grpc
+pool.proxy_protocol pool.proxy_protocol.l4 pool.weights.zero pool.endpoint_ipv6
+"""
 
 _EMULATED = {
     Feature.METRICS_L4: "`lbgen agent` counts the lines of a log of connections",
     Feature.METRICS: "`lbgen agent` counts the lines of a second log",
     Feature.ENDPOINT_NAMES: "HAProxy's resolvers; of several addresses of a name HAProxy uses one, as long as "
     "the name has it",
-    Feature.TRUSTED_PROXIES: "an ACL on the peer's address guards each statement that sets a forwarded header",
+    Feature.TRUSTED_PROXIES: "an ACL on the peer's address guards the statement that removes what strangers say",
     Feature.HOST_WILDCARD: "a map lookup of the host's last labels, most labels first",
     Feature.PATH_PREFIX: "a prefix map lookup of the path with a slash behind it",
     Feature.PATH_REGEX: "PCRE, which matches the accepted subset as RE2 does; where a group repeats over a "
     "thousand times in one path it stops, and the rule does not match",
     Feature.HEADER_REGEX: "ACLs on each element of the list and on the whole list",
-    Feature.QUERY: "a Lua function finds and decodes the first parameter of that name",
-    Feature.QUERY_REGEX: "a Lua function finds and decodes the first parameter of that name",
-    Feature.QUERY_PRESENT: "a Lua function finds and decodes the first parameter of that name",
-    Feature.COOKIE: "a Lua function finds the first cookie of that name",
-    Feature.COOKIE_REGEX: "a Lua function finds the first cookie of that name",
-    Feature.COOKIE_PRESENT: "a Lua function finds the first cookie of that name",
-    Feature.PATHS_STRICT: "deny rules on the raw target before anything else",
-    Feature.PATHS_ALLOW: "the same deny rules without what the listener allows",
+    Feature.QUERY_PRESENT: "a regex finds the first parameter of that name",
+    Feature.PATHS_STRICT: "a deny rule on the path before anything else",
+    Feature.PATHS_ALLOW: "the same deny rule without what the listener allows",
     Feature.PATHS_NORMALIZE: "a Lua function, called for targets that have something to normalize",
-    Feature.PATHS_VERBATIM: "deny rules on the characters of the target; Lua refuses paths that lead above the root",
-    Feature.HOP_BY_HOP: "each of these headers is deleted by name",
+    Feature.PATHS_VERBATIM: "deny rules on the characters of the path; Lua refuses paths that lead above the root",
+    Feature.HOP_BY_HOP: "these headers are deleted by name",
     Feature.LISTENER_ACCESS: "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     Feature.ROUTE_ACCESS: "deny rules on the client's address; behind trusted proxies a Lua function finds it",
-    Feature.LISTENER_LIMITS: "deny rules on the length of the target and of all header lines",
-    Feature.RATE_LIMIT: "token buckets in Lua, shared by all threads",
+    Feature.LISTENER_LIMITS: "rules on the length of the target and of all header lines",
+    Feature.RATE_LIMIT: "a stick table keeps for each key the time at which its bucket is full again",
     Feature.CONCURRENCY: "a stick table counts each request from its route to its last byte",
-    Feature.MAX_BODY: "a deny rule on Content-Length; a Lua filter counts a body that has none",
     Feature.HEALTH_ACTIVE: "HAProxy's own checks, for which an interim response (100, 103) is the response",
-    Feature.HEALTH_PASSIVE: "Lua counts failures and sets an endpoint to maintenance for that time",
-    Feature.CORS: "a Lua function compares origin, method and headers; statements set the response headers",
-    Feature.COMPRESSION: "a Lua action marks the responses that HAProxy's filter compresses; one after an interim "
-    "response is not compressed",
-    Feature.MIRROR: "a Lua filter copies the request and sends it to an internal frontend; one with a "
-    "body above 64 KiB is not copied",
+    Feature.CORS: "statements that answer preflight requests and set the headers of responses",
     Feature.BUFFERING: "every buffer of HAProxy is sized for what one route buffers: 1 MiB of a request, 256 KiB "
     "of a response",
-    Feature.TIMEOUT_RESPONSE: "a timer of HAProxy; a Lua filter where bodies may be silent for longer",
-    Feature.TIMEOUT_IDLE: "a timer of HAProxy; a Lua filter where the response head may take longer",
-    Feature.TIMEOUT_REQUEST: "a Lua filter with a timer, which does not run while a client with Expect sends nothing "
-    "of its body; the connect time is capped by it",
-    Feature.CONNECTION_NOMINATED: "a Lua function deletes them from requests whose Connection names any",
-    Feature.FORWARDED_HEADERS: "one statement per header; a regex joins several X-Forwarded-For lines",
+    Feature.FORWARDED_HEADERS: "one statement per header",
     Feature.SPLIT: "a map lookup of a random number; shares are exact to one in a million",
     Feature.REDIRECT: "a response whose Location is built from the request",
     Feature.REWRITE_PREFIX: "the path's segments behind the prefix are stored and appended to the new one",
@@ -131,26 +63,36 @@ _EMULATED = {
     Feature.KEEPALIVE: "counted per endpoint over all threads; unset, HAProxy keeps as many as it used last",
 }
 
-_APPROXIMATE = {
+_HABITS = {
+    Feature.CLIENT_TIMEOUTS: "client_body holds too for a client that pauses as it reads, and for a head where it is "
+    "the shorter time",
+    Feature.MAX_BODY: "a body without a length that grows over the limit is cut, and answered 400 instead of 413",
+    Feature.QUERY: "a value with an escaped NUL matches nothing",
+    Feature.QUERY_REGEX: "a value with an escaped NUL matches nothing",
     Feature.TLS_NO_SNI: "a client without a server name is refused in the handshake: HAProxy can refuse those only "
     "together with names that no certificate has",
-    Feature.ACCESS_LOG: "for a compressed response the bytes before compression are logged; for one of known length "
-    "that was cut its head is among the bytes",
-    Feature.FAILURES: "when the connect time expires for a later request of a kept client connection, or its endpoint "
-    "closes and a route with retries does not try again, HAProxy closes that connection (HTTP/2: resets the stream) "
-    "instead of answering 504 or 502; so it does beside filters where the endpoint closes and the body of that later "
-    "request came after its head",
-    Feature.MALFORMED: "some malformed requests are not refused but forwarded in one unambiguous form: "
-    "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one, bare LF, folded "
-    "lines and extra blanks or tabs in the request line are normalized; an unknown coding before chunked is "
-    "answered 422, and what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page; "
-    "over HTTP/2 a Host beside :authority is ignored, GET * is GET /, and the scheme's own port behind a host is "
-    "dropped before the rest is validated; a PROXY header whose numbers are too large, or whose address is too "
-    "short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint, whose chunks or 103 reach the client as "
-    "they are; a response that its endpoint resets, where it has neither a length nor chunks, looks complete, as does "
-    "one over HTTP/2 that is shorter than its Content-Length: the client's HTTP/1 connection then stays open; "
-    "what an endpoint sends later of a response that arrived in one packet with a 103, or with the 100 of a request "
-    "over HTTP/2 or without a body, is lost (HAProxy issue 3209): in chunks it looks complete, with a length it waits",
+    Feature.ACCESS_LOG: "the bytes of a response without a length, and of one that was cut or compressed, are counted "
+    "with its head and before compression",
+    Feature.STATUSES: "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
+    Feature.FAILURES: "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, a "
+    "late one 504; over HTTP/2, and for a later request of a kept connection, HAProxy may close it (HTTP/2: reset the "
+    "stream) where the endpoint closed without an answer",
+    Feature.MALFORMED: "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become "
+    "one (lengths in responses too), bare LF, folded lines and extra blanks in the request line are normalized; the "
+    "rest gets 400 and HAProxy's page; a request without Host gets 400; a PROXY header whose numbers are too large, "
+    "or whose address is too short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint; a response "
+    "that its endpoint cuts may look complete over HTTP/2, as may one that came in one packet with an interim "
+    "response (HAProxy issue 3209, before 3.2.10)",
+    Feature.CONNECTION_NOMINATED: "a request whose Connection names other fields is refused; in responses they pass",
+    Feature.COOKIE: "a request matches by any of several cookies of that name",
+    Feature.COOKIE_REGEX: "a request matches by any of several cookies of that name",
+    Feature.COOKIE_PRESENT: "a request matches by any of several cookies of that name",
+    Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",
+    Feature.HEALTH_PASSIVE: "HAProxy counts responses of 500 and more, but 501 and 505, and answers that never come; a "
+    "connection brings an ejected endpoint back when its time is over, or keeps it out as long as it refuses",
+    Feature.STICKY: "HAProxy takes its cookie from requests, and sends Cache-Control: private with a new one",
+    Feature.RETRIES: "a try avoids only the endpoint of the one before; a pool of one endpoint is asked again after a "
+    "second; a body is sent again as far as it is still in the buffer",
 }
 
 # What conformance cases observe instead.
@@ -159,136 +101,61 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.tls.no_sni.first": "text: no answer",
         "listener.tls.no_sni.other": "text: no answer",
     },
+    Feature.MAX_BODY: {"route.max_body.routes": (f"{AT_TIMES}status 400", f"{AT_TIMES}text: 400")},
+    Feature.STICKY: {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
+    Feature.COMPRESSION: {"route.compression.routes": f"{AT_TIMES}header content-encoding"},
+    Feature.RETRIES: {"route.retries.untried": "text: came back to an endpoint"},
+    Feature.CLIENT_TIMEOUTS: {
+        "listener.timeouts.head": f"{AT_TIMES}status 408",
+        "listener.timeouts.reading": f"{AT_TIMES}text: the client took",
+    },
+    Feature.HEALTH_PASSIVE: {"pool.health.passive.tries_count": f"{AT_TIMES}text: was asked"},
     Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
     Feature.ACCESS_LOG: {"access_log.cut": "text: bytes "},
     Feature.MALFORMED: {
-        "framing.malformed.length_with_coding": "accepted",
         "framing.malformed.http10": "text: version",
         "framing.malformed.http10_chunks": "header transfer-encoding: chunked",
         "framing.malformed.reset_until_close": "text: the body is complete",
-        "framing.malformed.short_response": "time",
-        "framing.malformed.interim": ("cut", "text: body b"),
+        "framing.malformed.short_response": f"{AT_TIMES}time",
         "framing.malformed.equal_hosts": "accepted",
-        "framing.malformed.bare_lf": "accepted",
-        "framing.malformed.folded": "accepted",
-        "framing.malformed.coding_before_chunked": "status 422",
-        "framing.malformed.two_hosts": "text",
-        "framing.malformed.absolute_host": "text",
-        "framing.malformed.absolute_port": "text",
-        "framing.malformed.host_characters": "text",
-        "framing.malformed.host_comma": "text",
-        "framing.malformed.h2_asterisk": "status 404",
-        "framing.malformed.h2_port": "accepted",
-        "framing.malformed.request_line": "accepted",
-        "framing.malformed.oversized": "status 400",
-        "framing.malformed.proxy_numbers": "status 200",
-        "framing.malformed.proxy_l4": "status 200",
-        "framing.malformed.h2_frames": ("text: two hosts", "text: 1 of these requests"),
     },
 }
 
 _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
+    Feature.TIMEOUT_REQUEST: "HAProxy has no timer for a whole request",
+    Feature.MIRROR: "HAProxy sends a request to one endpoint only",
     Feature.DIRECT: "it forwards bytes itself, so replies come back through it",
 }
 
 
+_SINCE_2_8: dict[str, str | tuple[str, ...]] = {
+    "listener.timeouts.body": ("status 504", "time", "text: the connection took"),
+    "listener.timeouts.kept": (f"{AT_TIMES}text: 1.5 s after", f"{AT_TIMES}text: the connection took"),
+}
 # What HAProxy does where a clause is left to it.
 HABITS = {
-    Guarantee.PATHS: "a path with dot segments, empty segments, or escapes that are broken or of slashes, backslashes, "
-    "control or unreserved characters gets 400, as do a raw byte outside US-ASCII and a fragment; the absolute form is "
-    "forwarded as it came",
-    Guarantee.FRAMING: "Content-Length beside Transfer-Encoding is dropped, one of 2^64 counts as 0, equal lengths or "
-    "Host lines become one, bare LF, folded lines and extra blanks in the request line are normalized, a missing Host "
-    "passes; differing lengths and what else its parser refuses get 400; TRACE and CONNECT pass",
-    Guarantee.CONNECTION_OPTIONS: "a request whose Connection names header fields gets 400; those that a response's "
-    "Connection names pass",
-    Guarantee.ANSWERS: "HAProxy's built-in HTML pages; 503 where a connection fails or no endpoint is up, 502 where an "
-    "endpoint's answer is broken or missing, 504 where a response is late, 400 for a large head; a failure on a kept "
-    "client connection, or where the client or the endpoint speaks HTTP/2, may close it (HTTP/2: reset the stream) "
-    "without an answer",
+    "paths": "a path that can be read in two ways is refused",
+    "framing": _HABITS[Feature.MALFORMED],
+    "connection_options": _HABITS[Feature.CONNECTION_NOMINATED],
+    "answers": _HABITS[Feature.FAILURES],
 }
-
-# HAProxy 2.6 does not refuse these itself; deny rules do.
-_NEW_PARSER = ("framing.malformed.host_characters", "framing.malformed.host_comma", "framing.malformed.h2_asterisk")
-_SHORT_BODY = "; over HTTP/2 a body that is shorter than its length reaches the endpoint before HAProxy detects it"
-
-
-# `retry-on` makes HAProxy 3.0 answer the first request of a connection only; beside filters a Lua answer never ends.
-_CLOSED_BESIDE_FILTERS = (
-    "; beside `max_body`, `mirror`, `compression`, `timeouts.request` or a `timeouts.response` below `timeouts.idle`, "
-    "the client's connection is closed without a 502 where an endpoint closes without a response for a later request "
-    "of a kept client connection, and maybe where either connection is HTTP/2"
-)
-_CLOSED_BESIDE_FILTERS_SHOWS = {
-    "statuses.failures.kept_close": "closed",
-    "statuses.failures.h2_close": f"{AT_TIMES}closed",
-    "statuses.failures.h2_endpoint_close": f"{AT_TIMES}closed",
-}
-_LAST_TRY = (
-    "where an endpoint closes the last try without a response, the client may get no 502 but a closed connection"
-)
-# HAProxy 3.2 answers large heads with 414 and 431, and its patch releases fix two faults.
-_SINCE_3_2 = (
-    (
-        "what HAProxy's parser refuses, a head above 15 KiB included, gets its built-in 400 page",
-        "what HAProxy's parser refuses gets its built-in page: 400, or 414 and 431 for a head above 15 KiB",
-    ),
-    ("shorter than its Content-Length:", "shorter than its Content-Length, before 3.2.23:"),
-    ("(HAProxy issue 3209)", "before 3.2.10 (HAProxy issue 3209)"),
-)
-_SINCE_3_2_SHOWS: dict[str, str | tuple[str, ...]] = {
-    "framing.malformed.oversized": "text",
-    "framing.malformed.short_response": f"{AT_TIMES}time",
-    "framing.malformed.interim": (f"{AT_TIMES}cut", f"{AT_TIMES}text: body b"),
-}
-
-# HAProxy 3.2 evaluates a server's `sni`, which stores the time of a try, at the first try only.
-_FIRST_TRY = "where a try takes the whole connect time and the next one is refused, the answer is 504 instead of 502"
-
-# HAProxy 2.6 cannot answer in these cases.
-_CLOSED = (
-    "when the connect time expires, or the endpoint closes without a response, for a later request of a kept client "
-    "connection, HAProxy closes that connection (HTTP/2: resets the stream) instead of answering 504 or 502"
-)
-_CLOSED_WHERE = (
-    "statuses.failures.kept_connect",
-    "statuses.failures.kept_close",
-    "statuses.failures.kept_no_retry",
-    "statuses.failures.h2_close",
-)
 
 
 @cache
 def support(version: str) -> Mapping[Feature, Verdict]:
     """The verdict on every feature."""
     known: dict[Feature, Verdict] = (
-        dict.fromkeys(_NATIVE, NATIVE)
+        dict.fromkeys(map(Feature, _NATIVE.split()), NATIVE)
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
-        | {feature: approximate(what, _DIFFERS.get(feature)) for feature, what in _APPROXIMATE.items()}
+        | {feature: habit(what, _DIFFERS.get(feature)) for feature, what in _HABITS.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
         | {Feature.ESCAPE_HATCH: UNPORTABLE}
     )
     if version == "2.6":
-        stops = {"listener.timeouts.body": ("status 504", "time", "text: the connection took")}
-        known[Feature.CLIENT_TIMEOUTS] = approximate(
-            "a body that stops ends with the response time", stops, where_bodies_are_forwarded
-        )
-        known[Feature.FAILURES] = approximate(_CLOSED, dict.fromkeys(_CLOSED_WHERE, "closed"))
-        framing = {part: shown for part, shown in _DIFFERS[Feature.MALFORMED].items() if part not in _NEW_PARSER}
-        framing["framing.malformed.h2_frames"] = ("text: a length that", "text: two hosts", "text: 2 of these requests")
-        known[Feature.MALFORMED] = approximate(_APPROXIMATE[Feature.MALFORMED] + _SHORT_BODY, framing)
-    if version == "3.0":
-        failures = _APPROXIMATE[Feature.FAILURES] + _CLOSED_BESIDE_FILTERS
-        known[Feature.FAILURES] = approximate(failures, _DIFFERS[Feature.FAILURES] | _CLOSED_BESIDE_FILTERS_SHOWS)
-        known[Feature.RETRIES] = approximate(_LAST_TRY, {"route.retries.routes": "closed"}, where_statuses_are_retried)
-    if version == "3.2":
-        malformed = _APPROXIMATE[Feature.MALFORMED]
-        for elsewhere, here in _SINCE_3_2:
-            malformed = malformed.replace(elsewhere, here)
-        known[Feature.MALFORMED] = approximate(malformed, _DIFFERS[Feature.MALFORMED] | _SINCE_3_2_SHOWS)
-        known[Feature.RETRIES] = approximate(
-            _FIRST_TRY, {"route.retries.refused_last": "status 504"}, where_answers_are_kept
+        note = f"{_HABITS[Feature.CLIENT_TIMEOUTS]}; a body that stops ends with the response time"
+        known[Feature.CLIENT_TIMEOUTS] = habit(
+            note, _DIFFERS[Feature.CLIENT_TIMEOUTS] | _SINCE_2_8, where_bodies_are_forwarded
         )
     return {feature: known[feature] for feature in Feature}

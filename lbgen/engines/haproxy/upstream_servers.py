@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.haproxy.health_checks import check_options
-from lbgen.engines.haproxy.retries import listed_twice
 from lbgen.engines.haproxy.statements import Statement, statement
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.text import Literal
@@ -21,12 +20,8 @@ if TYPE_CHECKING:
 
     from lbgen.engines.haproxy.statements import Word
     from lbgen.plan.model import Endpoint, Pool
-    from lbgen.plan.policy import Retries
 
 _MAX_WEIGHT = 256
-# HAProxy evaluates `sni` at each try to connect, with TLS or without: so it stores the time of the last try.
-_STORE_TIME = "sni date(0,us),set-var(txn.sent)"
-_NO_NAME = "field(2,:)"
 # These place endpoints on a ring in numbers that follow their weights; small numbers would share requests unevenly.
 _ON_A_RING = (Balance.RANDOM, Balance.HASH)
 
@@ -48,17 +43,11 @@ def is_resolved(endpoint: Endpoint) -> bool:
 
 class Role(Struct, frozen=True, eq=False):
     """How a backend uses its pool. `keepalive_limited`: the topology limits idle connections; `tracked`: the backend
-    with the same endpoints whose checks this one follows, "" = it has its own; `retries`: those of its routes."""
+    with the same endpoints whose checks this one follows, "" = it has its own."""
 
-    backend: str
     l7: bool
     keepalive_limited: bool
     tracked: str
-    retries: Retries | None
-
-    def connects_late(self, pool: Pool) -> bool:
-        """Whether a connection may begin later than its request arrives: after another try, or after a queue."""
-        return self.l7 and (self.retries is not None or pool.max_per_endpoint is not None)
 
 
 def purge_delay(keepalive_idle: int) -> str:
@@ -68,17 +57,14 @@ def purge_delay(keepalive_idle: int) -> str:
 
 
 def server_statements(pool: Pool, role: Role) -> list[Statement]:
-    """One line per endpoint, two for one that has to be listed twice."""
-    twice = listed_twice(role.retries, pool)
-    numbered = list(enumerate(zip(pool.endpoints, weights(pool), strict=True), 1))
-    named = [(f"s{n}", f"{role.tracked}/s{n}" if role.tracked else "", *each) for n, each in numbered]
-    named += [(f"s{n}:again", f"{role.tracked or role.backend}/s{n}", e, w) for n, (e, w) in numbered if e is twice]
+    """One line per endpoint."""
     statements = []
-    for name, tracked, endpoint, weight in named:
+    for n, (endpoint, weight) in enumerate(zip(pool.endpoints, weights(pool), strict=True), 1):
         is_localhost = not endpoint.is_ip and not is_resolved(endpoint)  # HAProxy would ask a DNS server for it
         address = f"127.0.0.1:{endpoint.port}" if is_localhost else endpoint.authority
+        tracked = f"{role.tracked}/s{n}" if role.tracked else ""
         options = [*([] if weight == 1 else [f"weight {weight}"]), *_options(pool, endpoint, role, tracked)]
-        statements.append(statement(f"server {name}", address, *options, origin=endpoint.field))
+        statements.append(statement(f"server s{n}", address, *options, origin=endpoint.field))
     return statements
 
 
@@ -97,23 +83,20 @@ def _options(pool: Pool, endpoint: Endpoint, role: Role, tracked: str) -> Iterat
         yield f"cookie {endpoint.cookie_value}"
     if pool.proxy_protocol is not None:
         yield "send-proxy" if pool.proxy_protocol == "v1" else "send-proxy-v2"
-    yield from _transport_options(pool, endpoint, role)
+    yield from _transport_options(pool, endpoint)
     checks = list(check_options(pool, role.l7))
     yield from [f"track {tracked}"] if checks and tracked else checks
     if pool.slow_start:
         yield f"slowstart {duration(pool.slow_start)}"
 
 
-def _transport_options(pool: Pool, endpoint: Endpoint, role: Role) -> Iterator[str | Word]:
+def _transport_options(pool: Pool, endpoint: Endpoint) -> Iterator[str | Word]:
     """TLS and HTTP version. HAProxy reads the key of a certificate from `<certificate>.key`."""
     is_http2 = pool.protocol is not PoolProtocol.HTTP1
-    connects_late = role.connects_late(pool)
     tls = pool.tls
     if tls is None:
         if is_http2:
             yield "proto h2"
-        if connects_late:
-            yield f"{_STORE_TIME},{_NO_NAME}"
         return
     yield "ssl ssl-min-ver TLSv1.2"
     if tls.verify:
@@ -123,13 +106,11 @@ def _transport_options(pool: Pool, endpoint: Endpoint, role: Role) -> Iterator[s
         yield "verify none"
     name = tls.server_name or (None if endpoint.is_ip else endpoint.host)
     if name is not None:
-        yield f"{_STORE_TIME},bool,iif({name},{name})" if connects_late else f"sni str({name})"
-        if pool.active:
+        yield f"sni str({name})"
+        if pool.active or pool.passive:
             yield f"check-sni {name}"
         if tls.verify:
             yield f"verifyhost {name}"
-    elif connects_late:
-        yield f"{_STORE_TIME},{_NO_NAME}"
     if tls.certificate is not None:
         yield "crt"
         yield Literal(tls.certificate.cert.path)

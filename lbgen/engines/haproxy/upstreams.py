@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct, field
 
-from lbgen.engines.haproxy import compression
-from lbgen.engines.haproxy.health_checks import active_statements, needs_passing_check, passive_statements
-from lbgen.engines.haproxy.quote import argument, lua_argument
-from lbgen.engines.haproxy.retries import keeps_requests, retry_statements
-from lbgen.engines.haproxy.statements import Statement, acl, is_true, return_text, set_var, statement
-from lbgen.engines.haproxy.timeouts import (
-    backend_statements,
-    connect_time,
-    duration,
-    is_filtered,
-    server_timeout,
-)
-from lbgen.engines.haproxy.upstream_servers import Role, is_resolved, server_statements
+from lbgen.engines.haproxy.compression import compression_statements
+from lbgen.engines.haproxy.health_checks import active_statements
+from lbgen.engines.haproxy.quote import argument
+from lbgen.engines.haproxy.retries import retry_statements
+from lbgen.engines.haproxy.statements import Statement, acl, deny, is_true, statement
+from lbgen.engines.haproxy.timeouts import backend_statements, body_statements, duration, server_timeout
+from lbgen.engines.haproxy.upstream_servers import Role, server_statements
 from lbgen.engines.haproxy.view import Backend, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, PoolProtocol
@@ -31,30 +25,26 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.backend_selection import Choice
     from lbgen.engines.haproxy.statements import Word
     from lbgen.plan.model import Plan, Pool, Timeouts
-    from lbgen.plan.policy import Retries
+    from lbgen.plan.policy import Compression, Retries
 
-_LONG = 10**15  # microseconds
 _Timers = tuple[int, int, int]
 
 
 class _Draft(Struct):
-    """A backend while its routes are collected. `other_times`: the keys of routes whose times differ from `times`;
-    `held`: the keys of routes that buffer requests; `streams`: some route does not; `compresses`: some route does."""
+    """A backend while its routes are collected. `other_times`: the keys of routes whose times differ from `times`."""
 
     name: str
     pool: Pool
     times: Timeouts
     retries: Retries | None
+    compression: Compression | None
     l7: bool
     other_times: dict[Timeouts, list[str]] = field(default_factory=dict)
-    held: list[str] = field(default_factory=list)
-    streams: bool = False
-    compresses: bool = False
 
-    def timers(self) -> _Timers:
-        """Milliseconds of HAProxy's timers for a connection, a response and silence."""
+    def timers(self, version: str) -> _Timers:
+        """Milliseconds of HAProxy's timers for a connection, a silent endpoint, and a tunnel."""
         times = self.times
-        return connect_time(times), server_timeout(times, self.retries) if self.l7 else times.idle, times.idle
+        return times.connect, server_timeout(times, version) if self.l7 else times.idle, times.idle
 
 
 class Backends(Struct):
@@ -78,31 +68,23 @@ class Backends(Struct):
         route = plan.route(choice.route_key.route)
         action = route.action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
-        draft = self._draft(pool, action.timeouts, action.retries, True, key)
-        draft.compresses = draft.compresses or route.compression is not None
-        if not action.buffering.request:
-            draft.streams = True
-        elif key not in draft.held:
-            draft.held.append(key)
-        return draft.name
+        return self._draft(pool, action.timeouts, action.retries, route.compression, True, key).name
 
     def for_l4(self, pool: Pool, times: Timeouts) -> str:
         """The name of the backend with that pool's endpoints and those times for an L4 route."""
-        return self._draft(pool, times, None, False, "").name
+        return self._draft(pool, times, None, None, False, "").name
 
-    def for_mirror(self, pool: Pool, times: Timeouts) -> str:
-        """The name of the backend that takes copies of requests for that pool."""
-        return self._draft(pool, times, None, True, "").name
-
-    def _draft(self, pool: Pool, times: Timeouts, retries: Retries | None, l7: bool, key: str) -> _Draft:
+    def _draft(
+        self, pool: Pool, times: Timeouts, retries: Retries | None, pack: Compression | None, l7: bool, key: str
+    ) -> _Draft:
         # Routes share a backend that has state; their times are set per request.
         is_shared = l7 and has_state(pool)
-        identity = (pool.name, connect_time(times) if is_shared else times, retries, l7)
+        identity = (pool.name, times.connect if is_shared else times, retries, pack, l7)
         if identity not in self._drafts:
             names = self._names.setdefault(pool.name, [])
             name = f"{pool.name}:{len(names) + 1}" if names or pool.name in self.taken else pool.name
             names.append(name)
-            self._drafts[identity] = _Draft(name, pool, times, retries, l7)
+            self._drafts[identity] = _Draft(name, pool, times, retries, pack, l7)
         draft = self._drafts[identity]
         if key and times != draft.times and key not in (keys := draft.other_times.setdefault(times, [])):
             keys.append(key)
@@ -112,16 +94,12 @@ class Backends(Struct):
         """The pools of those backends."""
         return [draft.pool for draft in self._drafts.values()]
 
-    def needs_passing_check(self) -> bool:
-        """Whether some servers are checked against the frontend that accepts every connection."""
-        return any(map(needs_passing_check, self.pools()))
-
     def usual_times(self, l7: bool) -> Times:
         """The times of most L7 or L4 backends, which their section `defaults` has."""
         return _times(self._usual(l7))
 
     def _usual(self, l7: bool) -> _Timers:
-        counted = Counter(draft.timers() for draft in self._drafts.values() if draft.l7 is l7)
+        counted = Counter(draft.timers(self.version) for draft in self._drafts.values() if draft.l7 is l7)
         return max(counted, key=counted.__getitem__, default=(0, 0, 0))
 
     def views(self) -> tuple[Backend, ...]:
@@ -130,10 +108,10 @@ class Backends(Struct):
         return tuple(self._view(draft, usual) for draft in self._drafts.values())
 
     def _view(self, draft: _Draft, usual: Mapping[bool, _Timers]) -> Backend:
-        pool, l7, timers = draft.pool, draft.l7, draft.timers()
+        pool, l7, timers = draft.pool, draft.l7, draft.timers(self.version)
         first = self._names[pool.name][0]
         tracked = first if first != draft.name else ""
-        role = Role(draft.name, l7, pool.name in self.keepalive_limited, tracked, draft.retries)
+        role = Role(l7, pool.name in self.keepalive_limited, tracked)
         return Backend(
             name=Atom(draft.name),
             origin=Atom(pool.field),
@@ -142,24 +120,13 @@ class Backends(Struct):
             balance=_balance(pool),
             is_hashed=pool.balance in (Balance.SOURCE_HASH, Balance.HASH),
             times=_times(timers) if timers != usual[l7] else None,
-            may_be_empty=l7 and bool(pool.active or pool.passive or any(map(is_resolved, pool.endpoints))),
-            retries=draft.retries is not None,
-            answers_closed=self.version != "2.6" and l7 and not keeps_requests(draft.retries),
-            compresses=draft.compresses,
-            statements=tuple(_statements(draft, tracked)),
+            statements=tuple(_statements(draft, tracked, self.version)),
             servers=tuple(server_statements(pool, role)),
         )
 
 
 def _times(timers: _Timers) -> Times:
-    connect, response, idle = timers
-    return Times(
-        connect=Atom(duration(connect)),
-        response=Atom(duration(response)),
-        idle=Atom(duration(idle)),
-        # Statements and timers read clocks that differ by some milliseconds, hence 95 %.
-        late=connect * 950 or _LONG,
-    )
+    return Times(*(Atom(duration(each)) for each in timers))
 
 
 def has_state(pool: Pool) -> bool:
@@ -167,28 +134,26 @@ def has_state(pool: Pool) -> bool:
     return bool(pool.active or pool.passive or pool.max_per_endpoint or pool.slow_start)
 
 
-def _statements(draft: _Draft, tracked: str) -> Iterator[Statement]:
-    pool, times, retries = draft.pool, draft.times, draft.retries
+def _statements(draft: _Draft, tracked: str, version: str) -> Iterator[Statement]:
+    pool = draft.pool
     yield from _pool_statements(pool, draft.l7)
-    if retries:
-        yield from retry_statements(retries, pool, draft.held, streams=draft.streams)
+    if draft.retries:
+        yield from retry_statements(draft.retries, pool)
     if not tracked:
         yield from active_statements(pool)
-    if draft.l7 and (waited := max(times.response, times.idle)) and is_filtered(times, retries):
-        # The filter does not watch WebSocket handshakes.
-        set_timeout = f"http-request set-timeout server {duration(waited)}"
-        yield statement(set_timeout, when=[is_true("txn.websocket")], origin=pool.field)
-    if draft.compresses:
-        yield from compression.response_statements(pool.field)
+    if draft.compression:
+        yield from compression_statements(draft.compression, version, pool.field)
+    if draft.l7:
+        yield from body_statements(pool.field, draft.times, version, [])
     for other, keys in draft.other_times.items():
-        yield from backend_statements(pool.field, other, retries, keys)
+        yield from backend_statements(pool.field, other, version, keys)
 
 
 def _pool_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
     if any(endpoint.backup for endpoint in pool.endpoints):
         yield statement("option allbackups", origin=pool.field)
     if pool.sticky is not None and l7:
-        options = ["insert httponly attr SameSite=Lax"]
+        options = ["insert indirect nocache httponly attr SameSite=Lax"]
         if pool.sticky.ttl is not None:
             options.append(f"attr Max-Age={pool.sticky.ttl}")
         if pool.sticky.secure:
@@ -197,30 +162,19 @@ def _pool_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
     if pool.max_per_endpoint is not None:
         yield from _queue_statements(pool, l7)
     if pool.protocol is not PoolProtocol.HTTP1 and l7:
-        # HTTP/2 needs an authority, and a request of HTTP/1.0 may have no Host.
-        set_host = "http-request set-header Host no-host.invalid"
-        yield statement(set_host, when=[~acl("req.fhdr(host) -m found")], origin=pool.field)
         if pool.tls is None:
-            # For a path alone HAProxy writes the scheme https. An odd Host must not change the path.
+            # For a path alone HAProxy writes the scheme https.
             set_scheme = "http-request set-uri http://%[req.fhdr(host)]%[pathq]"
-            plain = [acl("req.fhdr(host) -m reg", Literal("^[][A-Za-z0-9._:-]+$")), acl("pathq -m beg /")]
-            yield statement(set_scheme, when=plain, origin=pool.field)
-    if pool.protocol is PoolProtocol.GRPC:
+            yield statement(set_scheme, when=[acl("pathq -m beg /")], origin=pool.field)
         yield statement("http-request set-header TE trailers", when=[is_true("txn.trailers")], origin=pool.field)
-    if l7:
-        yield from passive_statements(pool)
 
 
 def _queue_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
     """Without a queue a request waits for HAProxy's shortest time."""
     origin = f"{pool.field}.connections"
-    if l7:  # the try to connect sets it again, after the wait
-        yield set_var("txn.queued", "date(0,us)", origin=origin)
-        yield statement("http-request unset-var(txn.sent)", origin=origin)
     yield statement(f"timeout queue {'1ms' if pool.queue is None else duration(pool.queue.timeout)}", origin=origin)
     if l7 and pool.queue is not None:
-        is_full = acl(f"queue ge {pool.queue.size}")
-        yield return_text(503, Literal("Service Unavailable\n"), when=[is_full], origin=origin)
+        yield deny(503, [acl(f"queue ge {pool.queue.size}")], origin)
 
 
 def _balance(pool: Pool) -> tuple[Word, ...]:
@@ -249,6 +203,6 @@ def _hash_key(pool: Pool) -> str:
         case KeyKind.COOKIE:
             return f"req.cook({argument(key.name)})"
         case KeyKind.QUERY:
-            return f"query,lua.query_value({lua_argument(key.name)})"
+            return f"url_param({argument(key.name)})"
         case _:
             raise ValueError(f"pool {pool.name} hashes by {key.kind}")

@@ -80,6 +80,7 @@ def files(plan: Plan) -> tuple[RenderedFile, ...]:
         steering,
         command=("nft", "-f", FILE),
         change=("nft", "-f", transaction.FILE),
+        tracked=not is_direct(plan) and any(protocol == "udp" for _, protocol, _ in _steered(plan)),
         balanced=tuple(_balanced(pool) for pool in pools if is_counted(pool) or pool.max_per_endpoint is not None),
     )
     return (RenderedFile(FILE, text), *((spec.file(),) if uses_agent(plan) else ()))

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images, RenderedFile
-from lbgen.engines.nginx.support import HABITS, NEW, SUPPORT, VERSIONS
+from lbgen.engines.nginx.support import NEW, SUPPORT, VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.view import Config
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
-    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -40,7 +39,6 @@ class Nginx:
     images = Images(
         {NEW: "nginx:1.31.3", "1.30": "nginx:1.30.6", "1.26": "nginx:1.26.3", "1.22": "nginx:1.22.1"},
         "/usr/sbin/nginx",
-        modules=dict.fromkeys((NEW, "1.30", "1.26"), ("/usr/lib/nginx/modules/ngx_http_js_module.so",)),
     )
 
     insertion_points: tuple[tuple[str, str], ...] = (
@@ -53,26 +51,23 @@ class Nginx:
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return SUPPORT[version][feature]
 
-    def habits(self, version: str) -> Mapping[Guarantee, str]:
-        return HABITS
-
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.nginx.objections import objections
 
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        """nginx.conf and its scripts; with active checks also the servers of upstreams and the spec of the agent."""
+        """nginx.conf; with active checks also the servers of upstreams and the spec of the agent."""
         from lbgen.engines import text
         from lbgen.engines.nginx import health_checks
         from lbgen.engines.nginx.build import build
-        from lbgen.engines.nginx.scripts import script_files
+        from lbgen.engines.nginx.upstreams import with_loopback
         from lbgen.engines.verbatim import texts
 
+        plan = with_loopback(plan)
         config = build(plan, version)
         main = text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name))
-        scripts = script_files(config.http.scripts if config.http is not None else ())
-        files = (RenderedFile("nginx.conf", *main), *_included(config), *scripts)
+        files = (RenderedFile("nginx.conf", *main), *_included(config))
         if not config.uses_agent:
             return files
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)
@@ -107,8 +102,6 @@ def _included(config: Config) -> Iterator[RenderedFile]:
         return
     if config.http.headers_file:
         yield RenderedFile("proxy_headers.conf", *text.render(_environment(), "proxy_headers.conf.j2", config.http))
-    for file, locations in config.http.shared:
-        yield RenderedFile(file.text, *text.render(_environment(), "host.conf.j2", locations))
     for each in config.http.bodies:
         assert each.include is not None  # noqa: S101  # includes.py
         yield RenderedFile(each.include.text, *text.render(_environment(), "body.conf.j2", each))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.view import Location, Text
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener, Plan
 
 FILE = "access.log"
@@ -30,8 +29,7 @@ _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _UNANSWERED = (0, len(b"HTTP/1.1 100 Continue\r\n\r\n"))  # bytes of such a request; an endpoint's own 499 has a body
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:[.][0-9]+)?")
-# The keys of the format in http.j2. The listener's only route is text, for requests that nginx refuses as well.
-_ONLY_ROUTE = "only_route"
+# The keys of the format in http.j2.
 _FIELDS = frozenset(
     "time listener route pool addresses method host path status duration upstream bytes request_id".split()  # noqa: SIM905
 )
@@ -42,14 +40,11 @@ def format_name(listener: Listener) -> str:
     return f"json-{listener.name}"
 
 
-def log_format(listener: Listener, request_id: Text, pool: Atom, only: tuple[Atom, Atom] | None) -> LogFormat:
-    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable;
-    `only` are the listener's only route and its pool."""
+def log_format(listener: Listener, request_id: Text, pool: Atom) -> LogFormat:
+    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable."""
     variable = request_id.parts[0] if request_id.parts else NONE
     assert isinstance(variable, Atom)  # noqa: S101  # headers.standard_headers
-    route, pool = only or (_ROUTE, pool)
-    name = Atom.of(_NAME, listener.name)
-    return LogFormat(Atom(listener.field), name, variable, route, pool, only_route=only is not None)
+    return LogFormat(Atom(listener.field), Atom.of(_NAME, listener.name), variable, _ROUTE, pool)
 
 
 def has_own_text(plan: Plan) -> bool:
@@ -65,71 +60,35 @@ def log_directives(listener: Listener) -> Iterator[Line]:
 
 
 def pool_variable(locations: Iterable[Location]) -> Atom:
-    """The variable with the upstream of a request: nginx's own, unless a location after that of the upstream may answer
-    or the gRPC module, which has none, forwards."""
-    proxies = [x.proxy for x in locations if x.proxy is not None]
-    lost = any(x.next_try is not None or x.failure_to is not None or x.module.text != PROXY for x in proxies)
+    """The variable with the upstream of a request: nginx's own, unless the gRPC module forwards, which has none."""
+    lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
     return reference(POOL) if lost else Atom("$proxy_host")
 
 
 class LoggedRoutes:
-    """The variables of the log in locations; collects the pool of each route, which a map adds to the log. A route
-    that takes every request of a listener is text in the log's format, with its pool: `only`, by listener."""
+    """The variables of the log in locations; collects the pool of each route, which a map adds to the log."""
 
-    def __init__(self, plan: Plan, kept: Guarantees) -> None:
-        self.only: dict[str, tuple[Atom, Atom]] = {}
-        self._as_text = not (kept.answers or kept.connection_options or has_own_text(plan))
+    def __init__(self) -> None:
         self._pools: dict[str, Text] = {}
-        self._in_use = False
 
     @property
     def maps(self) -> tuple[Map, ...]:
         """The map from the route of a request to its pool."""
-        if not self._in_use:
-            return ()
         entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
         return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
 
-    def add(self, listener: Listener, name: str, pool: Text | None, *, at_once: bool) -> tuple[Line, ...]:
-        """The directives of a location of the route `name`; `pool` None: it forwards to none. `at_once`: every request
-        in the location is forwarded from it."""
+    def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
+        """The directives of a location of the route `name`; `pool` None: it forwards to none."""
         if not listener.logs:
             return ()
-        if self._as_text and at_once and pool is not None and _only_route(listener) == name:
-            self.only[listener.name] = Atom.of(_NAME, name), _in_format(pool)
-            return ()
-        self._in_use = True
         if pool is not None:
             self._pools[name] = pool
         return (set_route(text(name)),)
-
-    def add_alias(self, listener: Listener, name: str, route: str) -> tuple[Line, ...]:
-        """The directives of a location for `$filtered`, which is `name` where the request is one of `route`."""
-        if not listener.logs:
-            return ()
-        if route in self._pools:
-            self._pools[name] = self._pools[route]
-        return _OF_FILTERED
-
-
-def _only_route(listener: Listener) -> str | None:
-    """The route of every request, where one rule takes them all."""
-    rules = listener.hosts[0].rules if len(listener.hosts) == 1 else ()
-    return rules[0].route if len(rules) == 1 and rules[0].match.covers_all else None
-
-
-def _in_format(pool: Text) -> Atom:
-    """A pool inside the format: the name of an upstream, or the variable that holds it."""
-    only = pool.parts[0]
-    return only if isinstance(only, Atom) else Atom.of(r"[a-z0-9._~-]+", only.text)
 
 
 def set_route(name: Text) -> Line:
     """Note the route that the log names."""
     return Line(_SET, (_ROUTE, name))
-
-
-_OF_FILTERED = (set_route(text(inline("filtered"))),)
 
 
 def parse_line(line: str) -> AccessRecord | None:
@@ -138,10 +97,8 @@ def parse_line(line: str) -> AccessRecord | None:
         fields = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(fields, dict) or fields.keys() - {_ONLY_ROUTE} != _FIELDS:
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS:
         return None
-    if _ONLY_ROUTE in fields and not fields["addresses"]:  # nginx refused the request before it chose a location
-        fields |= {"route": "", "pool": ""}
     addresses = _ADDRESS.findall(fields["addresses"])
     status, length = int(fields["status"]), int(fields["bytes"])
     return {

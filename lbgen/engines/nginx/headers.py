@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.nginx.names import inline, network, reference
+from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.connection_options import ClientHeaders
     from lbgen.engines.nginx.strings import Texts
+    from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
     from lbgen.plan.model import HeaderEdits, Listener
 
 HeaderLines = dict[str, tuple[Text, ...]]
 """Header name (lower case) to its lines; no lines drop the header."""
 
-_HTTP1_ONLY = ("connection", "upgrade")
-_HOST = Atom("Host")
+UPGRADES = (
+    Header(Atom("Connection"), text(inline("connection_upgrade"))),
+    Header(Atom("Upgrade"), text(inline("upgrade"))),
+)
+"""To HTTP/1 endpoints; HTTP/2 has no upgrades."""
+TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
+"""To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""
 _FORWARDED = ("for", "proto", "host", "port")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
@@ -66,16 +70,13 @@ def _own_values(listener: Listener, address: str, *, alone: bool) -> dict[str, s
     return {
         "for": inline(address),
         "proto": listener.scheme if alone else inline("scheme"),
-        "host": inline("http_host"),
+        "host": inline("endpoint_host"),
         "port": port,
     }
 
 
-def standard_headers(
-    listener: Listener, trust: Trust | None = None, *, filters: bool = True, alone: bool = False
-) -> HeaderLines:
-    """The headers that this listener sets on every forwarded request; `filters`: Connection may name some to drop;
-    `alone`: it is the only listener."""
+def standard_headers(listener: Listener, trust: Trust | None = None, *, alone: bool = False) -> HeaderLines:
+    """The headers that this listener sets on every forwarded request; `alone`: it is the only listener."""
     lines: HeaderLines = {"host": (text(inline("endpoint_host")),)}
     own = _own_values(listener, "remote_addr", alone=alone)
     for what in _FORWARDED:
@@ -88,14 +89,10 @@ def standard_headers(
         lines["x-request-id"] = (text(inline(request_id)),)
     else:
         lines["x-request-id"] = (text(inline("request_id")),) if listener.request_id else ()
-    lines["connection"] = (text(inline("connection_upgrade")),)
-    lines["upgrade"] = (text(inline("upgrade")),)
-    if filters:
-        lines["http2-settings"] = (text(inline("http2_settings")),)
-    return lines | {"proxy-connection": (), "trailer": ()}
+    return lines | {"http2-settings": (), "proxy-connection": (), "trailer": ()}
 
 
-def trust_maps(trust: Trust, client: ClientHeaders, *, alone: bool = False) -> tuple[Geo, tuple[Map, ...]]:
+def trust_maps(trust: Trust, *, alone: bool = False) -> tuple[Geo, tuple[Map, ...]]:
     """The geo block and the maps behind the headers of a listener with trusted proxies."""
     listener = trust.listener
     origin = Atom(f"{listener.field}.trusted_proxies")
@@ -106,15 +103,15 @@ def trust_maps(trust: Trust, client: ClientHeaders, *, alone: bool = False) -> t
 
     def kept(name: str, header: str, value: Text, default: Text) -> Map:
         """`value` when a trusted peer sent the header, else the default."""
-        source = text(inline(trusted), ":", client.variable(header))
-        entry = Entry(Literal("^1:(?!(?:, )*$)", "regex"), value)
+        source = text(inline(trusted), ":", inline(header_variable(header)))
+        entry = Entry(Literal("^1:.", "regex"), value)
         return Map(origin, source, reference(trust.name(name)), default, (entry,))
 
     maps: list[Map] = []
     own = _own_values(listener, trust.peer, alone=alone)
     for what in _FORWARDED:
         header = f"x-forwarded-{what}"
-        sent = client.variable(header)
+        sent = inline(header_variable(header))
         if not listener.forwarded_headers:
             maps.append(kept(f"passed_{what}", header, text(sent), EMPTY))
             continue
@@ -123,11 +120,11 @@ def trust_maps(trust: Trust, client: ClientHeaders, *, alone: bool = False) -> t
     name, default = (
         ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
     )
-    maps.append(kept(name, "x-request-id", text(client.variable("x-request-id")), default))
+    maps.append(kept(name, "x-request-id", text(inline(header_variable("x-request-id"))), default))
     return geo, tuple(maps)
 
 
-def apply_edits(lines: HeaderLines, edits: HeaderEdits, texts: Texts, client: ClientHeaders) -> HeaderLines:
+def apply_edits(lines: HeaderLines, edits: HeaderEdits, texts: Texts) -> HeaderLines:
     """`lines` after `edits`: remove, set, add. A header that is only added to keeps the client's value."""
     out = dict(lines)
     for name in edits.remove:
@@ -135,25 +132,22 @@ def apply_edits(lines: HeaderLines, edits: HeaderEdits, texts: Texts, client: Cl
     for name, value in edits.set:
         out[name] = (texts.of(value),)
     for name, value in edits.add:
-        before = out[name] if name in out else (text(client.variable(name)),)
+        before = out[name] if name in out else (text(inline(header_variable(name))),)
         out[name] = (*before, texts.of(value))
     return out
 
 
-def header_directives(lines: HeaderLines, module: str = PROXY, *, filters: bool = False) -> tuple[Header, ...]:
-    """As directives; nginx drops a header whose value is empty. HTTP/2 has no upgrades. With `filters` Host also
-    carries the fields that are left of a request whose Connection names some, see `connection_options.py`."""
-    dropped = _HTTP1_ONLY if module == GRPC else ()
-    out = [
-        Header(header_name(name), value)
-        for name, values in lines.items()
-        for value in (() if name in dropped else values) or (EMPTY,)
-    ]
-    if not filters or module == GRPC:
-        return tuple(out)
-    return tuple(
-        replace(x, value=Text((*x.value.parts, inline("filtered_fields")))) if x.name == _HOST else x for x in out
-    )
+def header_directives(lines: HeaderLines, more: tuple[Header, ...] = ()) -> tuple[Header, ...]:
+    """As directives, and `more`; nginx drops a header whose value is empty."""
+    every = (Header(header_name(name), value) for name, values in lines.items() for value in values or (EMPTY,))
+    return (*every, *more)
+
+
+def protocol_headers(protocol: UpstreamProtocol) -> tuple[Header, ...]:
+    """The headers that depend on the protocol of the endpoints."""
+    if protocol.module != "proxy":
+        return ()
+    return TRAILERS if protocol.http2 else UPGRADES
 
 
 @cache

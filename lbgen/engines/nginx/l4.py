@@ -10,6 +10,7 @@ from lbgen.engines import escapes
 from lbgen.engines.metrics_spec import L4_MARK
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx import tls as listener_tls
+from lbgen.engines.nginx.access_log import FILE
 from lbgen.engines.nginx.limits import AccessGeos, unmapping_map
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
 from lbgen.engines.nginx.names import Names, inline, inline_upstream, network, reference
@@ -17,14 +18,14 @@ from lbgen.engines.nginx.split_shares import shares
 from lbgen.engines.nginx.strings import directive, text, variables
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import tls_lines, verifies_address
-from lbgen.engines.nginx.upstreams import upstreams
+from lbgen.engines.nginx.upstreams import upstream
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, HostTable, Protocol
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lbgen.plan.model import L4Rule, Listener, Plan, Pool
     from lbgen.plan.policy import Access
@@ -73,13 +74,12 @@ def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> St
         peer = reference("peer")
     return Stream(
         servers=servers,
-        upstreams=tuple(u for pool in pools for u in upstreams(pool, peer, l4=True)),
+        upstreams=tuple(upstream(pool, peer, l4=True) for pool in pools),
         splits=tuple(streams.splits),
         maps=tuple(streams.maps),
         geos=(*streams.geos, *streams.access.geos),
         zones=tuple(streams.zones),
         empty_upstream=_NO_UPSTREAM if len(streams.maps) > (peer != _PEER) else None,
-        proxy_protocol=any(listener.proxy_protocol for listener in listeners),
     )
 
 
@@ -100,7 +100,7 @@ class _StreamServers:
 
     def build(self, listener: Listener) -> Iterator[StreamServer]:
         """One server, or one per certificate."""
-        upstream = self._with_valid_addresses(listener, self._upstream(listener))
+        upstream = self._upstream(listener)
         settings = port_settings(self._plan, listener)[0]
         common = (*self._lines(listener, settings), *self._log(listener, upstream))
         tls = listener.tls
@@ -144,29 +144,25 @@ class _StreamServers:
                     yield line
 
     def _log(self, listener: Listener, upstream: Atom) -> Iterator[Line]:
-        """The log that the agent counts."""
-        if not listener.metrics or listener.protocol is Protocol.UDP:
-            return
-        values = {
-            "endpoint": inline("upstream_addr"),
-            "seconds": inline("session_time"),
-            "received": inline("bytes_received"),
-            "sent": inline("bytes_sent"),
-        }
-        parts: list[str | Atom] = [f'{L4_MARK}"{listener.name}","pool":"', inline_upstream(upstream)]
-        for key, variable in values.items():
-            parts += [f'","{key}":"', variable]
-        self.zones.append(directive("log_format", f"l4-{listener.name}", "escape=json", text(*parts, '"}')))
-        yield directive("access_log", METRICS_LOG, f"l4-{listener.name}", "buffer=64k", "flush=1s")
+        """The log of connections, and the one that the agent counts."""
+        traffic = {"received": inline("bytes_received"), "sent": inline("bytes_sent")}
+        pool, endpoint, seconds = inline_upstream(upstream), inline("upstream_addr"), inline("session_time")
+        if listener.access_log:
+            start = {"time": inline("msec"), "listener": listener.name, "client": inline("remote_addr"), "pool": pool}
+            values = {**start, "endpoint": endpoint, "status": inline("status"), "duration": seconds, **traffic}
+            yield self._log_file(f"json-{listener.name}", FILE, "{", values)
+        if listener.metrics and listener.protocol is not Protocol.UDP:
+            counted = {"pool": pool, "endpoint": endpoint, "seconds": seconds, **traffic}
+            yield self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
 
-    def _with_valid_addresses(self, listener: Listener, upstream: Atom) -> Atom:
-        """`upstream`, or none where the PROXY header contains no addresses."""
-        if not listener.proxy_protocol:
-            return upstream
-        name = self._names.variable("introduced", listener.name)
-        entry = Entry(Atom("1"), _NO_UPSTREAM)
-        self.maps.append(Map(Atom(listener.field), text(inline("misintroduced")), reference(name), upstream, (entry,)))
-        return reference(name)
+    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str | Atom]) -> Line:
+        """A log whose lines are one JSON object each."""
+        parts: list[str | Atom] = [start]
+        for key, value in values.items():
+            parts += [f'"{key}":"', value, '",']
+        parts[-1] = '"}'
+        self.zones.append(directive("log_format", name, "escape=json", text(*parts)))
+        return directive("access_log", file, name, "buffer=64k", "flush=1s")
 
     def _upstream(self, listener: Listener) -> Atom:
         """The upstream of the listener, a name or a variable."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.nginx.cors import PREFLIGHT
 from lbgen.engines.nginx.names import inline, network, reference, unmapped
 from lbgen.engines.nginx.number_regex import above
-from lbgen.engines.nginx.scripts import script
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
 from lbgen.engines.text import Atom, Literal
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.scripts import Script
-    from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Header, Line
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Key, Limits, RateLimit
@@ -33,7 +30,6 @@ _ALL_ZONES_MIB, _ZONE_MAX_MIB, _ZONE_MIN_MIB = 256, 10, 1
 _KIB = 1024
 _BUFFERS, _BUFFER_SIZE = 4, 16 * _KIB  # as in the http block
 _DEFAULT_TARGET = 8 * _KIB  # the longest target when the topology sets no limit
-_TOO_LARGE = text("Request Header Fields Too Large\n")
 
 
 class AccessGeos:
@@ -105,14 +101,9 @@ def format_rate(limit: RateLimit) -> str | None:
     return None if rest or not minute else f"{minute}r/m"
 
 
-def has_limits(route: Route) -> bool:
-    """Whether nginx itself may answer a request for the route with 413 or 429."""
-    return not (route.rate_limit is None and route.concurrency is None and route.max_body is None)
-
-
 def is_guarded(route: Route) -> bool:
     """Whether a check or limit precedes the route's action."""
-    return route.access is not None or route.cors is not None or has_limits(route)
+    return any(x is not None for x in (route.access, route.cors, route.rate_limit, route.concurrency, route.max_body))
 
 
 class ClientAddresses:
@@ -168,16 +159,18 @@ class RouteGuards:
     def maps(self) -> tuple[Map, ...]:
         return (*self.addresses.maps, *self._sized)
 
-    def guard(self, route: Route, listener: Listener, add: tuple[Header, ...]) -> Guard | None:
-        """The guard of `route`, None when nothing is checked; `add` are the headers of answers made here."""
+    def guard(self, route: Route, listener: Listener, add: tuple[Header, ...], *, named: bool) -> Guard | None:
+        """The guard of `route` in a location, None when nothing is checked; `add` are the headers of answers made
+        here. nginx compares the length of a body with its limit before it goes on to a `named` location."""
         checks, lines = [], []
         if route.access is not None:
             denied = self.access.variable(route.access, listener, f"{route.field}.access")
-            checks.append(Check(denied, 403, text("Forbidden\n")))
+            checks.append(Check(denied, 403))
         if route.cors is not None:
             checks.append(PREFLIGHT)
         if route.max_body is not None:
-            checks.append(Check(self._too_large(route.max_body), 413, text("Content Too Large\n")))
+            if named:
+                checks.append(Check(self._too_large(route.max_body), 413))
             # Bodies without a length are counted as they arrive; 0 would mean no limit.
             lines.append(directive("client_max_body_size", str(max(1, route.max_body))))
         if route.rate_limit is not None:
@@ -185,9 +178,7 @@ class RouteGuards:
         if route.concurrency is not None:
             zone = self._zone("limit_conn_zone", f"conn:{route.name}", route.concurrency.key, route)
             lines.append(directive("limit_conn", zone, str(route.concurrency.max)))
-        if not checks and not lines:
-            return None
-        return Guard(tuple(checks), add, tuple(lines))
+        return Guard(tuple(checks), add, tuple(lines)) if checks or lines else None
 
     def _rate(self, route: Route, limit: RateLimit) -> Line:
         zone = self._zone("limit_req_zone", f"rate:{route.name}", limit.key, route, f"rate={format_rate(limit)}")
@@ -221,64 +212,42 @@ class RouteGuards:
 
 
 class HeadLimits:
-    """Builds the checks of listeners on the sizes of request targets and headers; collects their maps."""
+    """Builds the checks of listeners on the sizes of request targets and heads; collects their maps."""
 
-    def __init__(self, names: Names, version: Version) -> None:
+    def __init__(self, names: Names) -> None:
         self.maps: list[Map] = []
-        self.scripts: tuple[Script, ...] = ()
-        self._version = version
         self._names = names
-        self._known: dict[tuple[Limits, bool], tuple[Check, ...]] = {}
+        self._known: dict[Limits, tuple[Check, ...]] = {}
 
     def checks(self, listener: Listener) -> tuple[Check, ...]:
-        """Answer 431 above the limits."""
+        """Answer 414 or 431 above the limits; see also `header_buffers`."""
         limits = listener.limits
-        key = (limits, listener.http2)
-        if key not in self._known:
+        if limits not in self._known:
             checks = []
             if limits.target is not None:
-                checks.append(self._check("long_target", listener, "request_uri", f"^.{{{limits.target + 1}}}"))
+                checks.append(self._check("long_target", listener, "request_uri", f"^.{{{limits.target + 1}}}", 414))
             if limits.headers is not None:
-                checks.append(self._headers(limits.headers, limits.target or _DEFAULT_TARGET, listener))
-                if listener.http2 and self._version.scripts:
-                    checks.append(self._decompressed(limits.headers, listener))
-            self._known[key] = tuple(checks)
-        return self._known[key]
+                # $request_length includes the target, which may be short.
+                most = limits.headers + max(limits.headers, limits.target or _DEFAULT_TARGET)
+                checks.append(self._check("long_head", listener, "request_length", f"^{above(most)}$", 431))
+            self._known[limits] = tuple(checks)
+        return self._known[limits]
 
-    def _headers(self, limit: int, target: int, listener: Listener) -> Check:
-        """$request_length includes the request line, so the target's length is deducted in steps of 1 KiB."""
-        entries = [
-            Entry(Literal(f"^{above(limit + _KIB * (step + 1))}\\n{_between(step)}$", "regex"), Atom("1"))
-            for step in range(target // _KIB + 1)
-        ]
-        allowed = Entry(Literal(f"^(?!{above(limit)}\\n)", "regex"), Atom("0"))  # most requests match here
-        name = reference(self._names.variable("long_headers", listener.name))
-        source = text(inline("request_length"), "\n", inline("request_uri"))
-        self.maps.append(Map(Atom(f"{listener.field}.limits"), source, name, Atom("0"), (allowed, *entries)))
-        return Check(name, 431, _TOO_LARGE)
-
-    def _decompressed(self, limit: int, listener: Listener) -> Check:
-        """Over HTTP/2 $request_length counts the headers as HPACK compressed them."""
-        if not self.scripts:
-            self.scripts = (script("size_of_headers", "sizes", "headers"),)
-            entry = Entry(Literal("HTTP/2.0", "key"), text(inline("size_of_headers")))
-            self.maps.append(Map(NONE, text(inline("server_protocol")), Atom("$unpacked"), Atom("0"), (entry,)))
-        return self._check("many_headers", listener, "unpacked", f"^{above(limit)}$")
-
-    def _check(self, kind: str, listener: Listener, source: str, regex: str) -> Check:
+    def _check(self, kind: str, listener: Listener, source: str, regex: str, status: int) -> Check:
         name = reference(self._names.variable(kind, listener.name))
         entry = Entry(Literal(regex, "regex"), Atom("1"))
         self.maps.append(Map(Atom(f"{listener.field}.limits"), text(inline(source)), name, Atom("0"), (entry,)))
-        return Check(name, 431, _TOO_LARGE)
+        return Check(name, status)
 
 
 def header_buffers(limits: Limits) -> Line | None:
-    """Buffers that hold what `limits` allow; None when those of the http block suffice."""
-    size = max(limits.target or 0, limits.headers or 0) + 2 * _KIB
-    if size <= _BUFFER_SIZE:
-        return None
-    return directive("large_client_header_buffers", str(_BUFFERS), f"{-(-size // _KIB)}k")
+    """Two buffers, each of which holds what `limits` allow: no more fits in over HTTP/2, where nginx knows the length
+    of a head as HPACK compressed it. None when those of the http block are meant."""
+    if limits.headers is None:
+        size = (limits.target or 0) + 2 * _KIB
+        return None if size <= _BUFFER_SIZE else _buffers(_BUFFERS, size)
+    return _buffers(2, max(limits.target or _DEFAULT_TARGET, limits.headers) + _KIB)
 
 
-def _between(step: int) -> str:
-    return f".{{{step * _KIB},{step * _KIB + _KIB - 1}}}"
+def _buffers(number: int, size: int) -> Line:
+    return directive("large_client_header_buffers", str(number), f"{-(-size // _KIB)}k")

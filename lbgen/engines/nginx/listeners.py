@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx import access_log, queues, tls
+from lbgen.engines.nginx import access_log, tls
 from lbgen.engines.nginx.limits import header_buffers
 from lbgen.engines.nginx.names import network
 from lbgen.engines.nginx.paths import keeps_slashes
@@ -50,18 +50,14 @@ def server_directives(
     with_real_ip: frozenset[str],
     version: Version,
     *,
-    queued: bool = False,
     logs: bool = True,
 ) -> Iterator[Line]:
-    """The directives of a server block apart from its locations; `queued`: requests may wait in a queue; `logs`: the
-    access log is not that of the http block."""
-    if listener.http2 and version.scripts:
+    """The directives of a server block apart from its locations; `logs`: the access log is not that of the http
+    block."""
+    if listener.http2 and version.http2_directive:
         yield directive("http2", "on")
     if listener.tls is not None:
         yield from tls.tls_directives(listener.tls, server.certificate, tls.HTTP_SESSIONS)
-        if server.certificate is not None:
-            # With the default of 16k musl's allocator gives memory back to the kernel with each answer.
-            yield directive("ssl_buffer_size", "8k")
     if logs:
         yield from access_log.log_directives(listener)
     if listener.underscores:  # this admits other characters as well, such as dots
@@ -78,15 +74,6 @@ def server_directives(
         yield from real_ip_from(listener.trusted_proxies)
         yield directive("real_ip_header", "X-Forwarded-For")
         yield directive("real_ip_recursive", "on")
-    if queued:
-        yield from queues.server_directives()
-
-
-def close_conditions(listener: Listener) -> tuple[Atom, ...]:
-    """Variables that are 1 where nginx must close a connection that it would answer."""
-    unverified = None if listener.tls is None else tls.unverified_variable(listener.tls)
-    conditions = () if unverified is None else (unverified,)
-    return (*conditions, Atom("$misintroduced")) if listener.proxy_protocol else conditions
 
 
 def real_ip_from(networks: tuple[str, ...] = _EVERY_ADDRESS) -> Iterator[Line]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.strings import EMPTY, text, variables
-from lbgen.engines.nginx.view import NONE, Entry, Map
+from lbgen.engines.nginx.strings import text, variables
+from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind, ValueKind
 from lbgen.plan.regex import matches_whole
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Listener, ValueMatch
     from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"
 _NOT_FOUND = Atom("@not_found")
 _NEVER = "(?!)"
-_SHARED = ("of all server blocks",)
 _END = r"[ \t]*\n"
 
 
@@ -36,72 +34,25 @@ class RuleMaps:
 
     def __init__(self, names: Names, values: RequestValues) -> None:
         self.maps: list[Map] = []
-        self.filtered_maps: list[Map] = []
         self._names = names
         self._values = values
         self._known: dict[tuple[str, str, tuple[tuple[str, bool, str], ...]], str] = {}
-        self._filtered: dict[tuple[object, ...], Atom] = {}
         self._by_content: dict[tuple[object, ...], Map] = {}
 
     def variable(
-        self, candidates: tuple[Candidate, ...], results: tuple[str, ...], kind: str, target: str, listener: Listener
+        self, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str, listener: Listener
     ) -> str:
         """The variable with the result of the first candidate that matches, `@not_found` when none does."""
         rules = tuple((c.rule.id, c.test_path, result) for c, result in zip(candidates, results, strict=True))
         key = (target, self._values.trusted(listener), rules)
         if key not in self._known:
-            name = self._names.variable(kind, results[0].removeprefix("@"))
+            name = self._names.variable("route", results[0].removeprefix("@"))
             made = self._map(name, candidates, results, target, listener)
             known = self._by_content.setdefault((made.source, made.default, made.entries), made)
             if known is made:
                 self.maps.append(made)
             self._known[key] = known.name.text.removeprefix("$")
         return self._known[key]
-
-    def filtered_variable(
-        self, candidates: tuple[Candidate, ...], keys: tuple[str, ...], target: str, label: str, listener: Listener
-    ) -> tuple[Atom, Atom | Literal]:
-        """The variable with the key of the first candidate that matches, for requests whose Connection names fields
-        alone, twice; empty for others and where the key is. `label` is part of its name. Where all requests have one
-        key, a variable that all server blocks share, and that key: nginx clears the places of all variables with each
-        request."""
-        known = (target, self._values.trusted(listener), tuple([c.rule.id for c in candidates]), keys)
-        tests = [(c, key) for c, key in zip(candidates, keys, strict=True) if not c.unconditional]
-        default = text(keys[-1]) if len(tests) < len(candidates) else EMPTY
-        while tests and default == text(tests[-1][1]):
-            tests.pop()
-        if not tests and default != EMPTY:
-            if _SHARED not in self._filtered:
-                self._filtered[_SHARED] = self._unless_ordinary("any", text("1"))
-            return self._filtered[_SHARED], Literal(keys[-1], "word")
-        if known not in self._filtered:
-            if tests:
-                variables_used = key_variables((c for c, _ in tests), self._values, target, listener)
-                entries = tuple(
-                    Entry(
-                        Literal(key_regex(c, variables_used, self._values, target, listener), "regex"),
-                        text(key) if key else EMPTY,
-                    )
-                    for c, key in tests
-                )
-                name = self._names.variable("rule", label)
-                origin = Atom(candidates[0].rule.field)
-                self.filtered_maps.append(Map(origin, variables(variables_used), reference(name), default, entries))
-                default = text(inline(name))
-            self._filtered[known] = self._unless_ordinary(label, default)
-        return self._filtered[known], self._filtered[known]
-
-    def _unless_ordinary(self, kind: str, value: Text) -> Atom:
-        """The variable with `value` for requests whose Connection names fields alone."""
-        # nginx comes to the server block again for the answer to a broken body.
-        here = self._names.variable("forwarded", kind)
-        refused = Entry(Atom("/../refused"), EMPTY)
-        self.filtered_maps.append(Map(NONE, text(inline("uri")), reference(here), value, (refused,), volatile=True))
-        name = self._names.variable("filtered", kind)
-        ordinary = Entry(Literal("", "key"), EMPTY)
-        by_name = text(inline("nominates"))
-        self.filtered_maps.append(Map(NONE, by_name, reference(name), text(inline(here)), (ordinary,), volatile=True))
-        return reference(name)
 
     def _map(
         self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str, listener: Listener

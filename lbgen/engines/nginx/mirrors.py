@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.names import reference
-from lbgen.engines.nginx.strings import EMPTY, directive
+from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
 from lbgen.engines.nginx.view import Check, Location, Share, Split, Times
 from lbgen.engines.text import Atom
@@ -24,7 +24,7 @@ _TIMEOUT = Atom("1s")
 """Of a copy: nginx starts the next request of the connection after the copy has ended."""
 _LEAST = 0.01
 """Percent: nginx accepts two decimals, and no share of 0."""
-_UPGRADES = Check(Atom("$upgrade"), 204, EMPTY)  # tunnels are not copied
+_UPGRADES = Check(Atom("$upgrade"), 204)  # tunnels are not copied
 
 
 class MirrorLocations:
@@ -47,7 +47,7 @@ class MirrorLocations:
             lines.append(directive("mirror", path))
             checks = [_UPGRADES]
             if mirror.percent < 100:
-                checks.append(Check(self._unsampled(route, at, mirror), 204, EMPTY))
+                checks.append(Check(self._unsampled(route, at, mirror), 204))
             protocol = upstream_protocol(self._pools[mirror.pool], self._version)
             copy = replace(
                 proxy,
@@ -59,10 +59,7 @@ class MirrorLocations:
                 lines=(directive("internal"), *protocol.lines),
                 checks=tuple(checks),
                 hide=(),
-                hides_hop_by_hop=False,
                 add=(),
-                failure_to=None,
-                tunnel_to=None,
             )
             # The copy shares the variables of the access log with its request, so it sets the same values.
             at_path = Atom(f"= {path.text}")

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.nginx.header_objections import is_readable, underscore_objections
+from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.nginx.header_objections import is_readable
 from lbgen.engines.nginx.l4 import port_settings
 from lbgen.engines.nginx.matching import key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
 from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.route_objections import route_objections
-from lbgen.engines.nginx.support import NOMINATED, VERSIONS
+from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
+from lbgen.engines.nginx.upstreams import with_loopback
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, PathKind, PoolProtocol, Protocol, ValueKind
+from lbgen.plan.model import Forward, Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
 from lbgen.plan.regex import matches_whole
@@ -40,17 +41,15 @@ _OTHER_HOST_SHOWS = (
 
 def objections(plan: Plan, version: str) -> Iterator[Objection]:
     """All objections to `plan`."""
+    plan = with_loopback(plan)
     yield from pool_objections(plan, version)
     yield from _client_addresses(plan)
     yield from _normalized_paths(plan, version)
     yield from _l4(plan, version)
     yield from _proxy_headers(plan)
-    yield from underscore_objections(plan)
     for field, file in plan.named_files():
         if "$" in file.path:
             yield Objection(refused("nginx expands variables in file names, so a path cannot contain `$`"), field)
-    if VERSIONS[version].scripts:
-        yield from _nominated(plan)
     for listener in plan.listeners:
         yield from _listener(listener, version)
     yield from route_objections(plan, version)
@@ -99,10 +98,10 @@ def _l4(plan: Plan, version: str) -> Iterator[Objection]:
         if len(port_settings(plan, listener)) > 1:
             why = (
                 "nginx sets timeouts, TLS and PROXY header to endpoints per port; give all routes of the listener the "
-                "same settings"
+                "same settings, or a listener each"
             )
             yield Objection(refused(why), listener.field, Feature.L4_TCP)
-        if not VERSIONS[version].scripts and listener.tls is not None and not listener.tls.passthrough:
+        if not VERSIONS[version].http2_directive and listener.tls is not None and not listener.tls.passthrough:
             why = "nginx 1.22 does not select by server name where it terminates TLS for L4 (1.25 and newer do)"
             yield Objection(refused(why), f"{listener.field}.tls", Feature.TLS_TERMINATE)
         if listener.protocol is Protocol.UDP and listener.proxy_protocol:
@@ -118,30 +117,14 @@ def _proxy_headers(plan: Plan) -> Iterator[Objection]:
             yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.L4_PROXY_PROTOCOL_OUT)
 
 
-def _nominated(plan: Plan) -> Iterator[Objection]:
-    """Fields beside those that Connection names can be written to HTTP/1 endpoints only."""
-    if all(pool.protocol is PoolProtocol.HTTP1 for pool in plan.pools):
-        return
-    for listener in plan.listeners:
-        pools = [pool for route in _routes(plan, listener) for pool in _pools(plan, route)]
-        if any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools):
-            note = f"{NOMINATED}, where its endpoint speaks HTTP/2"
-            shows = {"headers.connection_nominated.http2": "status 400"}
-            yield Objection(approximate(note, shows), listener.field, Feature.CONNECTION_NOMINATED)
-
-
 def _listener(listener: Listener, version: str) -> Iterator[Objection]:
-    if not VERSIONS[version].scripts and listener.http2 and listener.tls is None:
+    if not VERSIONS[version].http2_directive and listener.http2 and listener.tls is None:
         why = "nginx 1.22 cannot serve HTTP/1.1 and HTTP/2 on one port without TLS (1.25 and newer can)"
         yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
-    if not VERSIONS[version].scripts and listener.http2 and listener.limits.headers is not None:
-        why = "over HTTP/2 nginx 1.22 counts headers as HPACK compressed them, which may be far smaller"
-        shows = {"listener.limits.http2": ("text: over, huffman-coded: 200", "text: over, repeated: 200")}
-        yield Objection(approximate(why, shows), f"{listener.field}.limits", Feature.LISTENER_LIMITS)
     if listener.tls is not None and listener.tls.client_ca is not None and listener.mode is Mode.L7:
         why = "a request for a host other than the server name of its handshake is answered with 421"
         other = {"listener.tls.client.other_name": _OTHER_HOST_SHOWS}
-        yield Objection(approximate(why, other), f"{listener.field}.tls.client", Feature.TLS_CLIENT_CERT)
+        yield Objection(habit(why, other), f"{listener.field}.tls.client", Feature.TLS_CLIENT_CERT)
 
 
 def _rule(rule: Rule) -> Iterator[Objection]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.header_objections import key_objections
 from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Plan, Pool
+
+
+_WITHOUT_BACKUPS = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
 
 
 def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
@@ -25,15 +29,18 @@ def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
             yield from key_objections(pool.hash_key, f"{pool.field}.balance")
         if pool.tls is not None and pool.tls.server_name is None:
             yield from _names_in_certificates(pool)
+        if any(e.backup for e in pool.endpoints) and pool.balance in _WITHOUT_BACKUPS:
+            why = f"nginx has no backups beside {pool.balance.value}; balance by round_robin or least_connections"
+            yield Objection(refused(why), f"{pool.field}.balance", Feature.BACKUP)
         yield from _lost_on_reload(pool, reloads=uses_agent(plan))
-    if not VERSIONS[version].upstreams or plan.resolvers:
+    why = "nginx needs a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
+    if not VERSIONS[version].upstreams:
+        why = "nginx resolves names at run time from 1.27.3 on only"
+    elif plan.resolvers:
         return
-    for pool in plan.pools:
-        for endpoint in pool.endpoints:
-            if not endpoint.is_ip:
-                why = "nginx needs a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
-                yield Objection(refused(why), endpoint.field, Feature.ENDPOINT_NAMES)
-                return
+    named = next((e for pool in plan.pools for e in pool.endpoints if not e.is_ip), None)
+    if named is not None:
+        yield Objection(refused(why), named.field, Feature.ENDPOINT_NAMES)
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
@@ -43,14 +50,14 @@ def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
     if VERSIONS[version].upstreams and any(e.backup for e in pool.endpoints):
         note = "a cookie that names a backup is ignored while another endpoint is up"
         named = {"pool.sticky.backup": ("text: the cookie names", "header set-cookie")}
-        yield Objection(approximate(note, named), f"{pool.field}.sticky", Feature.STICKY)
+        yield Objection(habit(note, named), f"{pool.field}.sticky", Feature.STICKY)
     if not VERSIONS[version].upstreams and (pool.passive is not None or pool.max_per_endpoint is not None):
         note = (
             f"nginx {version} counts failures and requests separately for clients with a cookie and those without: an "
             "endpoint that is ejected for one group may serve the other"
         )
         shows = {"pool.sticky.ejected": "text: is ejected"}
-        yield Objection(approximate(note, shows), f"{pool.field}.sticky", Feature.STICKY)
+        yield Objection(habit(note, shows), f"{pool.field}.sticky", Feature.STICKY)
 
 
 def _names_in_certificates(pool: Pool) -> Iterator[Objection]:
@@ -70,16 +77,16 @@ def _lost_on_reload(pool: Pool, *, reloads: bool) -> Iterator[Objection]:
     if reloads and pool.passive is not None:
         note = f"nginx loses the ejections {when}"
         shows = {"pool.health.passive.beside_checks": "text: ejected, then a check"}
-        yield Objection(approximate(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+        yield Objection(habit(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     if reloads and pool.max_per_endpoint is not None:
         note = f"nginx loses the counts of requests {when}: until those requests end, there may be more"
         shows = {"pool.connections.max_per_endpoint.beside_checks": "text: the only place is taken, then a check"}
         field = f"{pool.field}.connections.max_per_endpoint"
-        yield Objection(approximate(note, shows), field, Feature.MAX_PER_ENDPOINT)
+        yield Objection(habit(note, shows), field, Feature.MAX_PER_ENDPOINT)
     if pool.slow_start and pool.active is None and pool.passive is None:
         why = "on nginx slow start applies to endpoints that active checks restore; add health.active"
         yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.passive is not None:
         note = "an endpoint gets its full share at once when its ejection ends"
         shows = {"pool.slow_start.after_ejection": "text: just back"}
-        yield Objection(approximate(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
+        yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)

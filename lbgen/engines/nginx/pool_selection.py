@@ -9,7 +9,6 @@ from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.split_shares import share_names, shares
 from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
-from lbgen.engines.nginx.upstreams import backup_upstream, has_separate_backups
 from lbgen.engines.nginx.view import Entry, Header, Map, Split
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward
@@ -39,14 +38,9 @@ class PoolSelection:
         self._version = version
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
-        self._weighted: dict[str, Atom] = {}
         self._locations: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
-        self._fallbacks: dict[str, Atom] = {}
         # The upstreams that are the only ones of a route with this pool alone.
         self._unconditional = {name: Atom(name) for name, pool in pools.items() if pool.sticky is None}
-        self._with_backups = {name for name, pool in pools.items() if has_separate_backups(pool)}
-        sticky = any(pool.sticky is not None for pool in pools.values())
-        self._has_fallbacks = bool(self._with_backups) or (sticky and not version.upstreams)
 
     def split_variable(self, route: Route) -> str | None:
         """The variable with the selected target of a split."""
@@ -99,7 +93,6 @@ class PoolSelection:
         targets = self.reachable_targets(action)
         weighted = [t for t in targets if t.weight]
         by_weight = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)
-        self._weighted[route.name] = by_weight
         sticky = [(t, p, p.sticky) for t in targets if (p := self._pools[t.pool]).sticky is not None]
         if not sticky or (len(targets) == 1 and self._version.upstreams):
             return by_weight
@@ -123,29 +116,6 @@ class PoolSelection:
         if not self._version.upstreams:
             return reference(by_cookie("to", [text(inline("asked"))] * len(sticky), otherwise))
         return reference(by_cookie("pool", [text(t.pool) for t, _, _ in sticky], otherwise))
-
-    def fallback_upstream(self, route: Route, action: Forward) -> Atom | None:
-        """The upstream for requests whose own has no usable endpoint; None when there is no other."""
-        self.upstream(route, action)
-        if not self._has_fallbacks:
-            return None
-        targets = self.reachable_targets(action)
-        if not self._version.upstreams and any(self._pools[t.pool].sticky for t in targets):
-            return self._weighted[route.name]
-        if self._with_backups.isdisjoint([t.pool for t in targets]):
-            return None
-        names = [backup_upstream(t.pool) if t.pool in self._with_backups else t.pool for t in targets]
-        if len(targets) == 1:
-            return Atom(names[0])
-        if route.name not in self._fallbacks:
-            name = self._names.variable("detour", route.name)
-            entries = tuple(
-                Entry(Literal(share, "key"), text(to)) for share, to in zip(share_names(targets), names, strict=True)
-            )
-            source = text(inline(self._splits[route.name]))
-            self._maps.append(Map(Atom(f"{route.field}.forward"), source, reference(name), EMPTY, entries))
-            self._fallbacks[route.name] = reference(name)
-        return self._fallbacks[route.name]
 
     def set_cookie_headers(self, route: Route, action: Forward) -> Iterator[Header]:
         """Set-Cookie for each sticky pool of the route."""

@@ -12,7 +12,7 @@ from lbgen.engines import escapes
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.strings import text
-from lbgen.engines.nginx.view import NONE, Entry, Map
+from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import PathKind
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.view import Text
-    from lbgen.plan.guarantees import Guarantees
     from lbgen.plan.model import Listener, Redirect, Rule
 
 _TAIL = inline("tail")
@@ -35,21 +34,17 @@ class Rewrites:
         self._texts = texts
         self._maps = maps
         self._known: dict[tuple[str, str, str], str] = {}
-        self._own_hosts: dict[str, str] = {}  # by the address of a listener
-        self._hostless: dict[str, set[str]] = {}  # the routes of requests without Host, by listener
 
     def with_path(self, path: str, rule: Rule, target: str) -> str:
         """The variable with `path` and the query of the variable `target`."""
         return self._variable(("", path, target), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
 
-    def with_prefix(self, prefix: str, rule: Rule, target: str, kept: Guarantees) -> str:
-        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`. Where
-        paths are left to nginx, its locations see several slashes as one."""
+    def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
+        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
         matched, new = rule.match.path, prefix.rstrip("/")
         if matched.kind is not PathKind.PREFIX:
             return self.with_path(new or "/", rule, target)
         start = escapes.path_literal(matched.value.rstrip("/"))
-        start = start if kept.paths else start.replace("/", "/+")
         below = self._entry(f"{start}(?<tail>/.*)", new)
         if not start:
             return self._variable((f"{start}/", new, target), rule, new or "/", below)
@@ -62,30 +57,14 @@ class Rewrites:
         scheme = action.scheme or listener.scheme
         default = _PORTS[scheme]
         port = action.port or (default if action.scheme else listener.client_port)
-        host: str | Atom = action.host or inline(self._own_host(rule, listener))
+        host: str | Atom = action.host or inline("host")
         authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
         target = target_variable(listener)
         if action.path is not None:
             target = self.with_path(action.path, rule, target)
         elif action.prefix is not None:
-            target = self.with_prefix(action.prefix, rule, target, listener.guarantees)
+            target = self.with_prefix(action.prefix, rule, target)
         return self._texts.of(*authority, inline(target))
-
-    def _own_host(self, rule: Rule, listener: Listener) -> str:
-        """The variable with the request's host, or the listener's address when there is none."""
-        if listener.name not in self._hostless:
-            # Over TLS a request without Host is served by its SNI.
-            tables = [x for x in listener.hosts if x.host is None or listener.tls is not None]
-            self._hostless[listener.name] = {each.route for table in tables for each in table.rules}
-        if rule.route not in self._hostless[listener.name]:
-            return "host"
-        address = f"[{listener.address}]" if ":" in listener.address else listener.address
-        name = self._own_hosts.get(address)
-        if name is None:
-            name = self._own_hosts[address] = self._names.variable("own_host", "")
-            entry = Entry(Literal("", "key"), text(address))
-            self._maps.append(Map(NONE, text(inline("http_host")), reference(name), text(inline("host")), (entry,)))
-        return name
 
     def _entry(self, regex: str, new: str) -> Entry:
         return Entry(Literal(f"^{regex}$", "regex"), self._texts.of(new, _TAIL))

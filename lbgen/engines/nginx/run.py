@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 _FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
-_STREAM, _SCRIPTS = "ngx_stream_module.so", "ngx_http_js_module.so"
+_STREAM = "ngx_stream_module.so"
 _RELOAD_NOTE = (
     "it closes idle client connections at once on reload, and a request just sent on one is lost "
     "(measured: 2 of 6566 in 8 reloads, 217 of 54944 under full load in 10); nginx 1.28 and newer loses none"
@@ -52,8 +52,6 @@ def judge(code: int, output: str, _answers: Mapping[str, object]) -> tuple[str, 
     if code == 0:
         return ()
     errors = tuple(_FINDING.findall(output))
-    if any('"js_engine"' in line for line in errors):
-        errors = (*errors, "this nginx lacks njs: install its module (nginx-module-njs)")
     return errors or (output.strip().splitlines()[-1] if output.strip() else f"nginx -t ended with {code}",)
 
 
@@ -67,8 +65,8 @@ def _command(binary: Binary, directory: Path) -> tuple[str, ...]:
 
 
 def _modules(plan: Plan, binary: Binary) -> str:
-    """`load_module` directives for modules that this build ships as files: stream in Debian's, njs in the official
-    images. Their paths differ, so they are passed on the command line."""
-    modes = {listener.mode for listener in plan.listeners}
-    wanted = [name for name, mode in ((_STREAM, Mode.L4), (_SCRIPTS, Mode.L7)) if mode in modes]
-    return "".join(f"load_module {path}; " for path in binary.modules if path.name in wanted)
+    """`load_module` directives for the stream module where the build ships it as a file, as Debian's does. Its path
+    differs, so it is passed on the command line."""
+    if all(listener.mode is not Mode.L4 for listener in plan.listeners):
+        return ""
+    return "".join(f"load_module {path}; " for path in binary.modules if path.name == _STREAM)

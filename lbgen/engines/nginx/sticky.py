@@ -1,7 +1,7 @@
 """Sticky cookies: a map from the cookie to its endpoint, and one from the endpoint to the cookie that is set.
 
 From 1.30 on an upstream selects the server by `sticky route`. Older versions send a request with a cookie to an
-upstream of that endpoint alone.
+upstream of that endpoint, in which the others are its backups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from lbgen.engines.text import Atom, Literal
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.retries import RetryChains
     from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.support import Version
     from lbgen.engines.nginx.view import Text
@@ -25,21 +24,23 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Sticky
 
 
+_LAST = "last_endpoint"  # the address of the last endpoint tried
+
+
 class StickyCookies:
     """Variables of sticky cookies; collects their maps."""
 
-    def __init__(
-        self, names: Names, texts: Texts, values: RequestValues, retries: RetryChains, version: Version
-    ) -> None:
+    def __init__(self, names: Names, texts: Texts, values: RequestValues, version: Version) -> None:
         self.maps: list[Map] = []
+        self.single_pools: dict[str, None] = {}  # those that need an upstream per endpoint
         self._names = names
         self._texts = texts
         self._values = values
-        self._retries = retries
         self._version = version
         self._requested: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._cookies: dict[tuple[str, str], Text] = {}
+        self._has_last = False
 
     def named_endpoint(self, pool: Pool, sticky: Sticky) -> str:
         """The variable with the endpoint that the cookie names: its id, before 1.30 its upstream; empty for none of the
@@ -47,7 +48,7 @@ class StickyCookies:
         if pool.name not in self._requested:
             name = self._requested[pool.name] = self._names.variable("stuck", pool.name)
             if not self._version.upstreams:
-                self._retries.single_pools[pool.name] = None
+                self.single_pools[pool.name] = None
             entries = tuple(
                 Entry(Atom(f'"={id_}"'), Atom(id_ if self._version.upstreams else single_upstream(pool.name, at)))
                 for at, id_ in enumerate(e.cookie_value for e in pool.endpoints)
@@ -80,7 +81,11 @@ class StickyCookies:
             name = self._ids[pool.name] = self._names.variable("answered", pool.name)
             every = {e.authority: e.cookie_value for e in pool.endpoints}
             entries = tuple(Entry(Literal(authority, "key"), Atom(id_)) for authority, id_ in every.items())
-            self._add(pool, name, text(inline(self._retries.last_endpoint())), EMPTY, entries)
+            if not self._has_last:
+                self._has_last = True
+                last = Entry(Literal("(?<last>[^ ,]+)$", "regex"), text(inline("last")))
+                self._add(pool, _LAST, text(inline("upstream_addr")), EMPTY, (last,))
+            self._add(pool, name, text(inline(_LAST)), EMPTY, entries)
         return self._ids[pool.name]
 
     def _add(self, pool: Pool, name: str, source: Text, default: Text, entries: tuple[Entry, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.view import NONE, ClientTimes, Times
+from lbgen.engines.nginx.view import ClientTimes, Times
 from lbgen.engines.text import Atom
 
 if TYPE_CHECKING:
@@ -21,31 +21,11 @@ def duration(milliseconds: int) -> Atom:
 
 
 def proxy_times(timeouts: Timeouts) -> Times:
-    """nginx has one read timeout for head and body of a response: the response timeout applies."""
-    return Times(duration(timeouts.connect), duration(timeouts.response), duration(timeouts.idle))
+    """nginx has one timer for the head and for silence in the body of a response: the longer time applies."""
+    unlimited = 0 in (timeouts.response, timeouts.idle)
+    read = 0 if unlimited else max(timeouts.response, timeouts.idle)
+    return Times(duration(timeouts.connect), duration(read), duration(timeouts.idle))
 
 
 def client_times(timeouts: ClientTimeouts) -> ClientTimes:
     return ClientTimes(duration(timeouts.header), duration(timeouts.body), duration(timeouts.keepalive))
-
-
-def own_times(times: Times, inherited: Times) -> Times | None:
-    """The times that are not inherited; None when all are."""
-    if times == inherited:
-        return None
-    return Times(
-        NONE if times.connect == inherited.connect else times.connect,
-        NONE if times.read == inherited.read else times.read,
-        NONE if times.send == inherited.send else times.send,
-    )
-
-
-def own_client_times(times: ClientTimes, inherited: ClientTimes) -> ClientTimes | None:
-    """The same of a client's times."""
-    if times == inherited:
-        return None
-    return ClientTimes(
-        NONE if times.head == inherited.head else times.head,
-        NONE if times.body == inherited.body else times.body,
-        NONE if times.keepalive == inherited.keepalive else times.keepalive,
-    )

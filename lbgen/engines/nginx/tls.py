@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.tls import CURVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,8 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: 
     yield directive("ssl_protocols", *(["TLSv1.2"] if tls.min_version == "1.2" else []), "TLSv1.3")
     if tls.ciphers:
         yield directive("ssl_ciphers", Atom.of(r"[A-Z0-9:-]+", ":".join(tls.ciphers)))
-    yield directive("ssl_ecdh_curve", Atom.of(r"[A-Za-z0-9:-]+", ":".join(tls.curves)))
+    if tls.curves not in ((), CURVES):  # else those of the TLS library, which come to include newer ones
+        yield directive("ssl_ecdh_curve", Atom.of(r"[A-Za-z0-9:-]+", ":".join(tls.curves)))
     if tls.client_ca is not None:
         yield directive("ssl_client_certificate", file_path(tls.client_ca))
         yield directive("ssl_verify_client", "on" if tls.client_required else "optional")
@@ -93,13 +95,6 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: 
     elif certificate is not None:
         yield directive("ssl_session_cache", f"shared:{sessions.text}:10m")
         yield directive("ssl_session_timeout", "1d")
-
-
-def unverified_variable(tls: ListenerTls) -> Atom | None:
-    """The variable that is 1 when the client's certificate fails or is missing; None without client certificates."""
-    if tls.client_ca is None:
-        return None
-    return Atom("$uncertified" if tls.client_required else "$unverified")
 
 
 def file_path(file: File) -> Literal:

@@ -24,11 +24,13 @@ _SYSTEM_CA = "/etc/ssl/certs/ca-certificates.crt"  # nginx has no default
 
 
 class UpstreamProtocol(Struct, frozen=True):
-    """`module` is the nginx module whose directives apply, `scheme` that of its `_pass` directive."""
+    """`module` is the nginx module whose directives apply, `scheme` that of its `_pass` directive; `http2`: the proxy
+    module speaks HTTP/2."""
 
     module: str
     scheme: str
     lines: tuple[Line, ...]
+    http2: bool = False
 
 
 def upstream_module(pool: Pool, version: Version) -> str:
@@ -42,12 +44,13 @@ def upstream_protocol(pool: Pool, version: Version) -> UpstreamProtocol:
     """How nginx talks to the endpoints of `pool`."""
     module = upstream_module(pool, version)
     lines: list[Line] = []
-    if module == PROXY and pool.protocol is PoolProtocol.HTTP2:
-        lines.append(directive("proxy_http_version", "2"))
+    http2 = module == PROXY and pool.protocol is PoolProtocol.HTTP2
+    if http2:
+        lines += (directive("proxy_http_version", "2"), directive("proxy_pass_trailers", "on"))
     if pool.tls is not None:
         lines += tls_lines(pool, pool.tls, module)
     scheme = {PROXY: "http", GRPC: "grpc"}[module] + ("s" if pool.tls is not None else "")
-    return UpstreamProtocol(module, scheme, tuple(lines))
+    return UpstreamProtocol(module, scheme, tuple(lines), http2)
 
 
 def verifies_address(pool: Pool, tls: PoolTls) -> bool:

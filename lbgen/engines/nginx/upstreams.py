@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Endpoint as PlanEndpoint
-    from lbgen.plan.model import Pool
+    from lbgen.plan.model import Plan, Pool
 
+_LOCALHOST = "localhost"
 FULL_WEIGHT = 100  # percent
 _ZONE_MIN_KIB, _ZONE_PER_ENDPOINT_KIB = 64, 2
 _PLACEHOLDER = "127.0.0.1:1"
@@ -27,37 +28,24 @@ def single_upstream(pool: str, at: int) -> str:
     return f"{pool}~{at}"
 
 
-def backup_upstream(pool: str) -> str:
-    """The upstream of a pool's backups, see `has_separate_backups`."""
-    return f"{pool}~backup"
+def with_loopback(plan: Plan) -> Plan:
+    """The plan with an address for `localhost`, which nginx's resolver would ask DNS servers for."""
+    if all(e.host != _LOCALHOST for pool in plan.pools for e in pool.endpoints):
+        return plan
+    return replace(plan, pools=tuple(map(_with_loopback, plan.pools)))
 
 
-def has_separate_backups(pool: Pool) -> bool:
-    """nginx allows no backups in upstreams with hash or random balancing."""
-    hashed = pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
-    return hashed and any(e.backup for e in pool.endpoints)
+def _with_loopback(pool: Pool) -> Pool:
+    endpoints = tuple(replace(e, host="127.0.0.1", is_ip=True) if e.host == _LOCALHOST else e for e in pool.endpoints)
+    tls = pool.tls
+    if tls is not None and tls.server_name is None and all(e.host == _LOCALHOST for e in pool.endpoints):
+        tls = replace(tls, server_name=_LOCALHOST)
+    return replace(pool, endpoints=endpoints, tls=tls)
 
 
-def may_be_empty(pool: Pool) -> bool:
-    """Whether a pool can be without endpoints: unresolved names, failed checks, ejections, full endpoints."""
-    return (
-        pool.active is not None
-        or pool.max_per_endpoint is not None
-        or pool.passive is not None
-        or any(not e.is_ip for e in pool.endpoints)
-        or not any(e.weight for e in pool.endpoints)
-    )
-
-
-def upstreams(pool: Pool, key: Atom, *, l4: bool = False, sticky_route: Atom | None = None) -> Iterator[Upstream]:
-    """The blocks of one pool. `key` is the input of a hash, `sticky_route` the variable with the id in the cookie."""
-    separate = has_separate_backups(pool)
-    method = _method(pool.balance, key)
-    primary = tuple(e for e in pool.endpoints if not (separate and e.backup))
-    yield _block(pool, pool.name, primary, method, l4=l4, sticky_route=sticky_route)
-    if separate:
-        backups = tuple(replace(e, backup=False) for e in pool.endpoints if e.backup)
-        yield _block(pool, backup_upstream(pool.name), backups, method, l4=l4)
+def upstream(pool: Pool, key: Atom, *, l4: bool = False, sticky_route: Atom | None = None) -> Upstream:
+    """The block of a pool. `key` is the input of a hash, `sticky_route` the variable with the id in the cookie."""
+    return _block(pool, pool.name, pool.endpoints, _method(pool.balance, key), l4=l4, sticky_route=sticky_route)
 
 
 def _block(
@@ -97,10 +85,10 @@ def _block(
 
 
 def single_upstreams(pool: Pool) -> Iterator[Upstream]:
-    """A block per endpoint, for requests bound to one endpoint."""
+    """A block per endpoint for the requests whose cookie names it; the others serve them while it is out."""
     for at, endpoint in enumerate(pool.endpoints):
-        only = replace(endpoint, weight=1, backup=False)
-        block = _block(pool, single_upstream(pool.name, at), (only,), None)
+        others = (replace(e, backup=True) for e in pool.endpoints if e is not endpoint and e.weight)
+        block = _block(pool, single_upstream(pool.name, at), (replace(endpoint, weight=1, backup=False), *others), None)
         yield replace(block, origin=Atom(endpoint.field), slow_start=False)
 
 

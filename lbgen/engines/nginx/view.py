@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from lbgen.engines.text import Atom, Literal
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.scripts import Script
 
 NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
@@ -70,7 +65,6 @@ class Check(Struct, frozen=True):
 
     variable: Atom
     status: int
-    text: Text
 
 
 class Guard(Struct, frozen=True):
@@ -94,14 +88,14 @@ class Split(Struct, frozen=True, eq=False):
 
 
 class Times(Struct, frozen=True):
-    connect: Atom  # empty where it is inherited
+    connect: Atom
     read: Atom
     send: Atom
 
 
 class Proxy(Struct, frozen=True, cache_hash=True):
     """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
-    client; `headers` empty = those of the server block. Fields `*_to` and `next_try` name locations or variables."""
+    client; `headers` empty = those of the server block."""
 
     upstream: Atom
     target: Atom | None = None
@@ -109,26 +103,12 @@ class Proxy(Struct, frozen=True, cache_hash=True):
     standard_headers: bool = False  # those of the http block precede `headers`
     times: Times | None = None
     hide: tuple[Atom | Literal, ...] = ()
-    hides_hop_by_hop: bool = False  # what the http block hides, as `hide` replaces it
     add: tuple[Header, ...] = ()
-    failure_to: Atom | None = None
-    tunnel_to: Atom | None = None  # for WebSockets, whose timeout differs
-    may_lack_endpoints: bool = False  # see `upstreams.may_be_empty`
     module: Atom = PROXY  # the nginx module whose directives apply
     scheme: Atom = HTTP
     lines: tuple[Line, ...] = ()
     mirrors: tuple[Line, ...] = ()
     checks: tuple[Check, ...] = ()
-    next_try: Atom | None = None  # after a failed try
-    retried_statuses: tuple[int, ...] = ()  # statuses of endpoints that also lead to `next_try`
-    no_status_retry: Atom | None = None  # for requests that are not retried by status
-    repeatable: Atom | None = None  # the variable that is 0 for those requests
-    streamed_to: Atom | None = None  # for bodies too long to keep for another try
-    unknown_length_to: Atom | None = None  # for bodies without a length: they are read first
-    request_buffered: bool = False  # nginx reads the whole body before it connects
-    filtered: Literal | None = None  # `$filtered` of requests whose Connection header names fields
-    without_headers: bool = False  # of such requests: a script writes the headers of the client that remain
-    queue_to: Text | None = None  # for requests that join a queue
 
 
 class Answer(Struct, frozen=True):
@@ -139,25 +119,13 @@ class Answer(Struct, frozen=True):
     content_type: Literal | None = None
     add: tuple[Header, ...] = ()
     body_at: Atom | None = None
-    after_retries: bool = False  # the status and text of the last failed try
-    failure_text: bool = False  # the text of an upstream failure; nginx keeps the status
-    may_lack_endpoints: bool = False
 
 
 class InternalRedirect(Struct, frozen=True):
-    """Continue at `to`, a location or variable; `after_limits`: once the guard's limits (`failure_to`) let it pass."""
+    """Continue at `to`, a location or variable; `after_limits`: once the guard's limits let the request pass."""
 
     to: Atom
     after_limits: bool = False
-    failure_to: Atom | None = None
-
-
-class BodyReader(Struct, frozen=True):
-    """Read the body, as nginx does for a mirror (`sink`), then continue at `to`; `failure_to` answers for limits."""
-
-    to: Atom
-    sink: Atom
-    failure_to: Atom | None
 
 
 class Location(Struct, frozen=True, cache_hash=True):
@@ -170,18 +138,14 @@ class Location(Struct, frozen=True, cache_hash=True):
     proxy: Proxy | None = None
     answer: Answer | None = None
     redirect_to: InternalRedirect | None = None
-    body_reader: BodyReader | None = None
     guard: Guard | None = None
     log_variables: tuple[Line, ...] = ()  # variables of the access log
-    retry: bool = False  # a further try, chosen by a map
     route: Atom = NONE  # the name of its route, not printed
     include: Atom | None = None  # the file with the body, where several locations have it
-    error_pages: bool = True  # nginx's own errors here have lbgen's texts
-    filtered_before: bool = False  # requests whose Connection names fields do not come here
 
 
 class ClientTimes(Struct, frozen=True):
-    head: Atom  # empty where it is inherited
+    head: Atom
     body: Atom
     keepalive: Atom
 
@@ -193,7 +157,6 @@ class Server(Struct, frozen=True, eq=False):
     listen: tuple[Atom, ...]
     hosts: tuple[Atom | Literal, ...]
     default: bool
-    forwards: bool
     headers: tuple[Header, ...]
     grpc: tuple[Header, ...]
     times: ClientTimes | None
@@ -202,12 +165,7 @@ class Server(Struct, frozen=True, eq=False):
     refused: Atom  # the variable that is not 0 for a refused request
     checks: tuple[Check, ...] = ()
     lines: tuple[Line, ...] = ()
-    has_limits: bool = False
     has_not_found: bool = False  # some map leads to the location of requests that no rule matches
-    close_if: tuple[Atom, ...] = ()  # variables that are 1 where nginx closes the connection without an answer
-    filtered: Atom | None = None  # the variable that is not empty for filtered requests, if the block tests Connection
-    filtered_key: Atom | Literal | None = None  # their `$filtered`
-    includes: tuple[Atom, ...] = ()  # files with locations that other servers have as well
 
 
 class Endpoint(Struct, frozen=True, eq=False):
@@ -252,7 +210,6 @@ class LogFormat(Struct, frozen=True, eq=False):
     request_id: Atom  # the variable with it, or nothing
     route: Atom
     pool: Atom
-    only_route: bool  # every request that nginx forwards is of this route
 
 
 class Http(Struct, frozen=True, eq=False):
@@ -261,6 +218,7 @@ class Http(Struct, frozen=True, eq=False):
     trust_geos: tuple[Geo, ...]
     trust_maps: tuple[Map, ...]
     constants: tuple[Map, ...]
+    checks: tuple[Map, ...]  # of every request
     maps: tuple[Map, ...]
     splits: tuple[Split, ...]
     headers: tuple[Header, ...]
@@ -268,38 +226,23 @@ class Http(Struct, frozen=True, eq=False):
     times: Times | None
     forwards: bool
     jumps: bool  # some location hands its requests to another by a status
+    recursive: bool  # such a location leads on to another one
     plain_text: bool  # some answer has a path for which nginx knows another type
-    answers: bool  # nginx's own answers have lbgen's texts
-    refusals: bool  # a location answers refused requests
     keeps_args: bool  # no request loses its $args before it is logged
-    recursive: bool  # an error page leads to a location with another one
-    refused: bool  # some listeners take the strict paths and well-formed requests alone
-    plain_request: Literal  # regex over Host and the request line of ordinary requests
-    well_formed_request: Literal  # the same of all acceptable ones
-    never_nominated: Literal  # regex of Connection values that name protected fields
-    nothing_nominated: Literal  # regex of Connection values that name hop-by-hop fields only
-    connection_options: bool  # requests whose Connection names fields are handled separately
-    nominates: bool  # some locations forward without fields that Connection names
-    may_lack_endpoints: bool
     dollar: bool
     hash_size: int  # of names and variables; 0 = nginx's default
     long_keys: bool
     zones: tuple[Line, ...] = ()  # of rate and concurrency limits
     geos: tuple[Geo, ...] = ()
     tls: bool = False
-    client_certificates: bool = False
+    http2: bool = False  # some endpoints speak HTTP/2 to the proxy module
     grpc: tuple[Header, ...] = ()  # `headers` for the gRPC module, empty when it is unused
     verifies_address: bool = False  # some certificates are verified against addresses
     log_formats: tuple[LogFormat, ...] = ()
     log: tuple[Line, ...] = ()  # the access log of all server blocks; empty: each has its own, or none
     with_real_ip: bool = False  # some listeners replace the peer's address by the client's
-    proxy_protocol: bool = False  # some listeners accept it
-    has_limits: bool = False
-    scripts: tuple[Script, ...] = ()
     bodies: tuple[Location, ...] = ()  # of the files that locations include
-    shared: tuple[tuple[Atom, tuple[Location, ...]], ...] = ()  # the files that servers include
     headers_file: bool = False  # `headers` are in a file that locations include
-    queues: tuple[Line, ...] = ()  # shared memory of queues
 
 
 class Stream(Struct, frozen=True, eq=False):
@@ -310,7 +253,6 @@ class Stream(Struct, frozen=True, eq=False):
     geos: tuple[Geo, ...] = ()
     zones: tuple[Line, ...] = ()
     empty_upstream: Atom | None = None  # the upstream that refuses connections
-    proxy_protocol: bool = False  # some listeners accept it
 
 
 class Config(Struct, frozen=True, eq=False):
@@ -319,7 +261,6 @@ class Config(Struct, frozen=True, eq=False):
     lbgen: Atom
     topology: Atom
     version: Atom
-    scripts: bool
     upstreams: bool
     resolvers: tuple[Atom, ...]
     http: Http | None

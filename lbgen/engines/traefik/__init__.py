@@ -1,4 +1,4 @@
-"""Traefik: L7 in a local plugin on Traefik's entry points, TLS and L4 by Traefik itself."""
+"""Traefik: its own routers, services and middlewares, and a small plugin where a field needs more."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
-from lbgen.engines.traefik import health_status, run, support
-from lbgen.engines.traefik.native import is_native
-from lbgen.engines.traefik.native import support as native_support
-from lbgen.engines.traefik.native.health_status import STATUS_PATH
+from lbgen.engines.traefik import access_log, health_status, run, support
+from lbgen.engines.traefik.health_status import STATUS_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from lbgen.engines.health import Condition
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
-    from lbgen.plan.guarantees import Guarantee
     from lbgen.plan.model import Plan
 
 
@@ -43,21 +40,10 @@ class Traefik:
     def verdict(self, feature: Feature, version: str) -> Verdict:
         return support.SUPPORT[version][feature]
 
-    def verdict_on(self, plan: Plan, feature: Feature, version: str) -> Verdict:
-        """The verdict without the plugin where the plan needs none; see `lbgen.engines.verdicts.PlanJudge`."""
-        if is_native(plan):
-            return native_support.verdict(plan, feature, version)
-        return self.verdict(feature, version)
-
-    def habits(self, version: str) -> Mapping[Guarantee, str]:
-        return support.HABITS
-
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         from lbgen.engines.traefik import objections
-        from lbgen.engines.traefik.native import objections as native_objections
 
-        native = native_objections.find_objections(plan) if is_native(plan) else objections.find_claimed(plan)
-        return (*objections.find_objections(plan), *native, *self._unreadable(plan, version))
+        return (*objections.find_objections(plan, version), *self._unreadable(plan, version))
 
     def _unreadable(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""
@@ -87,8 +73,8 @@ class Traefik:
         return run.parse_record(line)
 
     def relayed_log(self, plan: Plan) -> str:
-        """The access log of a Traefik without the plugin; see `lbgen.engines.metrics_spec.OneLog`."""
-        return run.relayed_log(plan)
+        """The access log that the agent writes; see `lbgen.engines.metrics_spec.OneLog`."""
+        return access_log.relayed_log(plan)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return run.build_check_spec(plan, binary)
@@ -96,7 +82,7 @@ class Traefik:
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
-        """The health of endpoints by the plugin's report; see `lbgen.engines.health.Watched`."""
+        """The health of endpoints by Traefik's list of services; see `lbgen.engines.health.Watched`."""
         return health_status.read_health(pools, answers[STATUS_PATH])
 
 

@@ -1,147 +1,185 @@
-"""The routers of an L7 listener: one for the entry point, on which the plugin checks requests, and below it one for
-each rule, on which the plugin does what the route asks for."""
+"""L7 and L4 listeners as Traefik's entry points, and what is done for every request of a listener."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.conditions import ANY, build_rule, escape_path, has_path_expressions, widen_rules
-from lbgen.engines.traefik.matching import count_rules, find_priority
-from lbgen.engines.traefik.plugin_config import build_plugin_config
-from lbgen.engines.traefik.prefix_trees import Tree
-from lbgen.engines.traefik.routes import asks_for_a_pool, build_route
-from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers
-from lbgen.plan.model import Forward, Mode, PathKind, Redirect
+from lbgen.engines.traefik.matching import looks_at_proxies
+from lbgen.engines.traefik.names import MARK
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.timeouts import FOREVER, duration
+from lbgen.plan.model import Balance, Forward, Mode, Protocol, Redirect
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan, Route, Rule
 
-_ROUTERS = (
-    "{} takes each request of the entry point: its middleware checks it, and prepares what the rules look at.\n"
-    "Then one router for each rule, the highest priority first: its middleware answers or forwards, so no service does."
-)
-_PATHS = "\nLbgen-Path is the path as it was sent; PathRegexp would see a decoded one."
-_MIDDLEWARES = (
-    "Settings of the plugin, whose source is in plugins-local: first of the listener, then of each route.\n"
-    "Times are in milliseconds{}, sizes in bytes; a limit of 0 is none."
-)
-_MAX_AGE = ", maxAge in seconds"
-_PERCENT = "\nbudget and percent are in hundredths of a percent."
-_MATCHED = "\nmatched is the prefix or path that a rewrite or redirect replaces."
-_BARE = "The route needs a pool and nothing else, so the plugin takes a shorter way."
-_CLOSED_TLS = "Closes TLS connections, which Traefik would answer by itself."
-_CLOSED = "Closes what Traefik would answer by itself: plain HTTP, and server names that no certificate holds."
+# Traefik's names of the escapes that it can refuse.
+_ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
+_ADDED = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-Ip")
+_WHOLE = 10  # times the longest silence, so that slow uploads come to an end
+_HARMLESS = ("Semicolon", "Percent", "QuestionMark", "Hash")
 
 
-def build_listener(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
-    """The dynamic configuration of a listener."""
-    edge = names.edge(listener)
-    rules = sorted({rule.rank: rule for table in listener.hosts for rule in table.rules}.values(), key=lambda r: r.rank)
-    tree = Tree(edge, listener.hosts, escape_path)
-    total = count_rules(rules) + 1  # the last priority is that of the answer to requests that no rule takes
-    routers: dict[str, Data] = {edge: _entry_router(listener)}
-    middlewares: dict[str, Data] = {
-        edge: Tagged(listener.field, {"plugin": {names.PLUGIN: build_plugin_config(plan, listener, rules)}})
-    }
-    for group in tree.groups:
-        routers[group.name] = Tagged(
-            listener.field, {"parentRefs": [group.parent], "rule": group.rule, "priority": group.priority}
-        )
-    counts = Counter(rule.route for rule in rules)
-    replaced: dict[str, list[dict[str, Data]]] = {}  # by route, what its rules match
-    for rule in rules:
-        if (matched := _matched(plan.route(rule.route), rule)) not in (known := replaced.setdefault(rule.route, [])):
-            known.append(matched)
-    prefix = _prefix(plan, listener)
-    is_bare_explained = False
-    parents: dict[tuple[str, ...], list[str]] = {}  # one list for all rules below the same routers
-    for rule in rules:
-        route = plan.route(rule.route)
-        matched = _matched(route, rule)
-        name = action = prefix + names.escape(rule.route)
-        if counts[rule.route] > 1:
-            name = f"{name}.{rule.id.rpartition('.')[2]}"
-            action = name if len(replaced[rule.route]) > 1 else action
-        above = parents.setdefault(tuple(tree.parents[rule.rank]), tree.parents[rule.rank])
-        routers[name] = Tagged(rule.field, _child(above, build_rule(rule), find_priority(rule, total), action))
-        if action not in middlewares:
-            built = build_route(route)
-            config: dict[str, Data] = {"listener": listener.name, **matched, "route": built}
-            if not listener.logs and asks_for_a_pool(route, built):
-                config["bare"] = True if is_bare_explained else Commented(_BARE, True)
-                is_bare_explained = True
-            middlewares[action] = Tagged(route.field, {"plugin": {names.PLUGIN: config}})
-    if not any(rule.match.covers_all for table in listener.hosts[-1:] for rule in table.rules):
-        not_found = f"{edge}.not-found"
-        routers[not_found] = Tagged(listener.field, _child(tree.leaves, ANY, 1, not_found))
-        answer: Data = {"plugin": {names.PLUGIN: {"listener": listener.name, "lost": True}}}
-        middlewares[not_found] = Commented("Answers 404: no rule takes the request.", answer)
-    widen_rules(routers, version)
-    return {
-        "http": {
-            "routers": Commented(_ROUTERS.format(edge) + _PATHS * has_path_expressions(rules), routers),
-            "middlewares": Commented(_explain_middlewares(plan, rules), middlewares, apart=True),
-        },
-        "tcp": Commented(
-            _CLOSED_TLS if listener.tls is None else _CLOSED,
-            {"routers": build_closing_routers(listener), "services": build_closed_service(edge)},
-            apart=True,
-        ),
-    }
+def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
+    """The entry points by name."""
+    default = have_same_routers(plan)
+    return {names.entry_point(each): _entry_point(plan, each, version, default=default) for each in plan.listeners}
 
 
-def _explain_middlewares(plan: Plan, rules: Sequence[Rule]) -> str:
-    """The comment above the plugin's settings for these rules."""
-    routes = [plan.route(rule.route) for rule in rules]
-    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
-    has_shares = any(each.mirrors or each.retries for each in forwards)
-    is_replaced = any(_matched(route, rule) for route, rule in zip(routes, rules, strict=True))
-    has_age = any(route.cors is not None for route in routes)
-    return _MIDDLEWARES.format(_MAX_AGE * has_age) + _PERCENT * has_shares + _MATCHED * is_replaced
+def have_same_routers(plan: Plan) -> bool:
+    """Whether every router is for all L7 listeners, which need not be named in it then."""
+    level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    return len({(each.tls, *describe_routers(plan, each)) for each in level7}) == 1
 
 
-def _entry_router(listener: Listener) -> Tagged:
-    """The router that gets every request of an entry point."""
-    edge = names.edge(listener)
-    router: dict[str, Data] = {
-        "entryPoints": [names.entry_point(listener)],
-        "rule": ANY,
-        "priority": 1,
-        "middlewares": [edge],
-    }
-    if listener.tls is not None:
-        router["tls"] = {"options": edge}
-    return Tagged(listener.field, router)
+def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
+    """What the routers of a listener depend on, apart from TLS."""
+    routes = list(find_routes(plan, listener))
+    believed = listener.trusted_proxies if any(looks_at_proxies(rule) for rule in _rules(listener)) else ()
+    redirects = any(isinstance(route.action, Redirect) for route in routes)
+    address = (listener.scheme, listener.client_port) if redirects else ()
+    above = repr(build_requests(plan, listener)) if runs_before_rules(plan, listener) else ""
+    return listener.hosts, listener.access, listener.paths, believed, address, above
 
 
-def _child(parents: Data, rule: str, priority: int, middleware: str) -> dict[str, Data]:
-    return {
-        "parentRefs": parents,
-        "rule": rule,
-        "priority": priority,
-        "middlewares": [middleware],
-        "service": "noop@internal",
-    }
+def find_routes(plan: Plan, listener: Listener) -> Iterator[Route]:
+    """The routes of a listener, each once."""
+    for name in dict.fromkeys(rule.route for rule in _rules(listener)):
+        yield plan.route(name)
 
 
-def _prefix(plan: Plan, listener: Listener) -> str:
-    """What the names of routers begin with where there are those of other listeners, or the topology's own ones; dots
-    separate parts, names have none."""
-    several = sum(each.mode is Mode.L7 for each in plan.listeners) > 1
-    return f"{names.escape(listener.name)}." if several or plan.options("traefik").verbatim else ""
+def needs_client_address(plan: Plan, listener: Listener) -> bool:
+    """Whether anything depends on the addresses of clients behind trusted proxies, which Traefik's own middlewares
+    cannot see for trusted and other peers at once."""
+    if not listener.trusted_proxies:
+        return False
+    return listener.access is not None or any(_asks_for_address(plan, route) for route in find_routes(plan, listener))
 
 
-def _matched(route: Route, rule: Rule) -> dict[str, Data]:
-    """What the rule matches, where the route replaces that."""
-    action = route.action
-    to = action.rewrite if isinstance(action, Forward) else action if isinstance(action, Redirect) else None
-    if to is None or not to.prefix:
+def runs_before_rules(plan: Plan, listener: Listener) -> bool:
+    """Whether rules depend on those addresses too. A middleware of an entry point runs behind the rules, one of a
+    router above all others before them."""
+    accesses = (listener.access, *(route.access for route in find_routes(plan, listener)))
+    denies = any(access is not None and access.deny for access in accesses)
+    return denies and needs_client_address(plan, listener)
+
+
+def _asks_for_address(plan: Plan, route: Route) -> bool:
+    limits = (route.rate_limit, route.concurrency)
+    if route.access is not None or any(each and each.key.kind is KeyKind.CLIENT_IP for each in limits):
+        return True
+    targets = route.action.targets if isinstance(route.action, Forward) else ()
+    pools = [plan.pool(target.pool) for target in targets]
+    return any(
+        pool.balance is Balance.SOURCE_HASH or (pool.hash_key is not None and pool.hash_key.kind is KeyKind.CLIENT_IP)
+        for pool in pools
+    )
+
+
+def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
+    """The middleware for every request of a listener; empty for none."""
+    address = needs_client_address(plan, listener)
+    if not listener.request_id and not address:
         return {}
-    prefix = rule.match.path.kind is PathKind.PREFIX
-    return {"matched": rule.match.path.value, **({"prefix": True} if prefix else {})}
+    settings: dict[str, Data] = {}
+    if listener.trusted_proxies:
+        settings["trustedProxies"] = list(listener.trusted_proxies)
+    if listener.request_id:
+        settings["requestID"] = True
+    if address:
+        settings["clientAddress"] = True
+    return use_plugin("requests", settings)
+
+
+def build_bare(listener: Listener) -> dict[str, Data]:
+    """The middleware that takes away what Traefik adds to requests, for a listener that adds nothing; empty for none.
+    With trusted proxies it would take away what those said too."""
+    if listener.forwarded_headers or listener.trusted_proxies:
+        return {}
+    removed = (*_ADDED, *(() if listener.request_id else ("X-Request-Id",)))
+    return {"headers": {"customRequestHeaders": dict.fromkeys(removed, "")}}
+
+
+def name_bare(listener: Listener) -> str:
+    """The name of that middleware."""
+    return "bare-but-id" if listener.request_id else "bare"
+
+
+def name_requests(plan: Plan, listener: Listener) -> str:
+    """The name of that middleware, which listeners with the same settings share; "" for none."""
+    wanted = build_requests(plan, listener)
+    if not wanted:
+        return ""
+    level7 = [each for each in plan.listeners if each.mode is Mode.L7 and build_requests(plan, each)]
+    first = next(each for each in level7 if build_requests(plan, each) == wanted)
+    return "requests" if first is level7[0] else f"requests{MARK}{first.name}"
+
+
+def _rules(listener: Listener) -> Iterator[Rule]:
+    return (rule for table in listener.hosts for rule in table.rules)
+
+
+def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool) -> Tagged:
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    data: dict[str, Data] = {"address": f"{address}:{listener.port}"}
+    if listener.protocol is Protocol.UDP:
+        data["address"] = f"{address}:{listener.port}/udp"
+        data["udp"] = {"timeout": _idle_timeout(plan, listener)}
+        return Tagged(listener.field, data)
+    if listener.proxy_protocol:
+        comment = "From every peer; connections without the header are served too."
+        data["proxyProtocol"] = Commented(comment, {"insecure": True})
+    if listener.mode is Mode.L7:
+        if default:
+            data["asDefault"] = True
+        forwarded: dict[str, Data] = {}
+        if listener.trusted_proxies:
+            forwarded["trustedIPs"] = list(listener.trusted_proxies)
+        if not listener.forwarded_headers and version != "3.6":
+            forwarded["notAppendXForwardedFor"] = True
+        if forwarded:
+            data["forwardedHeaders"] = forwarded
+        data["http"] = _http(plan, listener, version)
+        times = listener.timeouts
+        read = _WHOLE * max(times.header, times.body) if times.header and times.body else 0
+        responding: Data = {"readTimeout": duration(read), "idleTimeout": duration(times.keepalive)}
+        comment = "readTimeout is for a whole request: Traefik cannot tell slow uploads from silent ones."
+        data["transport"] = Commented(comment, {"respondingTimeouts": responding})
+    return Tagged(listener.field, data)
+
+
+def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
+    # What an endpoint could read as another path than the rules saw: the first is resolved, the others get 400.
+    passing = (*_HARMLESS, "Slash") if listener.paths.encoded_slash else _HARMLESS
+    comment = "Rules and endpoints see one path: dot segments are resolved, escapes that could form some are refused."
+    data: dict[str, Data] = {
+        "sanitizePath": Commented(comment, True),
+        # 3.6 refused more by default in some of its patches.
+        "encodedCharacters": {
+            f"allowEncoded{name}": name in passing for name in _ENCODED if version == "3.6" or name not in _HARMLESS
+        },
+    }
+    if not listener.underscores and names.has_alias_headers(version):
+        # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
+        data["aliasHeadersStrategy"] = "delete"
+    if listener.limits.headers is not None:
+        data["maxHeaderBytes"] = listener.limits.headers
+    above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
+    if build_requests(plan, listener) and not runs_before_rules(plan, listener):
+        above.append(f"{name_requests(plan, listener)}@file")
+    if above:
+        data["middlewares"] = above
+    return data
+
+
+def _idle_timeout(plan: Plan, listener: Listener) -> str:
+    """The idle timeout of a client of a UDP listener."""
+    actions = [plan.route(rule.route).action for rule in listener.l4_rules]
+    times = [action.timeouts.idle for action in actions if isinstance(action, Forward)]
+    return duration(times[0]) if times and times[0] else FOREVER

@@ -10,11 +10,14 @@ from lbgen.engines.traefik.tls import escape_regex
 from lbgen.plan.model import PathKind, ValueKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from lbgen.engines.document import Data
     from lbgen.plan.model import HostPattern, NamedMatch, PathMatch, Rule
 
 # Traefik decodes the other escapes of a path before it matches; they may stand for parts of one UTF-8 character.
+ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path
+_ANY_IN_3_6 = f"{ANY} || HostRegexp(`^`)"  # there the first has an effect on TLS alone
 _RESERVED = frozenset(ord(char) for char in ":/?#[]@!$&'()*+,;=%")
 _ESCAPES = re.compile("(?:%[0-9A-F]{2})+")
 _BEHIND_BACKSLASH = r"\\\g<0>"
@@ -22,6 +25,13 @@ NO_CLIENT = "255.255.255.255/32"
 # Traefik drops some of them from other peers, but sets its own before it routes.
 _OF_PROXIES = frozenset(f"x-forwarded-{name}" for name in ("for", "host", "port", "proto")) | {"x-request-id"}
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+def widen_rules(routers: Mapping[str, Data], version: str) -> None:
+    """Have the rules ANY of these routers match every request in this version."""
+    for router in routers.values():
+        if version == "3.6" and isinstance(router, dict) and router["rule"] == ANY:
+            router["rule"] = _ANY_IN_3_6
 
 
 def count_rules(rules: Iterable[Rule]) -> int:
@@ -34,17 +44,17 @@ def find_priority(rule: Rule, total: int) -> int:
     return total - rule.rank
 
 
-def build_rule(rule: Rule, trusted: Iterable[str] = ()) -> str:
-    """The rule of a router without any plugin. Traefik looks at any of repeated query parameters and cookies, takes `+`
-    in a query for a space, and matches regular expressions against decoded paths.
+def build_rule(rule: Rule, trusted: Iterable[str] | None = ()) -> str:
+    """The rule of a router. Traefik looks at any of repeated query parameters and cookies, takes `+` in a query for a
+    space, and matches regular expressions against decoded paths.
 
-    `trusted`: the networks of proxies whose word counts in fields that anybody could send."""
+    `trusted`: the networks of proxies whose word counts in fields that anybody could send; None = everybody's does."""
     match = rule.match
     parts = [*build_host(rule.host), *build_path(match.path), *build_methods(match.methods)]
     parts += [_header(wanted) for wanted in match.headers]
     parts += [_query(wanted) for wanted in match.query]
     parts += [_cookie(wanted) for wanted in match.cookies]
-    if looks_at_proxies(rule):
+    if trusted is not None and looks_at_proxies(rule):
         peers = " || ".join(call("ClientIP", network) for network in trusted or (NO_CLIENT,))
         parts.append(f"({peers})")
     return " && ".join(parts) or "PathPrefix(`/`)"

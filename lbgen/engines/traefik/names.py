@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener
 
-PLUGIN = "lbgen"
-MODULE = "lbgen.local/lbgen"
 ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"
 MARK = "~"  # between a name of the topology, which has none, and what distinguishes its copies

@@ -1,71 +1,108 @@
-"""Verdicts on single places of a plan that Traefik refuses or approximates."""
+"""Verdicts on single places of a plan that Traefik refuses, or serves in its own way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.traefik.listeners import find_routes
+from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.tls import find_terminating, list_certificates
 from lbgen.plan.features import Feature
-from lbgen.plan.forwarding import PROXY_FIELDS
-from lbgen.plan.model import Balance, Forward, Mode, Protocol
+from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol, ValueKind
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from lbgen.plan.model import L4Rule, Listener, Plan, Pool
+    from lbgen.engines.api import Verdict
+    from lbgen.plan.model import L4Rule, Listener, Plan, Pool, Route, Rule
+    from lbgen.plan.policy import ActiveHealth, Key
 
+_CAN = "; nginx, HAProxy and Envoy can"
+# L4
 _IDLE = approximate(
     "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
 )
-_BALANCE = refused("Traefik balances TCP and UDP round robin only; nginx, HAProxy and Envoy can")
-_HEALTH = refused("Traefik does not check UDP servers; nginx, HAProxy and Envoy can")
-_PASSIVE = refused("Traefik does not count failures of TCP connections; nginx, HAProxy and Envoy can")
-_BACKUP = refused("Traefik has no backup for TCP and UDP servers without active checks; nginx, HAProxy and Envoy can")
-_FULL = refused("Traefik does not limit TCP connections to a server; nginx, HAProxy and Envoy can")
-_SLOW = refused("Traefik has no slow start for TCP servers; HAProxy and Envoy can")
+_L4_BALANCE = refused(f"Traefik balances TCP and UDP round robin only{_CAN}")
+_L4_HEALTH = refused(f"Traefik does not check UDP servers{_CAN}")
+_L4_PASSIVE = refused(f"Traefik does not count failures of TCP connections{_CAN}")
+_L4_BACKUP = refused(f"Traefik has no backup for TCP and UDP servers without active checks{_CAN}")
 _SOURCES = refused("Traefik's UDP routers accept datagrams from every source; nginx and Envoy can filter them")
-_HEADER = approximate(
+_HEADER = habit(
     "Traefik forwards a TCP connection without a PROXY header instead of closing it",
     {"listener.proxy_protocol.l4": "status 200"},
 )
+# TLS
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this listener too",
     {"listener.tls.no_sni.other": "text: TLS: "},
 )
-_TWICE = refused("Traefik picks either of two certificates that hold the same name; nginx, HAProxy and Envoy can")
-
-
-_CLAIMED = refused(
-    "the lbgen plugin of Traefik would believe such a header of any client; with `guarantees: engine` its own rules "
-    "read those of trusted proxies alone"
+_TWICE = refused(f"Traefik picks either of two certificates that hold the same name{_CAN}")
+# L7
+_TARGET = approximate(f"limits.target is not kept, as Traefik has one limit for target and headers{_CAN}")
+_ADDED = habit(
+    "X-Forwarded-Proto, -Host and -Port are added where trusted proxies send none, though forwarded_headers is off",
+    {"listener.trusted_proxies.everywhere": tuple(f"header x-forwarded-{name}" for name in ("host", "port", "proto"))},
 )
+_EMPTY_SEGMENTS = refused(f"Traefik merges repeated slashes before rules look at a path{_CAN}")
+_UNRESERVED = approximate("escapes of letters and digits reach endpoints decoded")
+_TOGETHER = "requests without the header, or with an empty one, are counted together"
+_SHARED_BUCKETS = {
+    feature: habit(_TOGETHER, {f"{feature}.routes": ("text: without the header", "text: with an empty one")})
+    for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
+}
+_FORGED = refused(f"Traefik cannot tell who made an X-Request-Id before it counts{_CAN}")
+_PER_ROUTER = (
+    "each router of the route has its own count: there is one for each match, and for listeners with other routes, "
+    "access or certificates"
+)
+_SEPARATE_COUNTS = {
+    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "text: times 200, then 429"}),
+    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "text: third request"}),
+}
+_PERCENT = approximate("Traefik mirrors whole percents")
+_SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
+_AS_SET = habit(
+    "where a trusted proxy sends no such field, rules see it as Traefik sets it",
+    {"match.headers.routes": ("text: an endpoint answered", "status 404")},
+)
+_LIST = habit("a value with a comma is not matched over two lines of the header")
+_RANDOM_WEIGHTS = refused(f"Traefik's choice between two random endpoints has no weights{_CAN}")
+_COMPARED = 2  # endpoints whose requests Traefik compares
+_TWO_CHOICES = habit("of more than two endpoints the less busy of two random ones is chosen")
+_ONE_CHECK = habit(
+    "one failed check takes an endpoint out, one good check brings it back", {"pool.health.active.routes": "text: "}
+)
+_STATUSES = approximate(
+    f"Traefik's checks take 200 to 399 for good, or one status alone{_CAN}", {"pool.health.active.routes": "text: "}
+)
+_CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
+_UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
+_RESOLVERS = habit("Traefik resolves names by the system's resolver")
+_TUNNEL = habit("handshakes of WebSocket go to endpoints of HTTP/2 over HTTP/1.1; one that lacks it answers none")
 
 
-def find_objections(plan: Plan) -> Iterator[Objection]:
+def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
     """All of them, in the order of the plan."""
     yield from _tls_objections(plan)
     for listener in plan.listeners:
         if listener.mode is Mode.L4:
+            yield from _l4_objections(plan, listener)
+        else:
             yield from _listener_objections(listener)
-            for rule in listener.l4_rules:
-                yield from _route_objections(plan, listener, rule)
-
-
-def find_claimed(plan: Plan) -> Iterator[Objection]:
-    """Rules and keys on fields that only trusted proxies may set, of a plan that the plugin serves."""
-    for rule in (rule for listener in plan.listeners for table in listener.hosts for rule in table.rules):
-        route = plan.route(rule.route)
-        if any(header.name in PROXY_FIELDS for header in rule.match.headers):
-            yield Objection(_CLAIMED, rule.field)
-        for word, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
-            if limit is not None and limit.key.kind is KeyKind.HEADER and limit.key.name in PROXY_FIELDS:
-                yield Objection(_CLAIMED, f"{route.field}.{word}")
-        for target in route.action.targets if isinstance(route.action, Forward) else ():
-            key = plan.pool(target.pool).hash_key
-            if key is not None and key.kind is KeyKind.HEADER and key.name in PROXY_FIELDS:
-                yield Objection(_CLAIMED, f"{plan.pool(target.pool).field}.balance")
+    level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    rules = {rule.rank: rule for listener in level7 for table in listener.hosts for rule in table.rules}
+    for rank in sorted(rules):
+        yield from _rule_objections(rules[rank])
+    served = {route.name: route for listener in level7 for route in find_routes(plan, listener)}
+    is_limited = any(route.rate_limit or route.concurrency for route in served.values())
+    routers = count_routers(plan) if is_limited else {}
+    for route in plan.routes:
+        if route.name in served:
+            yield from _route_objections(route, routers.get(route.name, 0))
+    for pool in _pools(plan, served.values()):
+        yield from _pool_objections(plan, pool)
 
 
 def _tls_objections(plan: Plan) -> Iterator[Objection]:
@@ -82,13 +119,89 @@ def _tls_objections(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener_objections(listener: Listener) -> Iterator[Objection]:
+    if listener.trusted_proxies and not listener.forwarded_headers:
+        yield Objection(_ADDED, f"{listener.field}.trusted_proxies", Feature.TRUSTED_PROXIES)
+    if listener.limits.target is not None:
+        yield Objection(_TARGET, f"{listener.field}.limits.target", Feature.LISTENER_LIMITS)
+    if listener.paths.empty_segments:
+        yield Objection(_EMPTY_SEGMENTS, f"{listener.field}.paths", Feature.PATHS_ALLOW)
+    elif listener.paths.encoded_unreserved:
+        yield Objection(_UNRESERVED, f"{listener.field}.paths", Feature.PATHS_ALLOW)
+
+
+def _rule_objections(rule: Rule) -> Iterator[Objection]:
+    for wanted in rule.match.headers:
+        if wanted.name in _SET_BEFORE:
+            yield Objection(_AS_SET, f"{rule.field}.headers", Feature.HEADER)
+        if wanted.value.kind is ValueKind.EXACT and "," in wanted.value.value:
+            yield Objection(_LIST, f"{rule.field}.headers", Feature.HEADER)
+
+
+def _route_objections(route: Route, routers: int) -> Iterator[Objection]:
+    for name, limit, feature in (
+        ("rate_limit", route.rate_limit, Feature.RATE_LIMIT),
+        ("concurrency", route.concurrency, Feature.CONCURRENCY),
+    ):
+        if limit is not None:
+            if routers > 1:
+                yield Objection(_SEPARATE_COUNTS[feature], f"{route.field}.{name}", feature)
+            yield from _key_objections(limit.key, f"{route.field}.{name}", feature)
+    if isinstance(route.action, Forward):
+        for mirror in route.action.mirrors:
+            if mirror.percent != round(mirror.percent):
+                yield Objection(_PERCENT, mirror.field, Feature.MIRROR)
+
+
+def _key_objections(key: Key, field: str, feature: Feature) -> Iterator[Objection]:
+    if key.kind is KeyKind.HEADER:
+        yield Objection(_FORGED if key.name == "x-request-id" else _SHARED_BUCKETS[feature], f"{field}.key", feature)
+
+
+def _pools(plan: Plan, routes: Iterable[Route]) -> Iterator[Pool]:
+    """The pools of routes that serve HTTP."""
+    actions = [route.action for route in routes if isinstance(route.action, Forward)]
+    used = {target.pool for action in actions for target in action.targets}
+    used |= {mirror.pool for action in actions for mirror in action.mirrors}
+    return (pool for pool in plan.pools if pool.name in used)
+
+
+def _pool_objections(plan: Plan, pool: Pool) -> Iterator[Objection]:
+    serving = [each for each in pool.endpoints if each.weight]
+    if pool.balance is Balance.LEAST_CONNECTIONS and len(serving) > _COMPARED:
+        yield Objection(_TWO_CHOICES, f"{pool.field}.balance", Feature.LEAST_CONNECTIONS)
+    if pool.balance is Balance.RANDOM and len({each.weight for each in serving}) > 1:
+        yield Objection(_RANDOM_WEIGHTS, f"{pool.field}.balance", Feature.RANDOM)
+    if pool.active is not None:
+        yield Objection(_judge_check(pool.active), f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+    for endpoint in pool.endpoints:
+        if endpoint.backup and pool.active is None:
+            yield Objection(_UNCHECKED_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)
+    if plan.resolvers and any(not endpoint.is_ip for endpoint in pool.endpoints):
+        yield Objection(_RESOLVERS, f"{pool.field}.endpoints", Feature.ENDPOINT_NAMES)
+    if pool.protocol is PoolProtocol.HTTP2:
+        yield Objection(_TUNNEL, f"{pool.field}.protocol", Feature.POOL_HTTP2)
+
+
+def _judge_check(active: ActiveHealth) -> Verdict:
+    if active.path is None:
+        return _CONNECT_CHECK
+    (first, last), *more = active.statuses
+    return _STATUSES if more or ((first, last) not in _CHECKED and first != last) else _ONE_CHECK
+
+
+_CHECKED = ((200, 299), (200, 399))
+
+
+def _l4_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.proxy_protocol:
         yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
     if listener.protocol is Protocol.UDP and listener.access is not None:
         yield Objection(_SOURCES, f"{listener.field}.access", Feature.LISTENER_ACCESS)
+    for rule in listener.l4_rules:
+        yield from _l4_route_objections(plan, listener, rule)
 
 
-def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
+def _l4_route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
     route = plan.route(rule.route)
     if not isinstance(route.action, Forward):
         return
@@ -99,7 +212,7 @@ def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[
     if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
         yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     for target in route.action.targets:
-        yield from _pool_objections(plan.pool(target.pool), listener.protocol)
+        yield from _l4_pool_objections(plan.pool(target.pool), listener.protocol)
 
 
 _BALANCES = {
@@ -110,18 +223,14 @@ _BALANCES = {
 }
 
 
-def _pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
+def _l4_pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
     if pool.balance in _BALANCES and len(pool.endpoints) > 1:
-        yield Objection(_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
+        yield Objection(_L4_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
     checked = pool.active is not None and protocol is Protocol.TCP
     if pool.active is not None and not checked:
-        yield Objection(_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+        yield Objection(_L4_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
     if pool.passive is not None:
-        yield Objection(_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
-    if pool.max_per_endpoint is not None:
-        yield Objection(_FULL, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
-    if pool.slow_start:
-        yield Objection(_SLOW, f"{pool.field}.slow_start", Feature.SLOW_START)
+        yield Objection(_L4_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     for endpoint in pool.endpoints:
         if endpoint.backup and not checked:
-            yield Objection(_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)
+            yield Objection(_L4_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)

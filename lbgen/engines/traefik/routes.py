@@ -1,188 +1,159 @@
-"""Routes in the plugin's configuration: the action and all policies."""
+"""What a router does with a request: the chain of middlewares of a route, and its service."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
-from lbgen.plan.model import Forward, Redirect, Respond
-from lbgen.plan.policy import RetryCause
+from lbgen.engines.traefik import limits
+from lbgen.engines.traefik.headers import build_compression, build_cors
+from lbgen.engines.traefik.middlewares import Middlewares
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.retries import build_retries
+from lbgen.engines.traefik.rewrites import build_redirect, build_rewrite
+from lbgen.engines.traefik.upstreams import Services
+from lbgen.plan.model import Forward, HeaderEdits, Mode, Redirect, Respond
+from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HeaderEdits, Rewrite, Route, Target
-    from lbgen.plan.policy import Access, Cors, Key, Retries
+    from lbgen.plan.model import Listener, PathMatch, Plan, Route
+
+    _Chain = tuple[tuple[str, ...], str]  # middlewares, service
+
+_NO_SERVICE = "noop@internal"
+_TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 
 
-def find_used_pools(routes: Iterable[Route]) -> set[str]:
-    """The names of all pools that receive requests or copies of these routes."""
-    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
-    targets = {target.pool for forward in forwards for target in forward.targets}
-    return targets | {mirror.pool for forward in forwards for mirror in forward.mirrors}
+def _find_refusals(plan: Plan) -> Iterator[int]:
+    """The statuses with which routers answer by themselves."""
+    level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
+    if level7:
+        yield 405
+    if any(listener.paths.encoded_slash for listener in level7):
+        yield 400
+    accesses = (*(listener.access for listener in level7), *(route.access for route in plan.routes))
+    if any(map(limits.denied_clients, accesses)):
+        yield 403
 
 
-_POOL_AND_TIMES = {"name", "targets", "connect", "response", "idle"}
+class Routes:
+    """The chains of all routes; ask for each of them before the sections are built."""
 
-
-def build_route(route: Route) -> Tagged:
-    """The route."""
-    data = Tagged(route.field, {"name": route.name})
-    match route.action:
-        case Forward() as forward:
-            _add_forward(data, forward)
-        case Redirect() as redirect:
-            data["redirect"] = _redirect(redirect)
-        case Respond() as respond:
-            data["respond"] = {
-                "status": respond.status,
-                "body": respond.body,
-                "headers": [{"name": name, "value": value} for name, value in respond.headers],
-            }
-        case _:
-            assert_never(route.action)
-    if body := _body(route):
-        data["body"] = body
-    if route.request_headers:
-        data["request"] = _edits(route.request_headers)
-    if route.response_headers:
-        data["reply"] = _edits(route.response_headers)
-    _add_policies(data, route)
-    return data
-
-
-def asks_for_a_pool(route: Route, built: Tagged) -> bool:
-    """Whether a route, built by `build_route`, asks for nothing but one pool."""
-    action = route.action
-    is_forward = isinstance(action, Forward) and len(action.targets) == 1 and not action.targets[0].request_headers
-    return is_forward and built.keys() <= _POOL_AND_TIMES
-
-
-def _add_forward(data: dict[str, Data], forward: Forward) -> None:
-    times = forward.timeouts
-    data["targets"] = [_target(target) for target in forward.targets]
-    data["connect"] = times.connect
-    data["response"] = times.response
-    data["idle"] = times.idle
-    if times.request:
-        data["total"] = times.request
-    if forward.rewrite is not None:
-        data["rewrite"] = _rewrite(forward.rewrite)
-    if forward.retries is not None:
-        data["retries"] = _retries(forward.retries)
-    if forward.mirrors:
-        data["mirrors"] = [
-            Tagged(mirror.field, {"pool": mirror.pool, "percent": round(mirror.percent * 100)})
-            for mirror in forward.mirrors
-        ]
-
-
-def _target(target: Target) -> Tagged:
-    data = Tagged(target.field, {"pool": target.pool, "weight": target.weight})
-    if target.request_headers:
-        data["request"] = _edits(target.request_headers)
-    return data
-
-
-def _retries(retries: Retries) -> dict[str, Data]:
-    return {
-        "max": retries.max,
-        "connect": RetryCause.CONNECT_FAILURE in retries.causes,
-        "reset": RetryCause.RESET in retries.causes,
-        "timeout": RetryCause.TIMEOUT in retries.causes,
-        "statuses": list(retries.statuses),
-        "all": retries.all_methods,
-        "budget": -1 if retries.budget is None else round(retries.budget * 100),
-    }
-
-
-def _body(route: Route) -> dict[str, Data]:
-    data: dict[str, Data] = {}
-    if route.max_body is not None:
-        data = {"limited": True, "max": route.max_body}
-    if isinstance(route.action, Forward):
-        buffering = route.action.buffering
-        if buffering.request:
-            data["request"] = True
-        if buffering.response:
-            data["reply"] = True
-    return data
-
-
-def _add_policies(data: dict[str, Data], route: Route) -> None:
-    if route.access is not None:
-        data["access"] = build_access(route.access)
-    if (rate := route.rate_limit) is not None:
-        key = build_key(rate.key)
-        data["rate"] = {"amount": rate.amount, "seconds": rate.seconds, "burst": rate.burst, "key": key}
-    if (concurrency := route.concurrency) is not None:
-        data["concurrency"] = {"max": concurrency.max, "key": build_key(concurrency.key)}
-    if route.cors is not None:
-        data["cors"] = _cors(route.cors)
-    if route.compression is not None:
-        data["compression"] = {"types": list(route.compression.types), "min": route.compression.min_size}
-
-
-def build_access(access: Access) -> dict[str, Data]:
-    """An access list."""
-    data: dict[str, Data] = {"closed": access.allow is not None}
-    if access.deny:
-        data["deny"] = list(access.deny)
-    if access.allow:
-        data["allow"] = list(access.allow)
-    return data
-
-
-def build_key(key: Key) -> dict[str, Data]:
-    """The key by which requests are counted or hashed."""
-    return {"kind": str(key.kind), "name": key.name}
-
-
-def _cors(cors: Cors) -> dict[str, Data]:
-    origins: list[Data] = [
-        {"any": True}
-        if origin.any
-        else {
-            "scheme": f"{origin.scheme}://",
-            "host": origin.host,
-            "port": "" if origin.port is None else f":{origin.port}",
-            "wildcard": origin.wildcard,
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._middlewares = Middlewares({route.name: route.field for route in plan.routes})
+        self.services = Services(plan, self._middlewares)
+        self._chains: dict[tuple[object, ...], _Chain] = {}
+        self._refusals = {
+            status: self._middlewares.use("", f"refuse-{status}", limits.answer_with(status))
+            for status in _find_refusals(plan)
         }
-        for origin in cors.origins
-    ]
-    return {
-        "origins": origins,
-        "methods": list(cors.methods),
-        "headers": list(cors.headers),
-        "expose": list(cors.expose_headers),
-        "credentials": cors.credentials,
-        "maxAge": -1 if cors.max_age is None else cors.max_age,
-    }
+        for listener in plan.listeners:
+            if listener.mode is not Mode.L7:
+                continue
+            self._listener_access(listener)
+            for table in listener.hosts:
+                for rule in table.rules:
+                    self._find_chain(rule.route, rule.match.path, listener)
 
+    def target(self, route: str, path: PathMatch, listener: Listener) -> dict[str, Data]:
+        """The `middlewares` and `service` of a router."""
+        chain, service = self._find_chain(route, path, listener)
+        return self._router((*self._listener_access(listener), *chain), service)
 
-def _rewrite(rewrite: Rewrite) -> dict[str, Data]:
-    given = {"path": rewrite.path, "prefix": rewrite.prefix, "host": rewrite.host}
-    return {key: value for key, value in given.items() if value is not None}
+    def refuse(self, status: int) -> dict[str, Data]:
+        """The same for a router of requests that are answered with 400, 403 or 405."""
+        return self._router(self._refusals[status], _NO_SERVICE)
 
+    def middlewares(self) -> dict[str, Data]:
+        """The `middlewares` section."""
+        return self._middlewares.build()
 
-def _redirect(redirect: Redirect) -> dict[str, Data]:
-    given = {
-        "scheme": redirect.scheme,
-        "host": redirect.host,
-        "port": None if redirect.port is None else str(redirect.port),
-        "path": redirect.path,
-        "prefix": redirect.prefix,
-    }
-    return {"status": redirect.status, **{key: value for key, value in given.items() if value is not None}}
+    def explain_middlewares(self) -> str:
+        """The comment of that section: what its tricks are for."""
+        lines = ["What happens to a request on its way to a service."]
+        if self._middlewares.has("rejectStatusCode"):
+            lines.append("Traefik answers by itself through an access list that admits nobody.")
+        if self._middlewares.has("X-Replaced-Path"):
+            lines.append("With a rewrite, Traefik sends the old path as X-Replaced-Path, which is removed.")
+        return "\n".join(lines)
 
+    def _router(self, chain: tuple[str, ...], service: str) -> dict[str, Data]:
+        data: dict[str, Data] = {"middlewares": self._middlewares.names(chain)} if chain else {}
+        return {**data, "service": service}
 
-def _edits(edits: HeaderEdits) -> dict[str, Data]:
-    data: dict[str, Data] = {}
-    if edits.remove:
-        data["remove"] = list(edits.remove)
-    if edits.set:
-        data["set"] = [{"name": name, "value": value} for name, value in edits.set]
-    if edits.add:
-        data["add"] = [{"name": name, "value": value} for name, value in edits.add]
-    return data
+    def _listener_access(self, listener: Listener) -> tuple[str, ...]:
+        if listener.access is None:
+            return ()
+        return self._middlewares.use(listener.name, "access", limits.build_access(listener.access))
+
+    def _find_chain(self, name: str, matched: PathMatch, listener: Listener) -> _Chain:
+        route = self._plan.route(name)
+        redirects = isinstance(route.action, Redirect)
+        key = (name, matched, (listener.scheme, listener.client_port) if redirects else None)
+        if key not in self._chains:
+            self._chains[key] = self._chain(route, matched, listener)
+        return self._chains[key]
+
+    def _chain(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
+        use, name = self._middlewares.use, route.name
+        policies: tuple[str, ...] = ()
+        if route.access is not None:
+            policies += use(name, "access", limits.build_access(route.access))
+        if route.rate_limit is not None:
+            policies += use(name, "rate", limits.build_rate_limit(route.rate_limit))
+        if route.concurrency is not None:
+            policies += use(name, "concurrency", limits.build_concurrency(route.concurrency))
+        if route.cors is not None:
+            policies += use(name, "cors", build_cors(route.cors))
+        if (compression := route.compression) is not None:
+            policies += use(name, "gzip", build_compression(compression))
+        action, service = self._action(route, matched, listener)
+        if policies or not isinstance(route.action, Forward):
+            # Before the limits, so that their own answers have the headers too.
+            edits = self._middlewares.edits(name, None, route.response_headers)
+            return (*edits, *policies, *action, *self._forwarding(route, None)), service
+        return (*action, *self._forwarding(route, route.response_headers)), service
+
+    def _action(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
+        use = self._middlewares.use
+        match route.action:
+            case Forward() as forward:
+                rewrite = {} if forward.rewrite is None else build_rewrite(forward.rewrite, matched)
+                return use(route.name, "rewrite", rewrite), self.services.of(route, forward)
+            case Redirect() as redirect:
+                return use(route.name, "redirect", build_redirect(redirect, matched, listener)), _NO_SERVICE
+            case Respond(status, body, headers):
+                answer: dict[str, Data] = {"status": status}
+                if body:
+                    answer["body"] = body
+                if headers:
+                    answer["headers"] = dict(headers)
+                return use(route.name, "respond", use_plugin("respond", answer)), _NO_SERVICE
+
+    def _forwarding(self, route: Route, response: HeaderEdits | None) -> tuple[str, ...]:
+        """What comes last before the service: edits, bodies, times, retries."""
+        if not isinstance(route.action, Forward):
+            return ()
+        forward, use = route.action, self._middlewares.use
+        chain = self._middlewares.edits(route.name, self._request_edits(route, forward), response)
+        if route.max_body is not None:
+            chain += use(route.name, "body", use_plugin("maxBody", route.max_body))
+        if forward.buffering.request or forward.buffering.response:
+            chain += use(route.name, "buffering", limits.build_buffering())
+        if forward.timeouts.request:
+            chain += use(route.name, "time", use_plugin("timeout", forward.timeouts.request))
+        if forward.retries is not None:
+            chain += use(route.name, "retry", build_retries(forward.retries))
+        return chain
+
+    def _request_edits(self, route: Route, forward: Forward) -> HeaderEdits:
+        """The route's, and what its rewrite needs."""
+        edits, rewrite = route.request_headers, forward.rewrite
+        if rewrite is None:
+            return edits
+        if rewrite.prefix is not None or rewrite.path is not None:
+            edits = replace(edits, remove=(*edits.remove, *(n for n in _TRACE if n not in dict(edits.set))))
+        return edits if rewrite.host is None else replace(edits, set=(*edits.set, ("host", rewrite.host)))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 from signal import Signals
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lbgen.engines.api import CheckSpec, ProcessSpec
-from lbgen.engines.traefik import readiness, tcp_weights
+from lbgen.engines.traefik import access_log, tcp_weights
 from lbgen.engines.traefik.names import ACCESS_LOG
-from lbgen.engines.traefik.native import access_log, is_native
-from lbgen.engines.traefik.plugin import build_admin_route
-from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,9 +18,6 @@ if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Plan
 
-# On SIGTERM Traefik closes connections between two requests, when the next one may be on its way.
-_DRAIN_ROUTE = build_admin_route("lbgen-leave", "/lbgen/leave", {"leaves": True})
-_FIELDS = {"time", "listener", "route", "status", "request_id"}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
 _PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
@@ -41,13 +35,9 @@ ADMIN_PATHS = (
 def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
     """The process; it finds the dynamic files and the plugin in its working directory and watches the former.
 
-    Traefik listens before it has read its dynamic files, which contain the readiness route.
+    Traefik listens, and answers /ping, before it has read its dynamic files.
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
-    native = is_native(plan)
-    # The plugin's interpreter makes short-lived garbage: this saves a fifth of the CPU per request for a third more
-    # memory.
-    level7 = any(listener.mode is Mode.L7 for listener in plan.listeners)
     log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
     return ProcessSpec(
         argv,
@@ -57,25 +47,17 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),
-        ready=readiness.READY_PATH if readiness.find_probed_listeners(plan) and not native else "/api/version",
-        drain_file=None if native else ("dynamic/leave.yaml", json.dumps({"http": _DRAIN_ROUTE} if level7 else {})),
+        ready="/api/version",  # by a dynamic file
     )
 
 
 def parse_record(line: str) -> AccessRecord | None:
-    """A line of the plugin's access log, which is in lbgen's schema; None for any other line."""
+    """A line of the access log as a record in lbgen's schema; None for any other line."""
     try:
         found = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(found, dict):
-        return None
-    return cast("AccessRecord", found) if found.keys() >= _FIELDS else access_log.read_line(found)
-
-
-def relayed_log(plan: Plan) -> str:
-    """The access log that the agent writes from the metrics log; "" where Traefik or the plugin writes it."""
-    return access_log.relayed_log(plan) if is_native(plan) else ""
+    return access_log.read_line(found) if isinstance(found, dict) else None
 
 
 def build_check_spec(plan: Plan, binary: Binary) -> CheckSpec:

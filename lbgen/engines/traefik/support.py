@@ -1,217 +1,336 @@
-"""Verdicts of Traefik 3.7 on every feature."""
+"""Verdicts of Traefik on every feature."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, approximate, emulated, refused
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, approximate, emulated, habit, refused
+from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Verdict
 
-_RULES = emulated("a router of Traefik; the lbgen plugin makes the request that its matchers read")
-_LAST_HOP = emulated("the lbgen plugin forwards the request, because Traefik's proxy would change it")
-_ANSWER = emulated("the lbgen plugin answers")
-_TARGET = emulated("the lbgen plugin checks the target as the client sent it; Traefik would decode it")
-_BALANCE = emulated("the lbgen plugin chooses the endpoint; Traefik's balancers lack this method or its weights")
-_SPLIT = emulated("the lbgen plugin picks the target by weight and edits its headers")
-_EDITS = emulated("the lbgen plugin edits the headers; Traefik's headers middleware can only set")
+_NATIVE = (
+    Feature.L7,
+    Feature.L4_TCP,
+    Feature.L4_UDP,
+    Feature.TLS_TERMINATE,
+    Feature.TLS_NO_SNI,
+    Feature.TLS_CLIENT_CERT,
+    Feature.TLS_PASSTHROUGH,
+    Feature.HTTP2,
+    Feature.TRUSTED_PROXIES,
+    Feature.DUAL_STACK,
+    Feature.HOST_EXACT,
+    Feature.HOST_WILDCARD,
+    Feature.PATH_EXACT,
+    Feature.PATH_PREFIX,
+    Feature.PATH_REGEX,
+    Feature.METHOD,
+    Feature.HEADER,
+    Feature.HEADER_PRESENT,
+    Feature.PRIORITY,
+    Feature.L4_SNI,
+    Feature.L4_SOURCES,
+    Feature.UNDERSCORES_PASS,
+    Feature.REQUEST_HEADERS_SET,
+    Feature.REQUEST_HEADERS_REMOVE,
+    Feature.RESPONSE_HEADERS_SET,
+    Feature.RESPONSE_HEADERS_REMOVE,
+    Feature.SPLIT,
+    Feature.SPLIT_HEADERS,
+    Feature.REWRITE_PREFIX,
+    Feature.REWRITE_PATH,
+    Feature.REWRITE_HOST,
+    Feature.WEBSOCKET,
+    Feature.CONCURRENCY,
+    Feature.TIMEOUT_CONNECT,
+    Feature.TIMEOUT_RESPONSE,
+    Feature.ROUND_ROBIN,
+    Feature.LEAST_CONNECTIONS,
+    Feature.SOURCE_HASH,
+    Feature.SOURCE_HASH_WEIGHTED,
+    Feature.WEIGHTS,
+    Feature.DRAIN,
+    Feature.ENDPOINT_IPV6,
+    Feature.KEEPALIVE,
+    Feature.KEEPALIVE_IDLE,
+    Feature.POOL_TLS,
+    Feature.POOL_HTTP2,
+    Feature.POOL_GRPC,
+    Feature.L4_PROXY_PROTOCOL_OUT,
+)
 
-_OTHER_FAMILY = ", and so is a PROXY header that says TCP6 and names IPv4 addresses"
+_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
+_WHOLE = "requests and responses are both read whole before they are sent on"
+
+
+def _any_of(feature: Feature, says: str) -> Verdict:
+    return habit(says, {f"{feature}.routes": ("text: an endpoint answered", "status 404")})
+
+
+_COOKIES = "any of repeated cookies matches"
 
 _SUPPORT: dict[Feature, Verdict] = {
-    Feature.L7: NATIVE,
-    Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: NATIVE,
-    Feature.TLS_TERMINATE: NATIVE,
-    Feature.TLS_NO_SNI: NATIVE,
-    Feature.TLS_CLIENT_CERT: NATIVE,
-    Feature.TLS_PASSTHROUGH: NATIVE,
-    Feature.HTTP2: NATIVE,
-    Feature.PROXY_PROTOCOL_IN: emulated(
-        "Traefik reads the header; the lbgen plugin closes connections without one, of HTTP/2 after a 400"
+    **dict.fromkeys(_NATIVE, NATIVE),
+    Feature.PROXY_PROTOCOL_IN: habit(
+        "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
-    Feature.L4_MAX_CONNECTIONS: refused("Traefik limits TCP connections per client address only"),
-    Feature.MAX_CONNECTIONS: emulated("the lbgen plugin counts; Traefik's own limit is per client address"),
-    Feature.LISTENER_ACCESS: _ANSWER,
-    Feature.LISTENER_LIMITS: _ANSWER,
-    Feature.CLIENT_TIMEOUTS: emulated(
-        "Traefik's own timeouts; the lbgen plugin sets one for heads, watches bodies, and closes connections that stop "
-        "within a line before Go's server answers 400"
+    Feature.MAX_CONNECTIONS: refused(
+        "Traefik limits connections per client address only; nginx, HAProxy and Envoy can"
     ),
-    Feature.TRUSTED_PROXIES: emulated("the lbgen plugin keeps forwarded headers of trusted peers only"),
-    Feature.DUAL_STACK: NATIVE,
-    Feature.HOST_EXACT: _RULES,
-    Feature.HOST_WILDCARD: _RULES,
-    Feature.PATH_EXACT: _RULES,
-    Feature.PATH_PREFIX: _RULES,
-    Feature.PATH_REGEX: _RULES,
-    Feature.METHOD: _RULES,
-    Feature.HEADER: _RULES,
-    Feature.HEADER_REGEX: _RULES,
-    Feature.HEADER_PRESENT: _RULES,
-    Feature.QUERY: _RULES,
-    Feature.QUERY_REGEX: _RULES,
-    Feature.QUERY_PRESENT: _RULES,
-    Feature.COOKIE: _RULES,
-    Feature.COOKIE_REGEX: _RULES,
-    Feature.COOKIE_PRESENT: _RULES,
-    Feature.PRIORITY: _RULES,
-    Feature.L4_SNI: NATIVE,
-    Feature.L4_SOURCES: NATIVE,
-    Feature.PATHS_STRICT: _TARGET,
-    Feature.PATHS_ALLOW: _TARGET,
-    Feature.PATHS_NORMALIZE: _TARGET,
-    Feature.PATHS_VERBATIM: _TARGET,
-    Feature.FRAMING: emulated("the lbgen plugin refuses what Go's server would read leniently"),
-    Feature.MALFORMED: approximate(
-        "what Go's server refuses before any plugin runs gets Traefik's own text instead of the reason phrase (over "
-        "HTTP/2 a reset stream), unknown transfer codings 501, other HTTP versions 505, and no line in the access "
-        "log; a first line without a version is waited on for more; in a head above 4 KiB, that comes in several "
-        "pieces or in one with the body before it, a target in absolute form is refused, and bare line feeds, folded "
-        f"lines and a Content-Length beside a coding are accepted{_OTHER_FAMILY}; an empty line before a request is "
-        "refused",
+    Feature.L4_MAX_CONNECTIONS: refused(
+        "Traefik limits TCP connections per client address only; nginx, HAProxy and Envoy can"
+    ),
+    Feature.LISTENER_ACCESS: habit(
+        "a request that no rule takes gets 404 before the access list is asked",
+        {"listener.access.routes": "status 404"},
+        when=where_no_rule_may_match,
+    ),
+    Feature.LISTENER_LIMITS: habit(
+        "one limit holds for target and headers together, some 4 KiB above limits.headers",
+        {"listener.limits.routes": ("text: an endpoint answered", "status 404", "status 403", "status 200")},
+    ),
+    Feature.CLIENT_TIMEOUTS: approximate(
+        "a whole request may take ten times the longer of client_header and client_body, since Traefik cannot tell "
+        "slow uploads from silent ones; one that is cut gets any of 400, 408, 499, 500 and 504; nginx, HAProxy and "
+        "Envoy can",
         {
-            "framing.malformed.no_host": "text",
-            "framing.malformed.log_bad_escape": "text: 0 lines",
-            "framing.malformed.proxy_family": "status 200",
-            "framing.malformed.two_hosts": "text",
-            "framing.malformed.equal_hosts": "text",
-            "framing.malformed.host_characters": "text",
-            "framing.malformed.bad_escape": "text",
-            "framing.malformed.h2_bad_escape": "closed",
-            "framing.malformed.unknown_coding": "status 501",
-            "framing.malformed.coding_before_chunked": "status 501",
-            "framing.malformed.version": "status 505",
-            "framing.malformed.http09": "open",
-            "framing.malformed.not_http": "open",
-            "framing.malformed.large_head": "accepted",
-            "framing.malformed.pieces": "accepted",
-            "framing.malformed.pieces_absolute": "status 400",
-            "framing.malformed.empty_line": "status 400",
+            "listener.timeouts.routes": (
+                "status 400",
+                "status 499",
+                "status 500",
+                "status 504",
+                "time",
+                "open",
+                "text: ",
+            )
         },
     ),
-    Feature.HOP_BY_HOP: emulated(
-        "the lbgen plugin takes requests from Go's server itself, before Traefik fills in headers of its own; Go drops "
-        "Content-Type and Content-Length of a 304, Proxy-Authenticate of a 407 and an empty User-Agent, and without an "
-        "access log adds a Content-Type to a response that has none and follows a 1xx"
+    Feature.HEADER_REGEX: habit(
+        "each line of a repeated header is matched by itself",
+        {"match.headers.regex.routes": ("text: an endpoint answered", "status 404")},
     ),
-    Feature.CONNECTION_NOMINATED: approximate(
-        "headers that a response's Connection nominates beside `close` reach the client: Go's client removes that line "
-        "before any plugin sees it",
-        {"headers.connection_nominated.response_close": "header x-foo"},
+    Feature.QUERY: _any_of(Feature.QUERY, _QUERY_SAYS),
+    Feature.QUERY_REGEX: _any_of(Feature.QUERY_REGEX, _QUERY_SAYS),
+    Feature.QUERY_PRESENT: _any_of(Feature.QUERY_PRESENT, _QUERY_SAYS),
+    Feature.COOKIE: _any_of(Feature.COOKIE, _COOKIES),
+    Feature.COOKIE_REGEX: _any_of(Feature.COOKIE_REGEX, _COOKIES),
+    Feature.COOKIE_PRESENT: _any_of(Feature.COOKIE_PRESENT, _COOKIES),
+    Feature.PATHS_STRICT: habit(
+        "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
+        "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
+        "NUL, and broken ones, get 400",
     ),
-    Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops the fields; Traefik would drop names with dots too"),
-    Feature.UNDERSCORES_PASS: NATIVE,
-    Feature.FORWARDED_HEADERS: emulated("the lbgen plugin writes them; Traefik's own port is not the listener's"),
+    Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
+    Feature.PATHS_NORMALIZE: approximate(
+        "a path that leads above the root is taken for one at the root, and escapes of slashes get 400",
+    ),
+    Feature.PATHS_VERBATIM: refused(
+        "Traefik decodes and adds escapes before rules look at a path; nginx, HAProxy and Envoy can"
+    ),
+    Feature.FRAMING: habit(
+        "Transfer-Encoding wins over Content-Length, bare line feeds and folded fields are accepted, and endpoints get "
+        "one well-formed request; TRACE and CONNECT get 405",
+    ),
+    Feature.MALFORMED: habit(
+        "Go's server answers by itself: 400, 431, 501 for codings that it does not know and 505 for other versions of "
+        "HTTP, without a line in the access log",
+    ),
+    Feature.HOP_BY_HOP: habit(
+        "the values of a request's trailers and Proxy-Authorization do not reach endpoints, and an endpoint that gets "
+        "`Pragma: no-cache` gets `Cache-Control: no-cache` as well",
+        {
+            "headers.hop_by_hop.everywhere": (
+                "header te: trailers",
+                "header proxy-authorization",
+                "header cache-control: no-cache",
+            )
+        },
+    ),
+    Feature.CONNECTION_NOMINATED: habit(
+        "fields that a request's Connection names are dropped, but for X-Forwarded-*; those that a response's "
+        "Connection names beside `close` reach the client",
+    ),
+    Feature.UNDERSCORES_DROP: habit(
+        "header fields with a dot in their names are dropped too",
+        {"headers_with_underscores.drop.others": "header x.dot"},
+    ),
+    Feature.FORWARDED_HEADERS: habit(
+        "X-Forwarded-Port is the port of the Host header, X-Forwarded-Proto of an upgraded connection is ws or wss",
+        {
+            "forwarded_headers.everywhere": (
+                "header x-forwarded-port",
+                "header x-forwarded-proto: ws",
+                "header x-forwarded-proto: wss",
+            )
+        },
+    ),
     Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
-    Feature.REQUEST_HEADERS_SET: _EDITS,
-    Feature.REQUEST_HEADERS_ADD: _EDITS,
-    Feature.REQUEST_HEADERS_REMOVE: _EDITS,
-    Feature.RESPONSE_HEADERS_SET: _EDITS,
-    Feature.RESPONSE_HEADERS_ADD: _EDITS,
-    Feature.RESPONSE_HEADERS_REMOVE: _EDITS,
-    Feature.FORWARD: _LAST_HOP,
-    Feature.SPLIT: _SPLIT,
-    Feature.SPLIT_HEADERS: _SPLIT,
-    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects lack some statuses and the port"),
-    Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses with a body"),
-    Feature.REWRITE_PREFIX: _LAST_HOP,
-    Feature.REWRITE_PATH: _LAST_HOP,
-    Feature.REWRITE_HOST: _LAST_HOP,
-    Feature.MIRROR: emulated("the lbgen plugin sends the copies, as forwarded, of bodies up to 64 KiB"),
-    Feature.CORS: emulated(
-        "the lbgen plugin answers preflights; Traefik's headers middleware lets refused ones through"
+    Feature.REQUEST_HEADERS_ADD: approximate(
+        "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
+        {"route.request_headers.add.routes": "text: to the endpoint: x-"},
+        where_lines_remain,
     ),
-    Feature.COMPRESSION: emulated("the lbgen plugin compresses responses by the rules of every engine"),
-    Feature.BUFFERING: _LAST_HOP,
-    Feature.WEBSOCKET: _LAST_HOP,
-    Feature.STATUSES: _ANSWER,
-    Feature.FAILURES: emulated(
-        "the lbgen plugin answers; where a client leaves just as its response arrives, one without a body, Go may end "
-        "another request to that endpoint too, which gets 502; without an access log a plain response without a "
-        "Content-Type gets a guessed one where an interim response came before it"
+    Feature.RESPONSE_HEADERS_ADD: approximate(
+        "an added line replaces those of the endpoint; nginx, HAProxy and Envoy can add",
+        {"route.response_headers.add.routes": "text: answer: "},
+        where_lines_remain,
     ),
-    Feature.RATE_LIMIT: emulated("the lbgen plugin keeps the buckets; Traefik's own delays requests and adds headers"),
-    Feature.CONCURRENCY: emulated("the lbgen plugin counts; Traefik's own limit is per router"),
-    Feature.MAX_BODY: _ANSWER,
-    Feature.ROUTE_ACCESS: _ANSWER,
-    Feature.TIMEOUT_CONNECT: emulated("the lbgen plugin's dialer on L7 routes; native on L4 routes"),
-    Feature.TIMEOUT_RESPONSE: emulated("a timeout of the lbgen plugin's transport"),
-    Feature.TIMEOUT_IDLE: emulated(
-        "the lbgen plugin watches bodies and tunnels; Traefik has no idle timeout; it sees what a client takes in "
-        "pieces of up to 32 KiB, so that over HTTP/2 one that takes less in that time counts as silent"
+    Feature.FORWARD: habit(
+        "an endpoint gets X-Real-Ip and X-Forwarded-Server, a client's own X-Request-Id where request_id alone is off, "
+        "escapes in upper case, `&` for `;` in a query, and "
+        "`Accept-Encoding: gzip` from clients that send none, whose answer is unpacked on the way; a GET is sent again "
+        "where a kept connection ends before its answer, and any request whose stream an endpoint of HTTP/2 refuses, "
+        "with growing pauses and whatever timeouts.response says; an answer that is cut early may be cut before its "
+        "head; an answer waits for the end of its request's body, and now and then one breaks off whose endpoint "
+        "begins it the moment it has that body (Go issue 40747)",
+        {
+            "route.forward.everywhere": (
+                "header accept-encoding: gzip",
+                "header x-forwarded-server",
+                "header x-real-ip",
+                "header x-request-id",
+                "spelling",
+            ),
+            "route.forward.one_attempt": "text: 2 tries",
+            "route.forward.cut": "closed",
+            "route.forward.upload": f"{AT_TIMES}text: responses were not whole",
+        },
     ),
-    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request; Traefik has no timeout for all tries"),
-    Feature.RETRIES: emulated(
-        "the lbgen plugin retries; Traefik's own retries support neither causes nor another endpoint"
+    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects choose the status by the method"),
+    Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses"),
+    Feature.MIRROR: habit(
+        "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
+        {"route.mirror.tunnels": "text: the handshake went to"},
     ),
-    Feature.RETRY_BUDGET: emulated("the lbgen plugin counts retries; one at a time is always allowed"),
-    Feature.ROUND_ROBIN: emulated(
-        "the lbgen plugin balances on L7 routes, because retries and health affect it; native on L4 routes"
+    Feature.CORS: habit(
+        "preflights get 200; origins that are not allowed get the other CORS headers, and what is allowed is on every "
+        "answer",
+        {
+            "route.cors.routes": (
+                "status 200",
+                "header access-control-allow-credentials",
+                "header access-control-allow-headers",
+                "header access-control-allow-methods",
+                "header access-control-allow-origin",
+                "header access-control-expose-headers",
+                "header access-control-max-age",
+                "header vary",
+            )
+        },
     ),
-    Feature.LEAST_CONNECTIONS: _BALANCE,
-    Feature.LEAST_CONNECTIONS_WEIGHTED: _BALANCE,
-    Feature.RANDOM: _BALANCE,
-    Feature.SOURCE_HASH: _BALANCE,
-    Feature.SOURCE_HASH_WEIGHTED: _BALANCE,
-    Feature.HASH: _BALANCE,
-    Feature.WEIGHTS: emulated("the lbgen plugin balances on L7 routes; native on L4 routes"),
-    Feature.DRAIN: _BALANCE,
-    Feature.BACKUP: emulated("the lbgen plugin chooses the endpoint; on L4 routes `lbgen agent` does"),
-    Feature.ENDPOINT_NAMES: emulated("the lbgen plugin resolves names every 5 seconds; native on L4 routes"),
-    Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: emulated(
-        "the lbgen plugin runs the checks, on L4 routes `lbgen agent`; Traefik's own have no fall and rise; "
-        "a check without `path` opens a connection and begins no TLS"
+    Feature.COMPRESSION: habit(
+        "every status but 204 and 304 is compressed, `no-transform` too; only the first line of Accept-Encoding "
+        "counts, and a strong ETag stays strong",
+        {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
     ),
-    Feature.HEALTH_PASSIVE: emulated("the lbgen plugin counts the failures, in step with its retries"),
-    Feature.KEEPALIVE: emulated("the lbgen plugin's transport keeps that many idle connections for each endpoint"),
-    Feature.KEEPALIVE_IDLE: emulated("a timeout of the lbgen plugin's transport"),
-    Feature.MAX_PER_ENDPOINT: _BALANCE,
-    Feature.QUEUE: _BALANCE,
-    Feature.SLOW_START: _BALANCE,
-    Feature.STICKY: emulated("the lbgen plugin sets and reads the cookie, whose value is the same on every engine"),
-    Feature.POOL_TLS: _LAST_HOP,
-    Feature.POOL_HTTP2: _LAST_HOP,
-    Feature.POOL_GRPC: _LAST_HOP,
-    Feature.PROXY_PROTOCOL_OUT: _LAST_HOP,
-    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
-    Feature.ACCESS_LOG: emulated(
-        "the lbgen plugin writes the lines; Traefik's own lines use other names and contain the query"
+    Feature.BUFFERING: approximate(_WHOLE, {"route.buffering.routes": ("open", "closed", "time", "text: ")}),
+    Feature.STATUSES: habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
+    Feature.FAILURES: habit(
+        "502 where a connection fails, 500 for a failure of TLS, 503 where no endpoint is up, 504 where a time is "
+        "over; a response without a Content-Type gets a guessed one where an interim response came before it",
     ),
-    Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
+    Feature.RATE_LIMIT: habit(
+        "a request over the burst waits for up to half of the time until the next is allowed, and a refused one gets "
+        "Retry-After; a change of the configuration forgets what was counted",
+        {"route.rate_limit.routes": ("text: of a 429 that nobody asked for", "text: expected 429, text/plain")},
+    ),
+    Feature.MAX_BODY: emulated(
+        "the lbgen plugin looks at Content-Length, and cuts bodies without one; Traefik's own limit reads requests and "
+        "responses whole"
+    ),
+    Feature.ROUTE_ACCESS: emulated("access lists on its routers, and routers for the clients that are denied"),
+    Feature.TIMEOUT_IDLE: habit(
+        "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
+        {
+            "timeouts.idle.routes": (
+                "time",
+                "open",
+                "text: is still open",
+                "text: the client took",
+                "text: of 240, expected",
+            )
+        },
+    ),
+    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request"),
+    Feature.RETRIES: habit(
+        "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
+        "too, and both are retried for each other",
+        {"route.retries.routes": ("text: ", "status 200", "status 502", "status 504")},
+    ),
+    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; HAProxy and Envoy can"),
+    Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
+        "Traefik's least connections have no weights; nginx, HAProxy and Envoy can"
+    ),
+    Feature.RANDOM: habit("the less busy of two random endpoints is chosen", {"pool.balance.random.routes": "text: "}),
+    Feature.HASH: emulated(
+        "the lbgen plugin gives the key to Traefik's strategy hrw; a retry goes to the same endpoint"
+    ),
+    Feature.BACKUP: emulated("a failover service; on L4 routes `lbgen agent` changes the weights"),
+    Feature.ENDPOINT_NAMES: habit("a name is resolved for each new connection, by the system's resolver"),
+    Feature.HEALTH_ACTIVE: emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
+    Feature.HEALTH_PASSIVE: habit(
+        "failures count within eject_for, whether or not good answers lie between them",
+        {"pool.health.passive.routes": "text: "},
+    ),
+    Feature.MAX_PER_ENDPOINT: refused("Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"),
+    Feature.QUEUE: refused("Traefik has no queue; HAProxy and Envoy can"),
+    Feature.SLOW_START: refused("Traefik has no slow start; HAProxy and Envoy can"),
+    Feature.STICKY: habit(
+        "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
+        "target is chosen",
+        {"pool.sticky.routes": "text: "},
+    ),
+    Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
+    Feature.METRICS: emulated(
+        "`lbgen agent` counts the lines of Traefik's log and writes the access log; as there, a try that Traefik's "
+        "connections repeat is not counted, a client that left is counted as 4xx, and what Go's server answers by "
+        "itself is not counted"
+    ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    Feature.ACCESS_LOG: habit(
+        "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
+        "connections repeat is not counted, the host has no port, a client that left has 499, what Go's server answers "
+        "by itself has no line, and L4 listeners have no log",
+        {
+            "access_log.routes": (
+                "text: the query or a cookie",
+                "status 200",
+                "text: route ",
+                "text: pool ",
+                "text: host",
+                "text: tries",
+                "text: lines",
+                "text: statuses",
+                "text: bytes",
+                "text: request_id",
+            ),
+            "access_log.cut": ("text: status None", "status 200", "text: bytes", "text: the query or a cookie"),
+        },
+    ),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
 }
 
-# What Traefik does where a clause is left to it.
-HABITS = {
-    Guarantee.PATHS: "rules and endpoints see the path with escapes of letters and digits decoded, dot segments "
-    "resolved, slashes merged and raw bytes outside the URI set escaped; a `;` in a query becomes `&`; broken escapes "
-    "and those of slashes, backslashes and NUL get 400",
-    Guarantee.FRAMING: "Transfer-Encoding wins over Content-Length; bare LF and folded fields are accepted; differing "
-    "lengths and a second Host get 400, unknown codings 501, other HTTP versions 505; TRACE passes, CONNECT gets 405",
-    Guarantee.CONNECTION_OPTIONS: "fields that a request's Connection names are dropped; those that a response's "
-    "Connection names beside `close` reach the client",
-    Guarantee.ANSWERS: "Go's and Traefik's own texts such as `404 page not found`; 502 where a connection fails, 500 "
-    "for a failure of TLS, 503 where no endpoint is up, 504 where a time is over; a response without a Content-Type "
-    "gets a guessed one where an interim response came before it",
-}
-
-_MALFORMED = _SUPPORT[Feature.MALFORMED]
+_HOP_BY_HOP = _SUPPORT[Feature.HOP_BY_HOP]
+_NO_H2C_TIMES = refused("Traefik has times for HTTP/2 to endpoints from 3.7 on")
+_SERVICE_MIDDLEWARES = refused("Traefik's services have middlewares of their own from 3.7 on")
 _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
-    Feature.CLIENT_TIMEOUTS: approximate(
-        "a connection without TLS on which fewer than nine bytes arrive, and no end of a line, is not closed",
-        {"listener.timeouts.first_bytes": ("open", "time")},
+    Feature.HOP_BY_HOP: habit(
+        f"{_HOP_BY_HOP.note}, and `Upgrade: h2c` reaches endpoints",
+        {part: (*shown, "header upgrade") for part, shown in _HOP_BY_HOP.differs},
     ),
-    Feature.MALFORMED: approximate(
-        _MALFORMED.note.replace(_OTHER_FAMILY, ""),
-        {part: shown for part, shown in _MALFORMED.differs if part != "framing.malformed.proxy_family"},
+    Feature.UNDERSCORES_DROP: approximate(
+        "header fields with underscores in their names reach the endpoint, as Traefik drops them from 3.7 on",
+        {"headers_with_underscores.drop.everywhere": "text: is there, expected none"},
     ),
+    Feature.RETRIES: refused("Traefik's retries know causes from 3.7 on"),
+    Feature.SPLIT_HEADERS: _SERVICE_MIDDLEWARES,
+    Feature.HASH: _SERVICE_MIDDLEWARES,
+    Feature.POOL_HTTP2: _NO_H2C_TIMES,
+    Feature.POOL_GRPC: _NO_H2C_TIMES,
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT, "3.6": _SUPPORT_3_6}

@@ -9,7 +9,7 @@ from lbgen.engines.traefik import names
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import HostPattern, Listener
@@ -39,18 +39,52 @@ def find_terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, 
             yield listener, listener.tls
 
 
-def build_tls(listeners: Iterable[Listener]) -> dict[str, Data]:
-    """The `tls` section: certificates belong to the process, options to a listener; empty without TLS."""
+def build_tls(listeners: Sequence[Listener]) -> dict[str, Data]:
+    """The `tls` section: certificates belong to the process, options to a listener; empty without TLS. Options that all
+    listeners share are Traefik's default ones."""
     found = list(find_terminating(listeners))
     if not found:
         return {}
     first = found[0][1].certificates[0]
-    options: dict[str, Data] = {names.edge(listener): build_options(listener, tls) for listener, tls in found}
+    options: dict[str, Data] = {names.edge(listener): _options(listener, tls) for listener, tls in found}
+    if _share_options(listeners):
+        options = {"default": _options(*found[0])}
     return {
         "certificates": [Tagged(certificate.field, _pair(certificate)) for certificate in list_certificates(listeners)],
         "stores": {"default": {"defaultCertificate": Tagged(first.field, _pair(first))}},
         "options": options,
     }
+
+
+def find_options(listeners: Sequence[Listener]) -> dict[str, Data]:
+    """The `tls` of the routers of each L7 listener that terminates TLS."""
+    shared = _share_options(listeners)
+    return {
+        listener.name: {} if shared else {"options": names.edge(listener)}
+        for listener, _ in find_terminating(listeners)
+        if listener.mode is Mode.L7
+    }
+
+
+def _share_options(listeners: Sequence[Listener]) -> bool:
+    found = {
+        (listener.http2, each.min_version, each.curves, each.ciphers, each.client_ca, each.client_required)
+        for listener, each in find_terminating(listeners)
+    }
+    return len(found) == 1 and all(listener.mode is Mode.L7 for listener, _ in find_terminating(listeners))
+
+
+def build_unknown_names(listeners: Sequence[Listener]) -> dict[str, dict[str, Data]]:
+    """The TCP routers that close connections for names that no certificate of their L7 listener holds, and the service
+    without servers that does it."""
+    routers: dict[str, Data] = {}
+    services: dict[str, Data] = {}
+    for listener, _ in find_terminating(listeners):
+        if listener.mode is Mode.L7:
+            unknown = f"{names.edge(listener)}-unknown"
+            routers[unknown] = build_closing_routers(listener)[unknown]
+            services.update(build_closed_service(names.edge(listener)))
+    return {"routers": routers, "services": services}
 
 
 def list_certificates(listeners: Iterable[Listener]) -> tuple[Certificate, ...]:
@@ -62,7 +96,7 @@ def _pair(certificate: Certificate) -> dict[str, Data]:
     return {"certFile": certificate.cert.path, "keyFile": certificate.key.path}
 
 
-def build_options(listener: Listener, tls: ListenerTls) -> Tagged:
+def _options(listener: Listener, tls: ListenerTls) -> Tagged:
     data: dict[str, Data] = {
         "minVersion": _VERSIONS[tls.min_version],
         "curvePreferences": [_CURVES[curve] for curve in tls.curves],

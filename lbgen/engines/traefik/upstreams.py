@@ -1,95 +1,208 @@
-"""Pools in the plugin's configuration: endpoints, balance, health, and protocol to the endpoints."""
+"""Pools as services, and how their endpoints are connected to as serversTransports."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik.routes import build_key
+from lbgen.engines.traefik.names import MARK
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.timeouts import duration
+from lbgen.plan.model import Balance, PoolProtocol
+from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool
-    from lbgen.plan.policy import ActiveHealth, Sticky
-    from lbgen.plan.tls import PoolTls
+    from lbgen.engines.traefik.middlewares import Middlewares
+    from lbgen.plan.model import Endpoint, Forward, Plan, Pool, Route, Target, Timeouts
+    from lbgen.plan.policy import ActiveHealth, PassiveHealth, Sticky
+
+_STRATEGIES = {
+    Balance.LEAST_CONNECTIONS: "p2c",
+    Balance.RANDOM: "p2c",
+    Balance.SOURCE_HASH: "hrw",
+    Balance.HASH: "hrw",
+}
 
 
-def build_pool(plan: Plan, pool: Pool) -> Tagged:
-    """The pool; the DNS servers are those of `plan`."""
-    data: dict[str, Data] = {
-        "name": pool.name,
-        "balance": str(pool.balance),
-        "keepalive": pool.keepalive,
-        "keepaliveIdle": pool.keepalive_idle,
-        "protocol": str(pool.protocol),
-        "endpoints": [_endpoint(endpoint) for endpoint in pool.endpoints],
-    }
-    if plan.resolvers and any(not endpoint.is_ip for endpoint in pool.endpoints):
-        data["resolvers"] = [_add_port(server) for server in plan.resolvers]
-    if pool.hash_key is not None:
-        data["hash"] = build_key(pool.hash_key)
-    if pool.active is not None:
-        data["active"] = _active(pool.active)
-    if pool.passive is not None:
-        data["passive"] = {"failures": pool.passive.failures, "eject": pool.passive.eject_for}
-    if pool.max_per_endpoint is not None:
-        data["max"] = pool.max_per_endpoint
-    if pool.queue is not None:
-        data["queue"] = {"size": pool.queue.size, "timeout": pool.queue.timeout}
+class _Balancer(Struct, frozen=True):
+    """A service of a pool: pool, transport (its contents as JSON), middlewares of its own, whether of its backups."""
+
+    pool: str
+    transport: str
+    middlewares: tuple[str, ...]
+    backups: bool = False
+
+
+class Services:
+    """The services that routes use; the same pool with the same times is one service."""
+
+    def __init__(self, plan: Plan, middlewares: Middlewares) -> None:
+        self._plan = plan
+        self._middlewares = middlewares
+        self._balancers: dict[_Balancer, str] = {}
+        self._combined: dict[str, Tagged] = {}
+        self._transports: dict[str, str] = {}  # contents -> route or pool that names it
+        self._taken: set[str] = set()
+
+    def of(self, route: Route, forward: Forward) -> str:
+        """The name of the service of a route."""
+        targets = [target for target in forward.targets if target.weight]
+        if len(targets) == 1:
+            service = self._target(route, targets[0], forward)
+        else:
+            service = f"{route.name}{MARK}split"
+            shares: Data = [
+                {"name": self._target(route, target, forward), "weight": target.weight} for target in targets
+            ]
+            self._combined[service] = Tagged(route.field, {"weighted": {"services": shares}})
+        if forward.mirrors:
+            copies: Data = [
+                {"name": self._balancer(route, mirror.pool, forward.timeouts, ()), "percent": round(mirror.percent)}
+                for mirror in forward.mirrors
+            ]
+            data: dict[str, Data] = {"mirroring": {"service": service, "mirrors": copies}}
+            service = f"{route.name}{MARK}mirror"
+            self._combined[service] = Tagged(route.field, data)
+        return service
+
+    def _target(self, route: Route, target: Target, forward: Forward) -> str:
+        own = self._middlewares.edits(route.name, target.request_headers, kind=f"{target.pool}-headers")
+        return self._balancer(route, target.pool, forward.timeouts, own)
+
+    def _balancer(self, route: Route, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:
+        """The service of a pool; where it has backups, the one that chooses between them and the others."""
+        pool = self._plan.pool(name)
+        if (key := pool.hash_key) is not None and key.kind is not KeyKind.CLIENT_IP:
+            middlewares += self._middlewares.use(name, "key", use_plugin("hashBy", {str(key.kind): key.name}))
+        transport = json.dumps(_transport(pool, times))
+        self._transports.setdefault(transport, pool.name if pool.tls is not None else route.name)
+        main = self._name_balancer(route, _Balancer(name, transport, middlewares))
+        if not any(endpoint.backup and endpoint.weight for endpoint in pool.endpoints):
+            return main
+        backups = self._name_balancer(route, _Balancer(name, transport, middlewares, backups=True))
+        service = f"{main}{MARK}failover"
+        self._combined[service] = Tagged(pool.field, {"failover": {"service": main, "fallback": backups}})
+        return service
+
+    def _name_balancer(self, route: Route, wanted: _Balancer) -> str:
+        if wanted not in self._balancers:
+            name = f"{wanted.pool}{MARK}backup" if wanted.backups else wanted.pool
+            chosen, number = name, 1
+            while chosen in self._taken:
+                chosen = f"{name}{MARK}{route.name}" if number == 1 else f"{name}{MARK}{route.name}{MARK}{number}"
+                number += 1
+            self._taken.add(chosen)
+            self._balancers[wanted] = chosen
+        return self._balancers[wanted]
+
+    def build(self) -> dict[str, Data]:
+        """The `services` section."""
+        transports = self._transport_names()
+        services: dict[str, Data] = {}
+        for wanted, name in self._balancers.items():
+            pool = self._plan.pool(wanted.pool)
+            balancer = _load_balancer(pool, transports[wanted.transport], backups=wanted.backups)
+            data: dict[str, Data] = {"loadBalancer": balancer}
+            if wanted.middlewares:
+                data["middlewares"] = self._middlewares.names(wanted.middlewares)
+            services[name] = Tagged(pool.field, data)
+        return services | self._combined
+
+    def build_transports(self) -> dict[str, Data]:
+        """The `serversTransports` section."""
+        return {name: json.loads(contents) for contents, name in self._transport_names().items()}
+
+    def _transport_names(self) -> dict[str, str]:
+        """Most services share one, which is called default."""
+        uses = Counter(wanted.transport for wanted in self._balancers)
+        most = max(uses, key=lambda each: uses[each], default="")
+        names: dict[str, str] = {}
+        for contents, name in self._transports.items():
+            chosen, number = "default" if contents == most else name, 2
+            while chosen in names.values() or (chosen == "default" and contents != most):
+                chosen, number = f"{name}{MARK}{number}", number + 1
+            names[contents] = chosen
+        return names
+
+
+def _load_balancer(pool: Pool, transport: str, *, backups: bool) -> dict[str, Data]:
+    serving = [endpoint for endpoint in pool.endpoints if endpoint.weight and endpoint.backup is backups]
+    weighted = len({endpoint.weight for endpoint in serving}) > 1
+    data: dict[str, Data] = {}
+    if pool.balance in _STRATEGIES and len(serving) > 1:
+        data["strategy"] = _STRATEGIES[pool.balance]
     if pool.sticky is not None:
-        data["sticky"] = {"cookie": pool.sticky.cookie, "line": _cookie_attributes(pool.sticky)}
-    if pool.slow_start:
-        data["slow"] = pool.slow_start
-    if pool.tls is not None:
-        data["tls"] = _tls(pool.tls)
-    if pool.proxy_protocol is not None:
-        data["proxy"] = pool.proxy_protocol
-    return Tagged(pool.field, data)
-
-
-def _endpoint(endpoint: Endpoint) -> Tagged:
-    data: dict[str, Data] = {"host": endpoint.host, "port": str(endpoint.port), "weight": endpoint.weight}
-    if endpoint.cookie_value:
-        data["id"] = endpoint.cookie_value
-    if not endpoint.is_ip:
-        data["lookup"] = True
-    if endpoint.backup:
-        data["backup"] = True
-    return Tagged(endpoint.field, data)
-
-
-def _active(active: ActiveHealth) -> dict[str, Data]:
-    return {
-        "path": active.path or "",
-        "port": "" if active.port is None else str(active.port),
-        "interval": active.interval,
-        "timeout": active.timeout,
-        "fall": active.fall,
-        "rise": active.rise,
-        "statuses": [{"first": first, "last": last} for first, last in active.statuses],
-    }
-
-
-def _cookie_attributes(sticky: Sticky) -> str:
-    """The attributes after the value of the cookie."""
-    age = "" if sticky.ttl is None else f"; Max-Age={sticky.ttl}"
-    return f"; Path=/{age}; HttpOnly; SameSite=Lax" + ("; Secure" if sticky.secure else "")
-
-
-def _tls(tls: PoolTls) -> dict[str, Data]:
-    data: dict[str, Data] = {"verify": tls.verify, "name": tls.server_name or ""}
-    if tls.ca is not None:
-        data["ca"] = tls.ca.path
-    if tls.certificate is not None:
-        data["cert"] = tls.certificate.cert.path
-        data["key"] = tls.certificate.key.path
+        data["sticky"] = {"cookie": _cookie(pool.sticky)}
+    if pool.active is not None:
+        data["healthCheck"] = _active(pool.active)
+    if pool.passive is not None:
+        data["passiveHealthCheck"] = _passive(pool.passive)
+    data["serversTransport"] = transport
+    # The hash of hrw hardly mixes in the last characters of a URL, by which endpoints differ. A path is not sent.
+    suffix = "/spread" if data.get("strategy") == "hrw" else ""
+    data["servers"] = [_server(pool, endpoint, suffix, weighted=weighted) for endpoint in serving]
     return data
 
 
-def _add_port(server: str) -> str:
-    """A DNS server with its port, by default 53."""
-    if server.startswith("["):
-        return server if "]:" in server else f"{server}:53"
-    if server.count(":") > 1:
-        return f"[{server}]:53"
-    return server if ":" in server else f"{server}:53"
+def _server(pool: Pool, endpoint: Endpoint, suffix: str, *, weighted: bool) -> Tagged:
+    plain = "http" if pool.protocol is PoolProtocol.HTTP1 else "h2c"
+    scheme = "https" if pool.tls is not None else plain
+    data: dict[str, Data] = {"url": f"{scheme}://{endpoint.authority}{suffix}"}
+    if endpoint.weight != 1 and weighted:
+        data["weight"] = endpoint.weight
+    return Tagged(endpoint.field, data)
+
+
+def _cookie(sticky: Sticky) -> dict[str, Data]:
+    data: dict[str, Data] = {"name": sticky.cookie, "path": "/", "httpOnly": True, "sameSite": "lax"}
+    if sticky.secure:
+        data["secure"] = True
+    if sticky.ttl is not None:
+        data["maxAge"] = sticky.ttl
+    return data
+
+
+def _active(active: ActiveHealth) -> dict[str, Data]:
+    data: dict[str, Data] = {
+        "path": active.path or "/",
+        "interval": duration(active.interval),
+        "timeout": duration(active.timeout),
+        "followRedirects": False,
+    }
+    if active.port is not None:
+        data["port"] = active.port
+    if len(active.statuses) == 1 and active.statuses[0][0] == active.statuses[0][1]:
+        data["status"] = active.statuses[0][0]
+    return data
+
+
+def _passive(passive: PassiveHealth) -> dict[str, Data]:
+    return {"failureWindow": duration(passive.eject_for), "maxFailedAttempts": passive.failures}
+
+
+def _transport(pool: Pool, times: Timeouts) -> dict[str, Data]:
+    """0 means no limit for each of the times."""
+    data: dict[str, Data] = {}
+    if pool.tls is not None:
+        tls = pool.tls
+        data["serverName"] = tls.server_name or pool.endpoints[0].host
+        if not tls.verify:
+            data["insecureSkipVerify"] = True
+        if tls.ca is not None:
+            data["rootCAs"] = [tls.ca.path]
+        if tls.certificate is not None:
+            data["certificates"] = [{"certFile": tls.certificate.cert.path, "keyFile": tls.certificate.key.path}]
+        if pool.protocol is PoolProtocol.HTTP1:
+            data["disableHTTP2"] = True
+    data["maxIdleConnsPerHost"] = pool.keepalive or -1
+    data["forwardingTimeouts"] = {
+        "dialTimeout": duration(times.connect),
+        "responseHeaderTimeout": duration(times.response),
+        "idleConnTimeout": duration(pool.keepalive_idle),
+    }
+    return data

@@ -38,15 +38,17 @@ def check(context: Context) -> None:
     for name in model.pools:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
-    asked = (explicit_uses, default_uses) if set(model.accept) - {"all"} else ()
+    asked = (explicit_uses, default_uses) if any(set(names) - {"all"} for names in model.accept.values()) else ()
     features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
-    for n, name in enumerate(model.accept):
-        if name not in _ACCEPTED:
-            message = f'there is no feature "{name}"'
-            hint = suggest_known(name, _ACCEPTED) or "lbgen explain lists the features of a topology; all accepts any"
-            context.add("LB201", f"accept[{n}]", message, hint)
-        elif name != "all" and name not in features:
-            context.add("LB303", f"accept[{n}]", "nothing here uses this feature", "drop it", Severity.WARNING)
+    for engine, names in model.accept.items():
+        for n, name in enumerate(names):
+            field = f"accept.{engine}[{n}]"
+            if name not in _ACCEPTED:
+                message = f'there is no feature "{name}"'
+                hint = suggest_known(name, _ACCEPTED) or "lbgen explain lists a topology's features; all accepts any"
+                context.add("LB201", field, message, hint)
+            elif name != "all" and name not in features:
+                context.add("LB303", field, "nothing here uses this feature", "drop it", Severity.WARNING)
 
 
 def _unknown(context: Context, field: str, kind: str, name: str, known: Iterable[str]) -> None:

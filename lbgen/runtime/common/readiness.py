@@ -10,20 +10,15 @@ from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Forward, Protocol
-from lbgen.plan.request import Request
-from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.connect import connect_options
 from lbgen.runtime.common.ports import LOOPBACK
 from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.route_probes import UNKNOWN_HOST, Probe, ask, make_probes
+from lbgen.runtime.common.route_probes import Probe, ask, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 SECONDS = 15.0
-_REFUSED_TARGET = (
-    "/lbgen%2Fprobe"  # 400 by the contract, whatever the routes; 404 from an engine without its routes yet
-)
 _NAME_SECONDS = 3.0
 
 
@@ -52,8 +47,6 @@ def wait(
     # A name takes a moment to be looked up.
     named = any(not e.is_ip for pool in plan.pools if pool.real for e in pool.endpoints)
     patience = time.monotonic() + min(_NAME_SECONDS if named else 0, seconds)
-    if any(probe.real for probe in wanted):
-        _until_loaded(plan, wanted, address, end)
     left: dict[int, Late] = {i: Late(probe, "nothing") for i, probe in enumerate(wanted)}
     pause = 0.02
     while True:
@@ -131,20 +124,6 @@ def unreachable_routes(plan: Plan, wanted: tuple[Probe, ...], title: str) -> tup
                     why = "as no request for it could be made up"
                 advise(plan.route(name).field, f"route {name} on {listener.name} was not asked, {why}")
     return tuple(found)
-
-
-def _until_loaded(plan: Plan, wanted: tuple[Probe, ...], address: Callable[[str], tuple[str, int]], end: float) -> None:
-    """Traefik listens before it has its routes and answers 404 meanwhile, which a real endpoint might answer as well.
-    Wait until each listener refuses what the contract refuses; one that never does is left to the probes."""
-    ways = {probe.listener: probe.connect for probe in wanted if probe.request is not None}
-    for name, way in ways.items():
-        request = Request("GET", _REFUSED_TARGET, (("Host", UNKNOWN_HOST),), name)
-        outcome = simulate(plan, request)
-        if outcome.status in (None, 404) or outcome.left is not None:  # let in, or the refusal is left to the engine
-            continue
-        probe = Probe("", name, "", request, outcome.status, frozenset(), connect=way)
-        while ask(probe, *address(name)) and time.monotonic() < end - 1:
-            time.sleep(0.02)
 
 
 def diagnostics(

@@ -1,30 +1,24 @@
--- The client's address: the peer's, or the one that trusted proxies forward. That is the rightmost address of the list
--- that is no trusted proxy; an element that is no address ends the search.
+-- The client's address behind trusted proxies: the rightmost one of X-Forwarded-For that is no trusted proxy. An
+-- element that is no address ends the search.
 local networks = {} -- text of a list -> the networks
 
 local function networks_of(text)
   if networks[text] == nil then
-    local found = {}
-    for each in text:gmatch("[^,]+") do found[#found + 1] = core.parse_addr(each) end
-    networks[text] = found
+    networks[text] = {}
+    for each in text:gmatch("[^,]+") do table.insert(networks[text], core.parse_addr(each)) end
   end
   return networks[text]
 end
 
--- An address, an IPv4 one also where it is mapped to IPv6; nil for no address.
-local function address(txn, text)
-  local plain = text:match("^%d+%.%d+%.%d+%.%d+$") or text:match("^[%x:.]*:[%x:.]*$")
-  return plain and core.parse_addr(plain) and (txn.c:ipmask(plain, 32) or plain)
-end
-
 core.register_action("client", { "http-req" }, function(txn, trusted)
-  local hops = {}
-  for _, value in ipairs(lines_of(txn, "x-forwarded-for")) do
-    for hop in value:gmatch("[^,]+") do hops[#hops + 1] = hop:match("^%s*(.-)%s*$") end
+  local lines, hops = txn.http:req_get_headers()["x-forwarded-for"], {}
+  for i = 0, lines and #lines or -1 do
+    for hop in lines[i]:gmatch("[^,]+") do table.insert(hops, hop:match("^%s*(.-)%s*$")) end
   end
   for i = #hops, 1, -1 do
-    local found = address(txn, hops[i])
-    if not found then return end
+    local plain = hops[i]:match("^%d+%.%d+%.%d+%.%d+$") or hops[i]:match("^[%x:.]*:[%x:.]*$")
+    if not (plain and core.parse_addr(plain)) then return end
+    local found = txn.c:ipmask(plain, 32) or plain -- IPv4 may be written as IPv6
     txn:set_var("txn.client", found)
     local inside = false
     for _, network in ipairs(networks_of(trusted)) do

@@ -14,7 +14,6 @@ SHOP = Path(__file__).parents[3] / "examples" / "shop" / "topology.yaml"
 RICH = {
     "version": 1,
     "name": "t",
-    "guarantees": "engine",
     "request_id": False,
     "listeners": {"web": {"port": 8080, "max_connections": 100}},
     "pools": {

@@ -42,7 +42,7 @@ def test_it_fits_a_terminal_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch, wi
     assert max(map(len, lines)) <= width
     assert "…" not in "".join(lines)
     features = {str(answer.feature) for found in columns().values() for answer in found}
-    words = {"native", "emulated", "approx.", "approx.*", "approx.+", "refused"}
+    words = {"native", "emulated", "habit", "approx.", "approx.*", "approx.+", "refused"}
     for name in features:
         whole = [line.removeprefix(name) for line in lines if line.startswith(f"{name} ")]
         broken = [
@@ -70,5 +70,5 @@ def test_a_wrapped_note_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_feature_shows_the_worst_of_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(monkeypatch, 120)
     row = next(line.split() for line in lines if line.startswith("timeouts.idle "))
-    assert row[1 + list(TITLES).index("envoy")] == "approx."
+    assert row[1 + list(TITLES).index("envoy")] == "habit"
     assert any("timeouts.idle at routes[0].timeouts.idle" in line for line in lines)

@@ -83,11 +83,12 @@ def test_answers_of_the_proxy() -> None:
     assert judged(answer(), outcome)
 
 
-def test_refused_means_400_or_closed_and_never_passed_on() -> None:
+def test_refused_means_any_4xx_or_closed_and_never_passed_on() -> None:
     assert not list(check_refused(Answer(400, "", "1.1")))
     assert not list(check_refused(Answer(after="closed")))
     assert list(check_refused(Answer(after="open")))
-    assert list(check_refused(Answer(404, "", "1.1")))
+    assert not list(check_refused(Answer(404, "", "1.1")))
+    assert list(check_refused(Answer(502, "", "1.1")))
     assert list(check_refused(answer(status=400)))
 
 

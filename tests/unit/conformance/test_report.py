@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from lbgen.conformance.report import as_json, cell, insert, left_counts, markdown, matrix, table, tables, totals
+from lbgen.conformance.report import as_json, cell, insert, markdown, matrix, table, tables
 from lbgen.conformance.runner import CaseState, Result
 
 RESULTS = [
@@ -27,23 +27,6 @@ def test_cells_say_what_was_run() -> None:
 
 def test_a_skip_is_no_pass() -> None:
     assert cell([RESULTS[0], RESULTS[5]]) == (CaseState.SKIPPED, "1/2 (1 skipped)")
-
-
-def test_what_is_left_to_the_engine_has_a_column_of_its_own() -> None:
-    left = [
-        Result("nginx 1", "a", f"3.x.z/{n}", "3.x.z", CaseState.LEFT, "paths is left to the engine") for n in (2, 3)
-    ]
-    assert cell([RESULTS[0], *left]) == (CaseState.PASS, "1/1")
-    assert cell(left) == (CaseState.LEFT, "left")
-    results = [*RESULTS, *left]
-    assert left_counts(results) == {"3.x": 2, "all": 2}
-    assert left_counts(RESULTS) == {}
-    assert totals(results) == totals(RESULTS)
-    text = markdown(results)
-    assert "| clause | nginx 1 | envoy 2 | left to the engine |" in text
-    assert "| [3.x](contract.md#3x) | approximate | skipped | 2 |" in text
-    assert "| **all** | 1/3 (1 fail, 1 approximate) | 0/3 (1 skipped, 2 refused) | 2 |" in text
-    Console(quiet=True).print(table(results))
 
 
 def test_matrix_and_markdown() -> None:

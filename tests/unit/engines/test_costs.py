@@ -20,7 +20,6 @@ DATA: dict[str, Any] = {
     "name": "t",
     "profile": "minimal",
     "access_log": "json",
-    "guarantees": {"paths": "contract", "framing": "engine", "connection_options": "engine", "answers": "engine"},
     "listeners": {"web": {"port": 8080}, "db": {"port": 5432, "mode": "l4"}},
     "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "sql": {"endpoints": [{"address": "10.0.0.2:54"}]}},
     "routes": [
@@ -38,10 +37,7 @@ def test_the_script_measures_what_has_advice() -> None:
 def test_what_is_measured_is_a_topology_that_uses_the_feature(feature: str, tmp_path: Path) -> None:
     write_certificate(tmp_path)
     plan = lbgen.plan(lbgen.load(topology_with(feature), base=tmp_path))
-    kind, _, name = feature.partition(".")
-    if kind == "guarantees":
-        assert [getattr(each.guarantees, name) for each in plan.listeners] == [True]
-    elif feature:
+    if feature:
         assert feature in {use.feature for use in plan.uses}
 
 
@@ -52,9 +48,8 @@ def test_figures_say_how_they_were_measured(name: str) -> None:
         assert build["version"].startswith(engine(name).versions)
         assert {"date", "method"} <= build.keys()
         assert build["forward_us"] > 0
-        for figures in (build["features"], build.get("exact", {})):
-            assert figures.keys() <= CHEAPER.keys()
-            assert all(each["low"] <= each["us"] <= each["high"] for each in figures.values())
+        assert build["features"].keys() <= CHEAPER.keys()
+        assert all(each["low"] <= each["us"] <= each["high"] for each in build["features"].values())
 
 
 @pytest.mark.parametrize("name", L7)
@@ -63,24 +58,11 @@ def test_a_plan_gets_the_figures_of_what_it_uses(name: str) -> None:
     found = costs(lbgen.plan(lbgen.load(DATA)), target, target.versions[0])
     assert found is not None
     names = {each.name: each.fields for each in found.features}
-    assert names["guarantees.paths"] == ("listeners.web",)
     assert names["match.path.regex"] == ("routes[0].match[0].path",)
     assert "access_log" in names
-    assert "guarantees.framing" not in names
     assert all(each.cheaper for each in found.features)
     certain = [each.micros for each in found.features if not each.is_noise]
     assert certain == sorted(certain, reverse=True)
-
-
-def test_traefik_takes_more_for_a_feature_that_its_plugin_serves() -> None:
-    target, text = engine("traefik"), DATA["routes"][0] | {"retries": {"max": 1, "on": ["connect_failure"]}}
-    asked = {**DATA, "routes": [text, DATA["routes"][1]]}
-    figures = []
-    for guarantees in ("contract", "engine"):
-        found = costs(lbgen.plan(lbgen.load({**asked, "guarantees": guarantees})), target, target.versions[0])
-        assert found is not None
-        figures.append(next(each.micros for each in found.features if each.name == "route.retries"))
-    assert figures[0] > 2 * figures[1]
 
 
 def test_nginx_has_the_figures_of_each_version() -> None:

@@ -13,7 +13,7 @@ SAYS = {
     "nginx": ("keepalive_timeout 4s;", "keepalive_timeout 1500ms;", "keepalive_timeout 365d;"),
     "haproxy": ("pool-purge-delay 400ms", "pool-purge-delay 150ms", "pool-purge-delay 24d"),
     "envoy": ("idle_timeout: 4s", "idle_timeout: 1.500s", "idle_timeout: 0s"),
-    "traefik": ("keepaliveIdle: 4000", "keepaliveIdle: 1500", "keepaliveIdle: 0"),
+    "traefik": ("idleConnTimeout: 4s", "idleConnTimeout: 1500ms", "idleConnTimeout: 0s"),
 }
 
 
@@ -26,7 +26,7 @@ def rendered(engine: str, connections: dict[str, object]) -> str:
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}], "connections": connections}},
         "routes": [{"name": "all", "forward": "app"}],
     }
-    files = lbgen.render(lbgen.load(data), engine=engine)
+    files = lbgen.render(lbgen.load(data), engine=engine, accept=("all",))
     return "\n".join(files[name] for name in sorted(files) if not name.endswith(".go"))
 
 

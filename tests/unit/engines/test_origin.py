@@ -12,13 +12,11 @@ L4 = {"web": {"port": 5432, "mode": "l4"}}
 L7 = {"web": {"port": 8080}}
 
 
-@pytest.mark.parametrize("profile", ["production", "native"])
 @pytest.mark.parametrize("engine", engine_names())
-def test_rendered_files_have_one_line_of_origin(engine: str, profile: str) -> None:
+def test_rendered_files_have_one_line_of_origin(engine: str) -> None:
     data = {
         "version": 1,
         "name": "shop",
-        "profile": profile,
         "listeners": L4 if engine in ("keepalived", "nftables") else L7,
         "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": "all", "listeners": ["web"], "forward": "app"}],

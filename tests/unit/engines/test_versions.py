@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import lbgen
-from lbgen.engines.api import Level, engine, target_version
+from lbgen.engines.api import engine, target_version
 from lbgen.engines.verdicts import judge
 from lbgen.engines.versions import unknown_version, unknown_versions
-from lbgen.plan.features import Feature
 from lbgen.spec.load import load
 
 TOPOLOGY = {
@@ -61,29 +60,16 @@ BUFFERED = {
 
 
 def test_envoy_1_37_refuses_what_it_would_do_otherwise() -> None:
-    assert [field for field, _ in refusals("envoy", "1.37", BUFFERED)] == ["routes[0].retries", "pools.p.balance"]
+    assert [field for field, _ in refusals("envoy", "1.37", BUFFERED)] == ["routes[0].retries"]
     assert refusals("envoy", "1.38", BUFFERED) == []
 
 
-def test_traefik_3_6_refuses_retries_without_the_plugin_only() -> None:
-    assert refusals("traefik", "3.6", BUFFERED) == []
-    retried = {**BUFFERED, "listeners": {"web": {"port": 8080}}, "guarantees": "engine"}
+def test_traefik_3_6_refuses_retries() -> None:
+    retried = {**BUFFERED, "listeners": {"web": {"port": 8080}}}
     ((field, message),) = refusals("traefik", "3.6", retried)
     assert field == "routes[0].retries"
     assert "3.7" in message
     assert refusals("traefik", "3.7", retried) == []
-
-
-def test_haproxy_3_0_differs_where_statuses_are_retried() -> None:
-    def level(on: list[object]) -> Level:
-        pools = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
-        route = {"name": "all", "forward": "p", "retries": {"max": 1, "on": on}}
-        made = lbgen.plan(load({**TOPOLOGY, "pools": pools, "routes": [route]}))
-        answers = judge(made, engine("haproxy"), "3.0")[0]
-        return next(each.verdict.level for each in answers if each.feature is Feature.RETRIES)
-
-    assert level(["reset"]) is not Level.APPROXIMATE
-    assert level(["reset", 503]) is Level.APPROXIMATE
 
 
 def test_haproxy_from_3_0_on_takes_keys_from_other_folders() -> None:

@@ -146,13 +146,6 @@ def test_differences_are_shown_with_what_shows_them_again(file: Path) -> None:
     assert "Differences" not in "".join(green.texts)
 
 
-def test_what_is_left_to_engines_is_said(file: Path) -> None:
-    file.write_text(TEXT + "guarantees: engine\n", encoding="utf-8")
-    texts = "".join(page(file).texts)
-    assert "Left to nginx" in texts
-    assert "framing (web)" in texts
-
-
 def test_a_long_file_is_cut_and_says_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "MOST_LINES", 20)
     text = "".join(page(file).texts)

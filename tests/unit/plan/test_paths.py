@@ -65,10 +65,16 @@ def test_dot_segments_between_escaped_slashes(target) -> None:
 
 
 @pytest.mark.parametrize("paths", [Paths(), NORMALIZE, VERBATIM])
-@pytest.mark.parametrize("target", ["/a#b", '/a"', "/a b", "/\xe9", "/a?\x01", "/a\\b", "/a?b#c"])
+@pytest.mark.parametrize("target", ["/a#b", "/a b", "/\xe9", "/a?\x01", "/a\\b", "/a?b#c"])
 def test_what_no_target_may_hold(paths, target) -> None:
     with pytest.raises(PathError):
         accept_target(target, paths)
+
+
+@pytest.mark.parametrize("paths", [Paths(), NORMALIZE, VERBATIM])
+def test_what_browsers_send_as_it_is(paths) -> None:
+    for target in ('/a|b^c{d}"e<f>`', '/a?b|c^d{e}`f\\g"<h>[i]'):
+        assert accept_target(target, paths) == target
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def test_defaults_are_written_out() -> None:
 
 def test_times_come_from_the_route_then_the_topology_then_the_profile() -> None:
     route = {**ALL, "timeouts": {"connect": "1s"}}
-    action = plan_of(route, timeouts={"connect": "2s", "response": "0s"}, profile="low-latency").route("all").action
+    action = plan_of(route, timeouts={"connect": "2s", "response": "3s"}, profile="low-latency").route("all").action
     assert isinstance(action, Forward)
-    assert action.timeouts == Timeouts(1_000, 0, 5_000)
+    assert action.timeouts == Timeouts(1_000, 3_000, 3_000), "idle is response where none is said"
 
 
 def test_client_times_come_from_the_listener_then_the_topology() -> None:
@@ -261,7 +261,7 @@ RICH: dict[str, Any] = {
     "forwarded_headers": True,
     "request_id": True,
     "access_log": "json",
-    "accept": ["framing", "all"],
+    "accept": {"all": ["framing", "all"]},
     "resolvers": ["10.0.0.2"],
     "engines": {"nginx": {"version": "1.22", "http": "x"}, "nftables": {"forwarding": "direct"}},
 }

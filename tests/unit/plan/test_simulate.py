@@ -83,13 +83,6 @@ def test_targets_that_pass_unchanged(target: str) -> None:
             "/a b",
             "/a\x00",
             "/a\\b",
-            '/a"',
-            "/<",
-            "/^",
-            "/`",
-            "/{",
-            "/|",
-            "/}",
             "/\x7f",
             "/\xe9",
             "/a#",
@@ -102,11 +95,7 @@ def test_targets_that_pass_unchanged(target: str) -> None:
 )
 def test_targets_that_are_refused(target: str) -> None:
     outcome = ask(CATCH_ALL, target)
-    assert (outcome.status, outcome.body, outcome.headers) == (
-        400,
-        "Bad Request\n",
-        (("content-type", "text/plain"),),
-    )
+    assert (outcome.status, outcome.well_formed) == (400, False)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +120,7 @@ def test_methods(method: str, status: int | None) -> None:
     ("headers", "version", "status"),
     [
         ((), "1.1", 400),
-        ((), "1.0", None),
+        ((), "1.0", 400),
         ((("Host", ""),), "1.1", 400),
         ((("Host", ""),), "1.0", 400),
         ((("Host", "a"), ("host", "a")), "1.1", 400),
@@ -190,12 +179,6 @@ HOSTED = plan_of(
 )
 def test_hosts(host: str, route: str) -> None:
     assert ask(HOSTED, "/", ("Host", host)).route == route
-
-
-def test_no_host_meets_hostless_rules_only() -> None:
-    assert simulate(HOSTED, Request(version="1.0")).route == "any"
-    own = plan_of(("exact", m.HostPattern("a.test"), ROOT))
-    assert simulate(own, Request(version="1.0")).status == 404
 
 
 def test_no_rule_is_404() -> None:
@@ -311,10 +294,7 @@ def test_hop_by_hop_headers_end_here() -> None:
     outcome = ask(
         CATCH_ALL,
         "/",
-        ("Connection", "close, X-Private"),
-        ("connection", "x-other, close"),
-        ("X-Private", "1"),
-        ("X-Other", "1"),
+        ("Connection", "close, TE, Upgrade"),
         ("Keep-Alive", "5"),
         ("TE", "trailers"),
         ("Trailer", "x"),
@@ -378,12 +358,12 @@ def test_forwarded_headers(on: bool, trust: bool, values: list[str | None]) -> N
     assert (only(outcome).host, sent(outcome, "host")) == ("A.test:1", "A.test:1")
 
 
-def test_connection_cannot_drop_what_the_proxy_sets() -> None:
-    trusting = plan_of(("all", None, ROOT), trusted_proxies=("127.0.0.1/32",))
-    for names in ("x-forwarded-for", "close, Host", "X-Forwarded-Proto", ":path"):
-        assert ask(trusting, "/", ("Connection", names), ("X-Forwarded-For", "1.1.1.1")).status == 400
-    outcome = ask(trusting, "/", ("Connection", "x-forwarded-port"), ("X-Forwarded-Port", "9"))
-    assert sent(outcome, "x-forwarded-port") != "9"
+def test_connection_names_no_other_field() -> None:
+    for names in ("x-forwarded-for", "close, Host", "X-Private", ":path"):
+        outcome = ask(CATCH_ALL, "/", ("Connection", names), ("X-Private", "1"))
+        assert (outcome.status, outcome.well_formed) == (400, False)
+    for names in ("close", "Keep-Alive", "te, trailers", "upgrade, http2-settings", "proxy-connection", ""):
+        assert ask(CATCH_ALL, "/", ("Connection", names)).well_formed
 
 
 def test_edits_come_after_the_forwarded_headers_and_the_target_after_the_route() -> None:
@@ -446,11 +426,6 @@ def test_redirects(redirect: m.Redirect, location: str) -> None:
     plan = plan_of(("r", None, prefix("/a")), action=redirect)
     outcome = ask(plan, "/a/b?c=1", ("Host", "A.Test.:99"))
     assert (outcome.status, outcome.location, outcome.body) == (302, location, None)
-
-
-def test_a_redirect_without_host_names_the_listener() -> None:
-    outcome = simulate(plan_of(("r", None, ROOT), action=m.Redirect(301)), Request(version="1.0"))
-    assert outcome.location == "http://127.0.0.1:8080/"
 
 
 def test_respond() -> None:

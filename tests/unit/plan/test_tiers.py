@@ -147,7 +147,7 @@ def test_the_oracle_goes_through() -> None:
     assert web.outcome.location == "http://a:8080/new"
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy"])
 def test_engines_tell_endpoints_the_port_that_clients_know(name: str) -> None:
     _, web = lbgen.tiers(hybrid())
     texts = "\n".join(lbgen.render(web.plan, engine=name, accept=("all",)).values())

@@ -28,7 +28,6 @@ listeners:
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
-            guarantees: { paths: engine, framing: engine, connection_options: contract, answers: engine },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
             limits: { headers: 16KiB, target: 8KiB },
             timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
@@ -89,9 +88,8 @@ routes:
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
-accept: [headers.connection_nominated]
+accept: { nginx: [headers.connection_nominated] }
 paths: strict
-guarantees: engine
 headers_with_underscores: drop
 timeouts: { connect: 2s }
 client_timeouts: { keepalive: 30s }
@@ -162,7 +160,7 @@ def test_every_field_of_the_contract() -> None:
     assert model.engines["nginx"].verbatim == {"http": "..."}
     assert model.engines["nginx"].version == "1.22"
     assert model.timeouts is not None
-    assert (model.timeouts.connect, model.timeouts.idle) == (2000, 60_000), (
+    assert (model.timeouts.connect, model.timeouts.response) == (2000, 60_000), (
         "the profile's value holds where none is said"
     )
 
@@ -193,17 +191,17 @@ def test_places_of_fields() -> None:
     assert topology.span("name") == Span("shop.yaml", 3, 7)
     assert topology.span("listeners.web.port", key=True) == Span("shop.yaml", 6, 13)
     assert topology.span("routes[0].forward[0].pool") == topology.span("routes[0].forward"), "written short"
-    assert topology.span("timeouts.idle").file.endswith("production.yaml"), "from the profile"
+    assert topology.span("timeouts.response").file.endswith("production.yaml"), "from the profile"
     assert topology.span("timeouts.connect").file == "shop.yaml"
 
 
 def test_what_the_user_wrote_is_told_from_what_the_profile_says() -> None:
     for topology in (loaded(EVERYTHING), load({"version": 1, "name": "x", "timeouts": {"connect": "1s"}})):
         assert topology.wrote("timeouts.connect")
-        assert not topology.wrote("timeouts.idle")
+        assert not topology.wrote("timeouts.response")
         assert not topology.wrote("timeouts.request")
         assert topology.span("timeouts.connect").file == topology.file
-        assert topology.span("timeouts.idle").file.endswith("production.yaml")
+        assert topology.span("timeouts.response").file.endswith("production.yaml")
         assert topology.span("routes[9]").file == topology.file
 
 
@@ -248,14 +246,14 @@ def test_a_fault_is_told_once() -> None:
     assert codes({**head, "paths": 5}) == ["LB105"]
 
 
-@pytest.mark.parametrize("name", ["minimal", "production", "edge", "low-latency", "internal-l4", "native"])
+@pytest.mark.parametrize("name", ["minimal", "production", "edge", "low-latency", "internal-l4"])
 def test_built_in_profiles(name: str) -> None:
     assert name in names()
     model = load({"version": 1, "name": "x", "profile": name}).model
     assert model.timeouts is not None
-    assert None not in (model.timeouts.connect, model.timeouts.response, model.timeouts.idle)
-    assert model.forwarded_headers is (name in {"production", "native", "edge", "low-latency"})
-    assert model.access_log == ("json" if name in {"production", "native", "edge"} else "none")
+    assert None not in (model.timeouts.connect, model.timeouts.response)
+    assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
+    assert model.access_log == ("json" if name in {"production", "edge"} else "none")
     assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
 
 
@@ -275,10 +273,10 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_lists_of_the_user_replace_those_of_the_profile(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("accept: [a, b]\nresolvers: [10.0.0.1]\n")
-    data = {"version": 1, "name": "x", "profile": str(tmp_path / "mine.yaml"), "accept": ["c"]}
+    (tmp_path / "mine.yaml").write_text("accept: { nginx: [a, b] }\nresolvers: [10.0.0.1]\n")
+    data = {"version": 1, "name": "x", "profile": str(tmp_path / "mine.yaml"), "accept": {"nginx": ["c"]}}
     model = load(data).model
-    assert model.accept == ["c"]
+    assert model.accept == {"nginx": ["c"]}
     assert model.resolvers == ["10.0.0.1"]
 
 

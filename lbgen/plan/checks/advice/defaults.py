@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.datagrams import udp_routes
-from lbgen.plan.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -47,10 +46,6 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
         yield "max_body", "no route that forwards requests uses it"
     if model.paths is not None and all(listener.paths is not None for listener in l7):
         yield "paths", "no l7 listener uses it"
-    if model.guarantees is not None:
-        said = [each.value for each in Guarantee if getattr(model.guarantees, each.value) is not None]
-        if all(getattr(x.guarantees, each, None) is not None for x in l7 for each in said):
-            yield "guarantees", "no l7 listener uses it"
     if model.headers_with_underscores is not None and all(x.headers_with_underscores is not None for x in l7):
         yield "headers_with_underscores", "no l7 listener uses it"
     if model.tls is not None and all(x.tls is not None and (x.tls.policy or x.tls.min_version) for x in ends):

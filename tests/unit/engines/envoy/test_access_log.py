@@ -15,7 +15,7 @@ LINE = {
     "pool": "p@500ms",
     "endpoint": "10.0.0.1:80",
     "method": "GET",
-    "host": "no-host.invalid",
+    "host": "h",
     "path": "/x",
     "status": 504,
     "duration_us": 2500,
@@ -31,7 +31,7 @@ LINE = {
 def test_a_line_of_the_log() -> None:
     found = parse_record(json.dumps(LINE))
     assert found is not None
-    assert (found["pool"], found["host"], found["request_id"]) == ("p", "", "")
+    assert (found["pool"], found["host"], found["request_id"]) == ("p", "h", "")
     assert (found["duration_ms"], found["upstream_ms"], found["tries"]) == (2.5, 2.0, 1)
 
 
@@ -42,19 +42,21 @@ def test_an_answer_of_its_own_had_no_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "route"),
+    ("changes", "status"),
     [
-        ({"status": 400}, ""),
-        ({"status": 400, "endpoint": "10.0.0.1:80"}, "r"),
-        ({"status": 403}, "r"),
-        ({"status": 400, "because": "direct_response"}, "r"),  # a fixed response of the route
-        ({"status": 400, "because": "rbac_access_denied_matched_policy[b-malformed]"}, ""),
+        ({"status": 200, "grpc": 14, "because": "no_healthy_upstream"}, 503),
+        ({"status": 200, "grpc": 8, "because": "local_rate_limited"}, 429),
+        ({"status": 200, "grpc": 2, "because": "direct_response"}, 500),
+        ({"status": 200, "grpc": 5, "because": "via_upstream"}, 200),  # an endpoint's own
+        ({"status": 200, "grpc": None, "because": "via_upstream"}, 200),
     ],
 )
-def test_a_refused_request_has_no_route(changes: dict[str, object], route: str) -> None:
-    found = parse_record(json.dumps({**LINE, "endpoint": None, **changes}))
+def test_an_answer_of_envoy_to_a_grpc_client_counts_as_the_error_that_it_is(
+    changes: dict[str, object], status: int
+) -> None:
+    found = parse_record(json.dumps({**LINE, **changes}))
     assert found is not None
-    assert found["route"] == route
+    assert found["status"] == status
 
 
 @pytest.mark.parametrize("line", ["", "[2026] warning", "{", "[]", '{"a": 1}'])

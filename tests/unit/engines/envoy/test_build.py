@@ -31,6 +31,7 @@ from lbgen.plan.model import (
     Timeouts,
 )
 from lbgen.plan.resolve import plan
+from lbgen.records import replace
 from lbgen.spec.load import load
 from tests.support.plans import by_match, endpoint, equals, like, on_tcp, pool, prefix, route
 
@@ -58,16 +59,10 @@ def http(plan: Plan) -> dict[str, Any]:
     return found["typed_config"]
 
 
-def routes_in(host: dict[str, Any]) -> list[dict[str, Any]]:
-    """The routes of a virtual host, which may stand behind the test of requests."""
-    if "routes" not in host:
-        host = host["matcher"]["matcher_list"]["matchers"][0]["on_match"]["action"]["typed_config"]
-    found: list[dict[str, Any]] = host["routes"]
-    return found
-
-
 def routes_of(plan: Plan) -> list[dict[str, Any]]:
-    return routes_in(http(plan)["route_config"]["virtual_hosts"][0])
+    """Without those that refuse."""
+    found: list[dict[str, Any]] = http(plan)["route_config"]["virtual_hosts"][0]["routes"]
+    return [each for each in found if not each.get("name", "").startswith("refused: ")]
 
 
 def test_every_feature_has_an_answer() -> None:
@@ -96,14 +91,6 @@ def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
     clusters = {c["name"]: c["connect_timeout"] for c in render(plan)["static_resources"]["clusters"]}
     assert clusters == {"p@250ms": "0.250s", "p@1000ms": "1s"}
     assert [r["route"]["cluster"] for r in routes_of(plan)] == ["p@1000ms", "p@250ms"]
-
-
-def test_a_time_of_zero_sets_no_limit() -> None:
-    tunnel, head_only, other = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
-    for each in (tunnel, head_only):
-        assert each["route"]["timeout"] == each["route"]["idle_timeout"] == "0s"
-        assert "retry_policy" not in each["route"]
-    assert other["route"]["idle_timeout"] == "60s"  # of a client within its body
 
 
 def test_names_are_resolved_and_drained_endpoints_stay() -> None:
@@ -192,23 +179,14 @@ def test_l4_splits_by_weight() -> None:
     assert found["idle_timeout"] == "60s"
 
 
-def test_trust_is_asked_only_where_somebody_is_trusted() -> None:
-    found = http(plan_of(forward()))
-    assert [f["name"] for f in found["http_filters"]] == ["malformed", "router"]
-    assert [f["name"] for f in found["upgrade_configs"][0]["filters"]] == ["malformed", "handshake", "router"]
-
-
-def test_admin_is_on_loopback_and_only_when_asked() -> None:
-    assert "admin" not in render(plan_of(forward()))
-
-
 def test_objections_name_their_place() -> None:
     matches = {"headers": (equals("x-forwarded-proto", "https"),), "query": (like("q", r"a\b.*"),)}
     plan = plan_of(forward(Timeouts(1, 500, 100)), **matches)
-    found = {o.field: (o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
+    found = {(o.field, o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
     assert found == {
-        "routes[0].match[0].query.q": (Level.APPROXIMATE, Feature.QUERY_REGEX),
-        "routes[0].timeouts.idle": (Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
+        ("routes[0].timeouts.idle", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
+        ("routes[0].timeouts.idle", Level.HABIT, Feature.CLIENT_TIMEOUTS),
+        ("routes[0].match[0].query.q", Level.HABIT, Feature.QUERY_REGEX),
     }
 
 
@@ -243,20 +221,8 @@ def manager(extra: str = "", more: str = "") -> dict[str, Any]:
     return found["typed_config"]
 
 
-def test_what_trusted_peers_send_is_read_by_filters_of_their_own() -> None:
-    names = [f["name"] for f in manager(", trusted_proxies: [10.0.0.0/8]")["http_filters"]]
-    assert names == ["untrusted-peer", "odd-values", "forwarded-headers", "no-host", "malformed", "router"]
-
-
-def test_a_request_without_a_host_has_a_host_table_of_its_own_instead_of_a_filter() -> None:
-    hosts = manager()["route_config"]["virtual_hosts"]
-    assert hosts[-1]["domains"] == ["no-host.invalid"]
-    assert hosts[-1]["request_headers_to_remove"] == ["x-forwarded-host"]
-    assert routes_in(hosts[-1]) == routes_in(hosts[-2])
-
-
 def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() -> None:
-    assert [f["name"] for f in manager()["http_filters"]] == ["malformed", "router"]
+    assert [f["name"] for f in manager()["http_filters"]] == ["router"]
     rewritten = of_text(SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rewrite: { prefix: /x }"))
     listener = rewritten["static_resources"]["listeners"][0]
     asked = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]
@@ -264,66 +230,52 @@ def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() 
     assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["original.path"]
 
 
-def test_a_rule_on_a_forwarded_header_asks_for_a_trusted_peer() -> None:
-    text = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, match: [{ headers: { x-forwarded-for: a } }]")
-    trusting = text.replace("port: 8080", "port: 8080, trusted_proxies: [10.0.0.0/8]")
-    (chain,) = of_text(trusting)["static_resources"]["listeners"][0]["filter_chains"]
-    config = chain["filters"][-1]["typed_config"]
-    assert "forwarded-headers" in [f["name"] for f in config["http_filters"]]
-    assert "filter_state" in str(config["route_config"])
-    assert "envoy.network.ip" in str(chain)
+def test_a_time_of_zero_sets_no_limit() -> None:
+    (found,) = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
+    assert found["route"]["timeout"] == found["route"]["idle_timeout"] == "0s"
+    assert "retry_policy" not in found["route"]
 
 
-def test_what_is_left_to_envoy_has_no_filter_and_no_lua() -> None:
-    found = manager(more="guarantees: engine\n")
-    assert [f["name"] for f in found["http_filters"]] == ["paths", "router"]
+def test_admin_is_a_socket_of_envoys_user_or_on_loopback() -> None:
+    made = plan_of(forward())
+    assert render(made)["admin"]["address"]["pipe"]["mode"] == 0o600
+    envoy_yaml = yaml.safe_load(ENGINE.render(replace(made, admin_port=9901), "1.40")[-1].text)
+    assert envoy_yaml["admin"]["address"]["socket_address"]["address"] == "127.0.0.1"
+
+
+def test_a_plain_topology_has_no_filter_before_the_router_and_no_script() -> None:
+    found = manager()
+    assert [f["name"] for f in found["http_filters"]] == ["router"]
     assert found["normalize_path"] is found["merge_slashes"] is True
-    assert "local_reply_config" not in found
+    assert found["path_with_escaped_slashes_action"] == "REJECT_REQUEST"
+    assert found["use_remote_address"] is True
     assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
     assert "lua" not in str(found)
-    assert "because" not in str(found)  # nothing refuses a request before its route
 
 
-def test_the_time_of_a_request_keeps_its_status_where_answers_are_left_to_envoy() -> None:
-    timed = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, timeouts: { request: 1s }")
-    found = of_text(timed + "guarantees: engine\n")["static_resources"]["listeners"][0]
-    (mapper,) = found["filter_chains"][0]["filters"][0]["typed_config"]["local_reply_config"]["mappers"]
-    assert mapper["status_code"] == 504
-    assert "max_duration_timeout" in str(mapper["filter"])
+def test_trusted_peers_are_internal_and_others_lose_their_headers_before_routing() -> None:
+    found = manager(", trusted_proxies: [10.0.0.0/8]")
+    assert [f["name"] for f in found["http_filters"]] == ["router"]
+    assert found["internal_address_config"]["cidr_ranges"] == [{"address_prefix": "10.0.0.0", "prefix_len": 8}]
+    rules = found["route_config"]
+    assert {"x-forwarded-for", "x-forwarded-host", "x-request-id"} <= set(rules["internal_only_headers"])
+    assert all("x-lbgen-peer" in each["request_headers_to_remove"] for each in rules["virtual_hosts"])
 
 
-def test_a_rate_limit_has_one_set_of_buckets() -> None:
-    limited = SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rate_limit: { rate: 5/s, key: client_ip }")
-    found = of_text(limited)["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
-    assert "handshake" in [f["name"] for f in found["http_filters"]]
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_rule_on_a_forwarded_header_asks_for_a_trusted_peer_where_the_client_is_looked_up(limited: bool) -> None:
+    more = ", access: { deny: [192.0.2.0/24] }" if limited else ""
+    rule = "match: [{ headers: { x-forwarded-for: a } }]"
+    text = SMALL.replace("EXTRA", f", trusted_proxies: [10.0.0.0/8]{more}").replace("forward: p", f"forward: p, {rule}")
+    (chain,) = of_text(text)["static_resources"]["listeners"][0]["filter_chains"]
+    config = chain["filters"][-1]["typed_config"]
+    assert ("untrusted-peer" in [f["name"] for f in config["http_filters"]]) is limited
+    assert ("filter_state" in str(config["route_config"])) is limited
+    assert ("envoy.network.ip" in str(chain)) is limited
+    assert ("internal_only_headers" in config["route_config"]) is not limited
 
 
-@pytest.mark.parametrize(
-    ("more", "by_route"),
-    [
-        ("", True),
-        (", rewrite: { prefix: /x }", True),
-        (", retries: { max: 1, on: [503] }", False),
-        (", hosts: [a.test]", False),
-        (", response_headers: { set: { x-a: b } }", False),
-        (", access: { deny: [10.0.0.0/8] }", False),
-        (", cors: { origins: ['https://a.test'] }", False),
-        (", sticky: true", False),
-    ],
-)
-def test_malformed_requests_have_a_route_where_no_other_answer_depends_on_it(more: str, by_route: bool) -> None:
-    topology = SMALL.replace("EXTRA", "")
-    if "sticky" in more:
-        topology = topology.replace("p: {", "p: { sticky: { cookie: LB },")
-    else:
-        topology = topology.replace("forward: p", f"forward: p{more}")
-    listener = of_text(topology)["static_resources"]["listeners"][0]
-    found = listener["filter_chains"][0]["filters"][0]["typed_config"]
-    (malformed,) = (each for each in found["http_filters"] if each["name"] == "malformed")
-    assert malformed.get("disabled", False) is by_route
-    for host in found["route_config"]["virtual_hosts"]:
-        assert ("matcher" in host) is by_route
-        if by_route:
-            assert "malformed" in host["matcher"]["on_no_match"]["action"]["typed_config"]["typed_per_filter_config"]
-    assert malformed in found["upgrade_configs"][0]["filters"]
+def test_the_trailers_of_grpc_are_asked_for() -> None:
+    rules = manager()["route_config"]
+    assert "te" not in rules["request_headers_to_remove"]
+    assert manager()["http_protocol_options"]["enable_trailers"] is True

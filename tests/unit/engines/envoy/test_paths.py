@@ -1,41 +1,63 @@
-"""Which targets Envoy accepts, by the options of `paths`."""
+"""What Envoy refuses of the paths that it normalises, by the options of `paths`."""
 
 from __future__ import annotations
 
-import re
-from itertools import product
+from typing import Any
 
 import pytest
+import re2
 
-from lbgen.engines.envoy.paths import AUTHORITY, build_target_pattern
-from lbgen.plan import request
+from lbgen.conformance.prepare import plan_of
+from lbgen.engines.envoy import ENGINE
+from lbgen.engines.envoy.paths import build_path_fields, build_refusals
 from lbgen.plan.policy import Paths, PathsMode
+from lbgen.records import replace
+
+TOPOLOGY: dict[str, Any] = {
+    "version": 1,
+    "name": "t",
+    "listeners": {"web": {"port": 8080}},
+    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+    "routes": [{"name": "r", "forward": "p"}],
+}
+PLAN = plan_of(TOPOLOGY)
 
 
 @pytest.mark.parametrize(
-    ("paths", "target", "let_in"),
+    ("paths", "path", "let_in"),
     [
-        (Paths(), "/a//b", False),
-        (Paths(empty_segments=True), "/a//b", True),
-        (Paths(empty_segments=True), "/a//../b", False),
-        (Paths(), "/a%2fb", False),
+        (Paths(), "/a%20b/%C3%a9/%25", True),
+        (Paths(), "/a|b{}^", True),
+        (Paths(), "/a%zz", False),
+        (Paths(), "/%", False),
+        (Paths(), "/%0a", False),
+        (Paths(), "/%7F", False),
         (Paths(encoded_slash=True), "/a%2Fb", True),
         (Paths(encoded_slash=True), "/a%5cb", False),
-        (Paths(encoded_unreserved=True), "/%61%7e", True),
-        (Paths(encoded_unreserved=True), "/x%2e", True),
-        (Paths(encoded_unreserved=True), "/%2e%2E/x", False),
-        (Paths(encoded_unreserved=True), "/.%2e/x", False),
-        (Paths(mode=PathsMode.VERBATIM), "/../%2f//", True),
-        (Paths(mode=PathsMode.VERBATIM), '/a"', False),
-        (Paths(mode=PathsMode.VERBATIM), "/a#b", False),
+        (Paths(encoded_slash=True), "/a/..%2fb", False),
+        (Paths(encoded_slash=True), "/a%2F..", False),
+        (Paths(encoded_slash=True), "/a%2F.b", True),
+        (Paths(mode=PathsMode.VERBATIM), "/../%2f//%0a", True),
+        (Paths(mode=PathsMode.VERBATIM), "/%00", False),
+        (Paths(mode=PathsMode.VERBATIM), "/%4", False),
     ],
 )
-def test_targets(paths: Paths, target: str, let_in: bool) -> None:
-    assert (re.fullmatch(build_target_pattern(paths), target) is not None) is let_in
+def test_paths(paths: Paths, path: str, let_in: bool) -> None:
+    found: Any = build_refusals(replace(PLAN.listeners[0], paths=paths), hides_method=False)
+    pattern = found[0]["match"]["safe_regex"]["regex"]
+    assert (re2.fullmatch(pattern, path) is None) is let_in
 
 
-def test_the_hosts_that_envoy_accepts_are_those_of_the_contract() -> None:
-    names = ("".join(each) for length in range(7) for each in product("a.-[:]", repeat=length))
-    ports = (f"{name}:{zeros}{port}" for name in ("h", "[::1]") for zeros in ("", "0", "00") for port in range(70_000))
-    for text in (*names, *ports, "a b", "a,b", "\u00e9", "h:1a", "h:-1", "h: 1"):
-        assert bool(re.fullmatch(AUTHORITY, text)) is bool(re.fullmatch(request.AUTHORITY, text)), text
+@pytest.mark.parametrize(("protocol", "refused"), [("http1", False), ("http2", True), ("grpc", True)])
+def test_a_handshake_whose_method_http2_hides_is_a_get(protocol: str, refused: bool) -> None:
+    data = {**TOPOLOGY, "pools": {"p": {"protocol": protocol, "endpoints": [{"address": "10.0.0.1:80"}]}}}
+    assert ("refused: upgrade" in ENGINE.render(plan_of(data), "1.40")[0].text) is refused
+
+
+@pytest.mark.parametrize(
+    ("paths", "normal", "merged"),
+    [(Paths(), True, True), (Paths(empty_segments=True), True, None), (Paths(mode=PathsMode.VERBATIM), False, None)],
+)
+def test_envoy_normalises_paths(paths: Paths, normal: bool, merged: bool | None) -> None:
+    found = build_path_fields(paths)
+    assert (found["normalize_path"], found.get("merge_slashes")) == (normal, merged)

@@ -53,8 +53,9 @@ def http(plan: Plan) -> dict[str, Any]:
 
 
 def routes(plan: Plan) -> list[dict[str, Any]]:
+    """Without those that refuse."""
     found: list[dict[str, Any]] = http(plan)["route_config"]["virtual_hosts"][0]["routes"]
-    return found
+    return [each for each in found if not each.get("name", "").startswith("refused: ")]
 
 
 def cluster(plan: Plan) -> dict[str, Any]:
@@ -66,20 +67,6 @@ def notes(plan: Plan, feature: Feature) -> list[str]:
     return [o.verdict.note for o in ENGINE.objections(plan, "1.40") if o.feature is feature]
 
 
-def test_idempotent_methods_have_a_policy_of_their_own() -> None:
-    plan = plan_of({"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]}})
-    own = ("upgrade", "x-lbgen-coded")  # of WebSockets, and of requests without a body
-    found = [r for r in routes(plan) if all(h["name"] not in own for h in r["match"].get("headers", []))]
-    long, every, rest = (r["route"]["retry_policy"] for r in found)
-    assert found[0]["match"]["headers"][-1]["range_match"]["start"] == 16 * 1024 + 1
-    assert long == rest
-    assert every["retry_on"] == "connect-failure,reset,refused-stream,retriable-status-codes"
-    assert every["retriable_status_codes"] == [503]
-    assert rest["retry_on"] == "connect-failure"
-    assert every["num_retries"] == rest["num_retries"] == 2
-    assert not notes(plan, Feature.RETRIES)
-
-
 def test_retries_on_a_connect_failure_alone_need_no_second_policy() -> None:
     plan = plan_of({"retries": {"max": 1, "on": ["connect_failure"]}})
     assert {r["route"]["retry_policy"]["retry_on"] for r in routes(plan)} == {"connect-failure"}
@@ -88,31 +75,6 @@ def test_retries_on_a_connect_failure_alone_need_no_second_policy() -> None:
 def test_causes_that_envoy_cannot_tell_apart_are_said() -> None:
     plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}})
     assert notes(plan, Feature.RETRIES)[0].endswith("it also retries after connect_failure or reset")
-
-
-def test_silence_of_the_client_outlasts_all_tries_but_not_a_tunnel() -> None:
-    retries = {"max": 2, "on": ["connect_failure", "reset", "timeout"], "methods": "all"}
-    plan = plan_of(
-        {"retries": retries, "timeouts": {"connect": "1s", "response": "5s", "idle": "5s"}}, listener=PATIENT
-    )
-    long, tunnel, head_only, other = routes(plan)
-    assert long["match"]["headers"][-1]["name"] == "content-length"
-    assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
-    assert tunnel["route"]["idle_timeout"] == "5s"
-    assert head_only["match"]["headers"][-1]["name"] == "x-lbgen-coded"
-    assert head_only["route"]["idle_timeout"] == "18.500s"  # (1 + 2) * (1 + 5) s and some slack
-    assert other["route"]["idle_timeout"] == "10s"  # the client's own, below
-    assert "idle_timeout" not in long["route"]  # that of the listener is the same
-    policy = other["route"]["retry_policy"]
-    # Once the time of a try is over, Envoy forgets its silence.
-    assert policy["per_try_idle_timeout"] == "5s"
-    assert "per_try_timeout" not in policy
-
-
-def test_a_try_whose_response_time_is_shorter_than_its_silence_has_both_and_says_so() -> None:
-    plan = plan_of({"retries": {"max": 1, "on": ["timeout"]}, "timeouts": {"response": "2s", "idle": "5s"}})
-    assert {r["route"]["retry_policy"].get("per_try_timeout") for r in routes(plan)} == {"2s"}
-    assert any("pauses or stops reading within a body" in note for note in notes(plan, Feature.TIMEOUT_IDLE))
 
 
 def test_keepalive_counts_are_said_where_there_is_one() -> None:
@@ -179,11 +141,30 @@ def test_a_cookie_decides_between_the_pools_of_a_split() -> None:
     assert "cookies" not in fresh["match"]
 
 
-def test_a_rate_is_counted_by_envoy_on_one_listener_and_by_lua_on_two() -> None:
+def test_idempotent_methods_have_a_policy_of_their_own() -> None:
+    plan = plan_of({"retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]}})
+    every, rest = (r["route"]["retry_policy"] for r in routes(plan))
+    assert every["retry_on"] == "connect-failure,reset,refused-stream,retriable-status-codes"
+    assert every["retriable_status_codes"] == [503]
+    assert rest["retry_on"] == "connect-failure"
+    assert every["num_retries"] == rest["num_retries"] == 2
+    assert not notes(plan, Feature.RETRIES)
+
+
+def test_a_tunnel_is_no_request_with_an_end() -> None:
+    for asked in ({"timeouts": {"request": "5s"}}, {"buffering": {"request": True}}):
+        tunnel, other = routes(plan_of(asked))
+        assert tunnel["match"]["headers"][-1]["name"] == "upgrade"
+        assert "max_stream_duration" not in tunnel["route"]
+        assert "request-buffer" not in tunnel.get("typed_per_filter_config", {})
+        assert "max_stream_duration" in other["route"] or "request-buffer" in other["typed_per_filter_config"]
+
+
+def test_a_rate_has_one_bucket_per_client_and_says_where_listeners_count_apart() -> None:
     limited = {"rate_limit": {"rate": "5/s", "key": "client_ip"}}
-    names = [each["name"] for each in http(plan_of(limited))["http_filters"]]
-    assert "rate-limit" in names
-    assert "counters" not in names
+    (rate,) = (each for each in http(plan_of(limited))["http_filters"] if each["name"] == "rate-limit")
+    assert rate["typed_config"]["rate_limits"][0]["actions"][-1] == {"remote_address": {}}
+    assert not notes(plan_of(limited), Feature.RATE_LIMIT)
     data = {
         "version": 1,
         "name": "t",
@@ -191,57 +172,46 @@ def test_a_rate_is_counted_by_envoy_on_one_listener_and_by_lua_on_two() -> None:
         "pools": {"p": {"endpoints": TWO}},
         "routes": [{"name": "r", "forward": "p", **limited}],
     }
-    names = [each["name"] for each in http(resolve(load(data)))["http_filters"]]
-    assert "counters" in names
-    assert "rate-limit" not in names
+    assert notes(resolve(load(data)), Feature.RATE_LIMIT)
 
 
-def test_places_are_given_back_by_the_access_log() -> None:
-    plan = plan_of({"concurrency": {"max": 3, "key": "route"}}, {"connections": {"max_per_endpoint": 2}})
-    assert [each["name"] for each in http(plan)["access_log"]] == [
-        "given back: place",
-        "given back: endpoint",
-        "given back: queue",
-    ]
-    assert "bootstrap_extensions" not in text_of(plan)
+def test_a_client_behind_proxies_has_one_key_in_both_forms_of_its_address() -> None:
+    limited = {"rate_limit": {"rate": "5/s", "key": "client_ip"}}
+    names = [each["name"] for each in http(plan_of(limited, listener={"proxy_protocol": "accept"}))["http_filters"]]
+    assert names == ["client-address", "client-key", "rate-limit", "router"]
 
 
-def test_a_queue_brings_a_listener_to_wait_at() -> None:
-    connections = {"max_per_endpoint": 2, "queue": {"size": 5, "timeout": "1s"}}
-    plan = plan_of(pool={"connections": connections})
-    assert config(plan)["listeners"][-1]["name"] == config(plan)["clusters"][-1]["name"] == "lbgen-wait"
-
-
-@pytest.mark.parametrize(
-    "pool",
-    [
-        {"sticky": {"cookie": "LB"}},
-        {"balance": "source_hash"},
-        {"endpoints": [*TWO, {"address": "10.0.0.3:80", "backup": True}]},
-        {"endpoints": [{"address": "name:80"}]},
-    ],
-)
-def test_what_max_per_endpoint_does_not_go_with(pool: dict[str, Any]) -> None:
-    plan = plan_of(pool={**pool, "connections": {"max_per_endpoint": 2}})
-    assert len(notes(plan, Feature.MAX_PER_ENDPOINT)) == 1
+def test_an_endpoint_is_bounded_by_its_connections() -> None:
+    breakers = cluster(plan_of(pool={"connections": {"max_per_endpoint": 2}}))["circuit_breakers"]
+    assert breakers["per_host_thresholds"] == [{"max_connections": 2}]
+    bounded = {"protocol": "http2", "connections": {"max_per_endpoint": 2}}
+    assert notes(plan_of(pool=bounded), Feature.MAX_PER_ENDPOINT)
 
 
 def test_nothing_of_all_that_without_being_asked() -> None:
     text = text_of(plan_of())
-    assert text.count("http.lua.v3") == 2  # what Connection names in a WebSocket handshake, and in a response
+    assert "lua" not in text
     assert "access_log:" not in text
     assert "retry_on" not in text
 
 
-def test_a_preflight_is_answered_and_other_answers_lose_the_endpoints_own_word() -> None:
-    found = routes(plan_of({"cors": {"origins": ["https://*.a.example"], "credentials": True}}))
-    granted, refused, allowed, other = found
-    assert granted["direct_response"] == refused["direct_response"] == {"status": 204}
-    origin = next(h for h in granted["match"]["headers"] if h["name"] == "origin" and "string_match" in h)
-    pattern = origin["string_match"]["safe_regex"]["regex"]
+def test_cors_is_envoys_own_filter_and_endpoints_have_no_say() -> None:
+    (found,) = routes(plan_of({"cors": {"origins": ["https://*.a.example"], "credentials": True}}))
+    policy = found["typed_per_filter_config"]["cors"]
+    pattern = policy["allow_origin_string_match"][0]["safe_regex"]["regex"]
     assert re.fullmatch(pattern, "https://x.y.a.example")
     assert not re.fullmatch(pattern, "https://a.example")
     assert not re.fullmatch(pattern, "https://xa.example")
-    for each in (allowed, other):
-        assert "access-control-allow-origin" in each["response_headers_to_remove"]
-    assert [h["header"]["key"] for h in other["response_headers_to_add"]] == ["vary"]
+    assert policy["forward_not_matching_preflights"] is False
+    assert "access-control-allow-origin" in found["response_headers_to_remove"]
+    assert [h["header"]["key"] for h in found["response_headers_to_add"]] == ["vary"]
+
+
+@pytest.mark.parametrize("regex", ["^$", "^", "$", "()"])
+def test_a_query_regex_of_anchors_alone_matches_an_empty_value(regex: str) -> None:
+    plan = plan_of({"match": [{"query": {"wsdl": {"regex": regex}}}]})
+    (parameter,) = routes(plan)[0]["match"]["query_parameters"]
+    pattern = parameter["string_match"]["safe_regex"]["regex"]
+    assert pattern
+    assert re.fullmatch(pattern, "")
+    assert not re.fullmatch(pattern, "x")

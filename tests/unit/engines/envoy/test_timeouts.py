@@ -9,8 +9,9 @@ import pytest
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.timeouts import build_client_timeouts, compute_close_timeout, list_idle_timeouts
+from lbgen.engines.envoy.timeouts import build_client_timeouts, build_try_timeouts, compute_idle_timeout
 from lbgen.engines.verdicts import judge
+from lbgen.plan.model import ClientTimeouts, Forward, Timeouts
 from lbgen.records import replace
 
 
@@ -25,45 +26,59 @@ def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **rout
 
 
 @pytest.mark.parametrize(
-    ("times", "head_only", "others"),
+    ("times", "clock", "policy"),
     [
-        ({"idle": "60s"}, 60_000, 60_000),
-        ({"idle": "30s"}, 60_000, 60_000),  # the idle time has a clock of its own, which starts with the wait
-        ({"idle": "30s", "response": "10s"}, 30_000, 60_000),
-        ({"idle": "1h"}, 3_600_000, 60_000),
-        ({"idle": "0s"}, 0, 60_000),
-        ({"request": "2s"}, 60_000, 60_000),
+        ({"response": "60s", "idle": "60s"}, 60_000, {}),
+        ({"response": "10s", "idle": "10s"}, 60_000, {"per_try_idle_timeout": "10s"}),
+        ({"response": "5s", "idle": "60s"}, 60_000, {"per_try_timeout": "5s"}),
+        ({"response": "60s", "idle": "1h"}, 3_600_000, {"per_try_timeout": "60s"}),
+        ({"response": "5s", "idle": "10s"}, 60_000, {"per_try_idle_timeout": "10s", "per_try_timeout": "5s"}),
+        ({"response": "60s", "idle": "5s"}, 60_000, {}),  # one clock: the longer time holds
+        ({"response": "0s", "idle": "0s"}, 0, {}),
     ],
 )
-def test_a_client_has_its_own_time_for_a_body(times: dict[str, Any], head_only: int, others: int) -> None:
+def test_a_request_has_the_longest_of_its_times(times: dict[str, Any], clock: int, policy: dict[str, str]) -> None:
     plan = plan_of(topology(times))
-    (found,) = list_idle_timeouts(plan, plan.routes[0], plan.listeners)
-    assert (found.head_only, found.others) == (head_only, others)
+    action = plan.routes[0].action
+    assert isinstance(action, Forward)
+    found = compute_idle_timeout(action.timeouts, plan.listeners[0].timeouts, 1)
+    assert (found, build_try_timeouts(action.timeouts, found)) == (clock, policy)
+
+
+def test_a_request_outlasts_all_its_tries() -> None:
+    assert compute_idle_timeout(Timeouts(1_000, 5_000, 5_000), ClientTimeouts(), 3) == 60_500
+    assert compute_idle_timeout(Timeouts(1_000, 60_000, 60_000), ClientTimeouts(), 2) == 122_500
+    assert compute_idle_timeout(Timeouts(0, 60_000, 60_000), ClientTimeouts(), 2) == 0
 
 
 @pytest.mark.parametrize(
-    ("client", "written"),
+    ("client", "kept", "written"),
     [
-        ({}, {"stream_idle_timeout": "60s"}),
-        ({"client_body": "5s"}, {"stream_idle_timeout": "60s"}),
-        ({"client_header": "5s"}, {"request_headers_timeout": "5s", "stream_idle_timeout": "60s"}),
-        ({"client_body": "0s"}, {"request_headers_timeout": "60s", "stream_idle_timeout": "0s"}),
-        ({"client_header": "0s"}, {"stream_idle_timeout": "0s"}),
+        ({}, "69s", {"stream_idle_timeout": "60s"}),
+        ({"client_header": "50s"}, "69s", {"request_headers_timeout": "50s", "stream_idle_timeout": "60s"}),
+        ({"client_body": "0s"}, "69s", {"request_headers_timeout": "60s", "stream_idle_timeout": "0s"}),
+        ({"client_header": "0s"}, "69s", {"stream_idle_timeout": "0s"}),
+        (
+            {"keepalive": "5s"},
+            "4.250s",
+            {"drain_timeout": "0.500s", "delayed_close_timeout": "0.250s", "stream_idle_timeout": "60s"},
+        ),
     ],
 )
-def test_a_head_has_a_timer_of_its_own_only_where_its_time_is_shorter(
-    client: dict[str, Any], written: dict[str, str]
+def test_a_listener_names_times_that_are_not_envoys_own(
+    client: dict[str, Any], kept: str, written: dict[str, str]
 ) -> None:
     plan = plan_of(topology({}, client))
-    assert build_client_timeouts(plan.listeners[0], plan.routes) == written
+    found = build_client_timeouts(plan.listeners[0], plan.routes)
+    common: Any = found.pop("common_http_protocol_options")
+    closing = {"drain_timeout": "5s", "delayed_close_timeout": "1s"}
+    assert (common["idle_timeout"], found) == (kept, {**closing, **written})
 
 
-@pytest.mark.parametrize("client", [None, {"client_header": "60s", "client_body": "60s", "keepalive": "75s"}])
-def test_a_verdict_is_the_same_whoever_gave_the_time(client: dict[str, Any] | None) -> None:
-    _, stops = judge(plan_of(topology({"idle": "1h"}, client)), ENGINE, "1.40")
-    assert [stop.message.partition(" is ")[0] for stop in stops] == ["timeouts.idle"]
-    _, stops = judge(plan_of(topology({"idle": "1h"}, client, match=[{"methods": ["GET"]}])), ENGINE, "1.40")
-    assert not stops  # the route of WebSockets
+def test_only_an_idle_time_below_the_response_time_stops() -> None:
+    for times, stopped in (({"idle": "1h"}, []), ({"response": "10s", "idle": "1s"}, ["timeouts.idle"])):
+        _, stops = judge(plan_of(topology(times)), ENGINE, "1.40")
+        assert [stop.message.partition(" is ")[0] for stop in stops] == stopped
 
 
 @pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
@@ -84,23 +99,6 @@ def test_times_and_logs_that_are_the_usual_ones_may_be_written(name: str) -> Non
 def test_profiles_start_without_accepting_anything(profile: str) -> None:
     plan = plan_of({**topology({}), "profile": profile})
     assert not judge(plan, ENGINE, "1.40")[1]
-
-
-@pytest.mark.parametrize(
-    ("times", "client", "close"),
-    [
-        ({}, None, 1000),
-        ({"idle": "0s"}, None, 1000),
-        ({"idle": "10s"}, None, 500),
-        ({}, {"keepalive": "5s"}, 250),
-        ({"idle": "700ms"}, None, 50),
-    ],
-)
-def test_the_wait_before_a_close_is_a_small_part_of_the_times_that_it_delays(
-    times: dict[str, Any], client: dict[str, Any] | None, close: int
-) -> None:
-    plan = plan_of(topology(times, client))
-    assert compute_close_timeout(plan.listeners[0].timeouts, plan.routes) == close
 
 
 @pytest.mark.parametrize(

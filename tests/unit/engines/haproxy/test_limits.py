@@ -26,8 +26,8 @@ def files(version: str = "2.8", listener: dict | None = None, **route) -> dict[s
 
 def test_nothing_is_paid_for_what_is_not_asked() -> None:
     plain = files()
-    assert "shared.lua" not in plain
-    for word in ("stick-table", "filter", "txn.client", "413", "429", "431"):
+    assert list(plain) == ["haproxy.cfg"]
+    for word in ("stick-table", "filter", "txn.client", "413", "429", "431", "414"):
         assert word not in plain["haproxy.cfg"]
 
 
@@ -54,35 +54,18 @@ def test_an_empty_allow_list_keeps_all_out() -> None:
     assert any("status 403" in line and " if " not in line for line in lines)
 
 
-def test_version_2_6_has_one_lua_state_when_threads_share_counts() -> None:
-    limited = {"rate_limit": {"rate": "5/s", "key": "route"}}
-    assert "lua-load-per-thread lbgen.lua" in files("2.8", **limited)["haproxy.cfg"]
-    assert "lua-load lbgen.lua" in files("2.6", **limited)["haproxy.cfg"]
-    assert "lua-load-per-thread" not in files("2.6", **limited)["haproxy.cfg"]
+def test_a_bucket_is_counted_in_times_that_its_clock_holds() -> None:
+    for rate, burst, clock, token in (
+        ("10/s", 20, "date(0,us)", 100_000),
+        ("6/m", 4, "date(0,us)", 10_000_000),
+        ("100/h", 100, "date(0,ms)", 36_000),
+    ):
+        config = files(rate_limit={"rate": rate, "burst": burst, "key": "client_ip"})["haproxy.cfg"]
+        assert f"set-var(txn.now) {clock},mod(1000000000)\n" in config
+        assert f"deny_status 429 if {{ var(txn.until) -m int gt {token * (burst - 1)} }}" in config
+        assert f"sc-set-gpt0(1) var(txn.until),add({token}),add(txn.now)" in config
 
 
 def test_the_buffer_holds_what_limits_let_in() -> None:
     assert "tune.bufsize" not in files()["haproxy.cfg"]  # HAProxy's own: 16 KiB
     assert "tune.bufsize 72704" in files(listener={"limits": {"headers": "64KiB", "target": "2KiB"}})["haproxy.cfg"]
-
-
-NATIVE = {"guarantees": "engine"}
-
-
-def test_what_is_left_to_haproxy_takes_no_lua_and_only_rules_for_safety() -> None:
-    native = files(listener=NATIVE)
-    assert "lbgen.lua" not in native
-    for word in ("lua", "plain", "malformed", "http-error", "set-status"):
-        assert word not in native["haproxy.cfg"], word
-
-
-def test_fields_that_rest_on_statuses_keep_them() -> None:
-    native = files(listener=NATIVE, max_body="1KiB")
-    assert "set-status 413" in native["haproxy.cfg"]
-    assert "http-error status 404" not in native["haproxy.cfg"]
-
-
-def test_a_normal_paths_field_of_the_user_holds() -> None:
-    kept = files(listener={**NATIVE, "paths": "normalize"})["haproxy.cfg"]
-    assert "lua.normal_path" in kept
-    assert "deny_status 405" not in kept

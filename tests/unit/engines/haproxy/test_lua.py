@@ -6,34 +6,45 @@ import re
 
 import pytest
 
-from lbgen.engines.haproxy import lua
+from lbgen.engines.haproxy import ENGINE, lua
+from lbgen.plan.resolve import plan
 from lbgen.resources import folder
+from lbgen.spec.load import load
 
-FUNCTIONS = sorted(path.stem for path in (folder("templates") / "haproxy" / "lua").glob("*.lua"))
-HELPERS = {"lines", "cookies", "parameters", "shared"}
+FILES = {path.stem: path for path in (folder("templates") / "haproxy" / "lua").glob("*.lua")}
+USES = {
+    "above_root": {"listener": {"paths": "verbatim"}},
+    "client": {"listener": {"trusted_proxies": ["10.0.0.0/8"], "access": {"deny": ["192.0.2.0/24"]}}},
+    "measured": {"route": {"max_body": "1KiB"}},
+    "normal_path": {"listener": {"paths": "normalize"}},
+    "upper_escapes": {"route": {"match": [{"path": {"prefix": "/%C3"}}]}},
+}
+
+
+def rendered(listener: dict | None = None, route: dict | None = None) -> dict[str, str]:
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080, **(listener or {})}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "r", "forward": "p", **(route or {})}],
+    }
+    return {file.name: file.text for file in ENGINE.render(plan(load(data)), "2.8")}
 
 
 def test_a_configuration_without_calls_needs_no_file() -> None:
-    assert lua.own_functions("http-request deny if { path /lua } # lua.judged(1,2)") == ()
+    files = rendered()
+    assert list(files) == ["haproxy.cfg"]
+    assert "lua" not in files["haproxy.cfg"]
 
 
-def test_helpers_stand_above_what_uses_them() -> None:
-    found = lua.own_functions("http-request lua.cookie a txn.a\nhttp-response lua.drop_nominated_response")
-    assert found == ("lines", "cookies", "cookie", "drop_nominated")
+@pytest.mark.parametrize("name", FILES)
+def test_every_function_is_there_for_the_field_that_needs_it(name: str) -> None:
+    files = rendered(**USES[name])
+    assert f"lua.{name}" in files["haproxy.cfg"]
+    assert re.findall(r'core\.register_\w+\("(\w+)"', files[lua.OWN]) == [name]
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in HELPERS])
-def test_every_function_is_found_by_its_name(name: str) -> None:
-    functions = lua.own_functions(f"lua.{name}")
-    assert functions[-1] == name
-    text = lua.own_file(functions).text
-    assert re.search(rf'core\.register_\w+\("{name}"', text)
-
-
-def test_helpers_are_in_every_selection_that_calls_them() -> None:
-    helpers = {"lines": "lines_of(", "cookies": " cookie(", "parameters": "parameter("}
-    for name in set(FUNCTIONS) - HELPERS:
-        functions = lua.own_functions(f"lua.{name}")
-        own = lua.own_file((name,)).text
-        for helper, call in helpers.items():
-            assert (call in own) <= (helper in functions), (name, helper)
+@pytest.mark.parametrize("name", FILES)
+def test_a_function_is_short(name: str) -> None:
+    assert len([line for line in FILES[name].read_text().splitlines() if line and not line.startswith("--")]) <= 30

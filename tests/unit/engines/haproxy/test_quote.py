@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.engines.haproxy.quote import Sample, argument, log_format, lua_argument, word
+from lbgen.engines.haproxy.quote import Sample, argument, log_format, word
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"))
 
@@ -69,5 +69,3 @@ def test_percent_is_doubled_in_literal_parts_only():
 def test_arguments_of_fetches():
     assert argument("x-a") == "x-a"
     assert argument("x'a") == '"x\'a"'
-    assert lua_argument("a.b-c_1") == "a.b-c_1"
-    assert lua_argument("a(b),%41") == "a%28b%29%2C%2541"

@@ -1,44 +1,38 @@
-"""HAProxy: retries of requests with bodies."""
+"""HAProxy: retries."""
 
 from __future__ import annotations
+
+import pytest
 
 import lbgen
 
 
-def _backend(routes: list[dict]) -> str:
+def _backend(**retries: object) -> str:
     topology = {
         "version": 1,
         "name": "t",
         "listeners": {"web": {"port": 8080}},
         "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}]}},
-        "routes": routes,
+        "routes": [{"name": "r", "forward": "p", "retries": {"max": 2, **retries}}],
     }
     return lbgen.render(lbgen.load(topology), engine="haproxy", accept=("all",))["haproxy.cfg"]
 
 
-def _route(name: str, on: list, **more: object) -> dict:
-    return {
-        "name": name,
-        "match": [{"path": {"prefix": f"/{name}"}}],
-        "forward": "p",
-        "retries": {"max": 1, "on": on},
-        **more,
-    }
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("connect_failure", "conn-failure"),
+        ("reset", "empty-response junk-response"),
+        ("timeout", "response-timeout"),
+        (503, "503"),
+    ],
+)
+def test_each_cause_of_a_retry_stands_for_itself(cause: str | int, words: str) -> None:
+    text = _backend(on=[cause])
+    assert f"    retries 2\n    option redispatch 1\n    retry-on {words}\n" in text
+    once = "http-request disable-l7-retry if !{ method GET HEAD OPTIONS PUT DELETE }"
+    assert (once in text) == (cause != "connect_failure")
 
 
-HELD = {"buffering": {"request": True}}
-LONG = "disable-l7-retry if { req.body_size gt 16384 }"
-
-
-def test_a_long_body_is_sent_once():
-    assert f"{LONG}\n" in _backend([_route("a", ["reset"])])
-
-
-def test_a_route_that_holds_bodies_sends_them_again_also_beside_one_that_does_not():
-    assert LONG not in _backend([_route("a", ["reset"], **HELD)])
-    text = _backend([_route("a", ["reset"], **HELD), _route("b", ["reset"])])
-    assert f"{LONG} !{{ var(txn.route) -m str a }}\n" in text
-
-
-def test_failed_connections_alone_need_no_bound():
-    assert LONG not in _backend([_route("a", ["connect_failure"])])
+def test_all_methods_are_sent_again_where_the_route_says_so():
+    assert "disable-l7-retry" not in _backend(on=["reset"], methods="all")

@@ -1,16 +1,19 @@
-"""Verdicts of HAProxy that depend on its version."""
+"""Verdicts of HAProxy."""
 
 from __future__ import annotations
 
 import pytest
 
-from lbgen.engines.haproxy.support import support
+from lbgen.engines.api import Level
+from lbgen.engines.haproxy.support import VERSIONS, support
 from lbgen.plan.features import Feature
 
-ONLY_3_2 = ("before 3.2.10 (HAProxy issue 3209)", "before 3.2.23", "414 and 431")
+REFUSED = {Feature.L4_UDP, Feature.RETRY_BUDGET, Feature.TIMEOUT_REQUEST, Feature.MIRROR, Feature.DIRECT}
 
 
-@pytest.mark.parametrize("version", ["2.6", "2.8", "3.0", "3.2"])
-def test_the_verdict_on_malformed_requests_names_fixes_of_3_2_there_only(version: str) -> None:
-    note = support(version)[Feature.MALFORMED].note
-    assert [text in note for text in ONLY_3_2] == [version == "3.2"] * len(ONLY_3_2)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_feature_has_a_verdict_and_none_has_to_be_accepted(version: str) -> None:
+    known = support(version)
+    assert set(known) == set(Feature)
+    assert {feature for feature, verdict in known.items() if verdict.level is Level.REFUSED} == REFUSED
+    assert not [feature for feature, verdict in known.items() if verdict.level is Level.APPROXIMATE]

@@ -35,29 +35,8 @@ def servers(text: str) -> list[str]:
 def test_nothing_is_paid_for_what_is_not_asked() -> None:
     text = config()
     assert servers(text) == ["server s1 10.0.0.1:80", "server s2 10.0.0.2:80"]
-    for word in ("check", "maxconn", "cookie", "lbgen:up", "acl tried", "redispatch"):
+    for word in (" check", "    maxconn", "cookie", "redispatch"):
         assert word not in text
-
-
-@pytest.mark.parametrize(
-    ("cause", "words"),
-    [
-        ("connect_failure", "conn-failure"),
-        ("reset", "empty-response junk-response"),
-        ("timeout", "response-timeout"),
-        (503, "503"),
-    ],
-)
-def test_each_cause_of_a_retry_stands_for_itself(cause: str | int, words: str) -> None:
-    text = config(retries={"max": 2, "on": [cause]})
-    assert f"retry-on {words}\n" in text
-    assert "retries 2" in text
-    assert "http-request disable-l7-retry if !{ method GET HEAD OPTIONS PUT DELETE }" in text
-
-
-def test_a_lone_endpoint_stands_twice_so_that_nobody_waits() -> None:
-    text = config({"endpoints": [{"address": "10.0.0.1:80"}]}, retries={"max": 1, "on": ["connect_failure"]})
-    assert "server s1:again 10.0.0.1:80" in text
 
 
 def test_statuses_that_cannot_be_retried_are_refused() -> None:
@@ -82,11 +61,24 @@ def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
     )
 
 
-def test_failures_in_a_row_are_counted_in_lua() -> None:
+def test_failures_in_a_row_eject_until_a_check_is_due() -> None:
     text = config({"health": {"passive": {"failures": 3, "eject_for": "5s"}}})
-    assert "lua.judged(3,5000) if { status ge 500 } !{ status 503 }" in text
-    assert "lua-load shared.lua" in text
-    assert not any("check" in line for line in servers(text))
+    observed = "check inter 24d fastinter 5s downinter 5s fall 1 rise 1 observe layer7 error-limit 3 on-error mark-down"
+    assert servers(text) == [f"server s{n} 10.0.0.{n}:80 {observed}" for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "host"),
+    [
+        (["a.example:80"], "a.example:80"),
+        (["10.0.0.1:80", "10.0.0.2:80"], "%[bc_dst]:%[bc_dst_port]"),
+        (["a.example:80", "10.0.0.2:80"], "'%[srv_name,regsub(^s1$,a.example:80),regsub(^s2$,10.0.0.2:80)]'"),
+    ],
+)
+def test_a_check_names_the_endpoint_that_it_asks(addresses: list[str], host: str) -> None:
+    endpoints = [{"address": address} for address in addresses]
+    text = config({"endpoints": endpoints, "health": {"active": {"path": "/up", "interval": "1s"}}})
+    assert f"http-check send meth GET uri /up ver HTTP/1.1 hdr Host {host}\n" in text
 
 
 def test_a_ring_of_endpoints_has_many_places() -> None:
@@ -104,7 +96,7 @@ def test_a_name_is_needed_to_verify_an_address() -> None:
 def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
     whole = planned({"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
     text = ENGINE.render(whole, "2.8")[0].text
-    assert "cookie LB insert httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
+    assert "cookie LB insert indirect nocache httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
     for endpoint in whole.pools[0].endpoints:
         assert f"cookie {endpoint.cookie_value}" in text
 
@@ -122,7 +114,7 @@ def test_newer_versions_get_sections_of_different_names() -> None:
             {"name": "s", "listeners": ["http"], "forward": "http"},
         ],
     }
-    kinds = ("frontend ", "backend ", "listen ", "defaults ")
+    kinds = ("frontend ", "backend ", "defaults ")
     for version, unique in (("2.8", False), ("3.0", False), ("3.2", True)):
         lines = ENGINE.render(plan(load(data)), version)[0].text.splitlines()
         names = [line.split()[1] for line in lines if line.startswith(kinds)]

@@ -66,17 +66,6 @@ def test_a_499_with_a_body_is_that_of_the_endpoint():
     assert found["status"] == 499
 
 
-def test_a_request_that_nginx_refused_has_not_the_only_route():
-    only = {"only_route": "yes", "route": "all", "pool": "api"}
-    refused = ENGINE.access_record(line(**only, addresses="", upstream="", status="400"))
-    assert refused is not None
-    assert (refused["route"], refused["pool"]) == ("", "")
-    # Without a usable endpoint nginx names the upstream there.
-    failed = ENGINE.access_record(line(**only, addresses="api", upstream="0.000", status="502"))
-    assert failed is not None
-    assert (failed["route"], failed["pool"], failed["endpoint"]) == ("all", "api", "")
-
-
 def test_an_empty_query_is_no_part_of_the_path():
     found = ENGINE.access_record(line(path="/a?"))
     assert found is not None

@@ -9,7 +9,6 @@ from lbgen.engines.api import Level, missing_answers
 from lbgen.engines.nginx import ENGINE
 from lbgen.engines.nginx.support import SUPPORT
 from lbgen.plan.features import Feature
-from lbgen.plan.guarantees import Guarantees
 from lbgen.plan.model import (
     Balance,
     Forward,
@@ -61,8 +60,8 @@ def test_every_feature_has_an_answer(version):
 
 
 def test_old_version_says_what_it_cannot():
-    assert ENGINE.verdict(Feature.ENDPOINT_NAMES, "1.22").level is Level.REFUSED
-    assert ENGINE.verdict(Feature.HEADER, "1.22").level is Level.APPROXIMATE
+    assert ENGINE.verdict(Feature.QUEUE, "1.22").level is Level.REFUSED
+    assert ENGINE.verdict(Feature.HEADER, "1.22").level is Level.HABIT
     assert ENGINE.verdict(Feature.HEADER, "1.31").level is Level.EMULATED
 
 
@@ -86,13 +85,6 @@ def test_one_unconditional_rule_proxies_directly():
     assert "$route" not in text
 
 
-def test_rules_that_differ_in_their_pool_only_need_no_hop():
-    canary = prefix("/a", headers=(equals("x-canary", "1"),))
-    text = rendered(plan((canary, forward("p")), (prefix("/a"), forward("q"))))
-    assert "proxy_pass http://$pool_p;" in block(text, "location ^~ /a/ {")
-    assert "default q;" in block(text, 'map "$http_x_canary\\n" $pool_p {')
-
-
 def test_rules_that_differ_in_more_are_named_locations():
     edits = HeaderEdits(set=(("x-a", "1"),))
     text = rendered(plan((prefix("/a", methods=("GET",)), forward("p"), edits), (prefix("/a"), forward("q"))))
@@ -100,25 +92,24 @@ def test_rules_that_differ_in_more_are_named_locations():
     chosen = block(text, "map $request_method $route_r0 {")
     assert "GET @r0;" in chosen
     assert "default @r1;" in chosen
-    assert "error_page 502 503 504 @r0:failed;" in block(text, "location @r0 {")
-    assert "add_header X-A 1 always;" in block(text, "location @r0:failed {")
+    assert "add_header X-A 1 always;" in block(text, "location @r0 {")
 
 
 def test_nothing_takes_it_is_404():
     text = rendered(plan((exact("/a"), forward("p"))))
-    assert 'return 404 "Not Found\\n";' in block(text, "location / {")
+    assert "return 404;" in block(text, "location / {")
 
 
 def test_escaped_and_raw_reserved_characters_are_told_apart_by_the_raw_path():
     text = rendered(plan((exact("/a:b"), forward("p")), (exact("/a%3Ab"), forward("q")), (ROOT, forward("q"))))
     assert text.count('location = "/a:b" {') == 1
-    assert '"~^/a:b[?\\n]" p;' in text
-    assert '"~^/a%3[Aa]b[?\\n]" q;' in text
+    assert '"~^/a:b[?\\n]" @r0;' in text
+    assert '"~^/a%3[Aa]b[?\\n]" @r1;' in text
 
 
 def test_escapes_that_are_no_utf8_are_tested_on_the_raw_path():
     text = rendered(plan((exact("/caf%E9"), forward("p")), (ROOT, forward("q"))))
-    assert '"~^/caf%[Ee]9[?\\n]" p;' in text
+    assert '"~^/caf%[Ee]9[?\\n]" @r0;' in text
     assert text.isascii()
 
 
@@ -143,12 +134,6 @@ def test_rewrites_work_on_the_raw_target(match, rewrite, lines):
     for line in lines:
         assert line in made
     assert "proxy_pass http://p$target_r0;" in text
-
-
-def test_a_rewrite_of_a_prefix_where_paths_are_left_to_nginx_sees_several_slashes_as_one():
-    made = plan((prefix("/a/b"), forward("p", rewrite=Rewrite(prefix="/v1"))))
-    left = replace(made, listeners=tuple(replace(x, guarantees=Guarantees(paths=False)) for x in made.listeners))
-    assert '"~^/+a/+b(?<tail>.*)$" "/v1$tail";' in rendered(left)
 
 
 def test_a_path_and_a_prefix_that_are_replaced_by_the_same_have_values_of_their_own():
@@ -192,20 +177,25 @@ def test_long_texts_are_put_together_of_constants():
 
 def test_redirect():
     made = plan((prefix("/a"), Redirect(301, scheme="https", port=8443, prefix="/b")))
-    assert 'return 301 "https://$own_host:8443$target_r0";' in rendered(made)
+    assert 'return 301 "https://$host:8443$target_r0";' in rendered(made)
 
 
-def test_tunnels_have_their_own_time_where_it_differs():
-    times = Timeouts(1_000, 5_000, 60_000)
-    made = plan((ROOT, forward("p", times=times)))
-    text = rendered(made)
-    assert "if ($upgrade) { return 599; }" in block(text, "location / {")
-    assert "error_page 502 503 504 @failed;" in block(text, "location / {")
-    assert "proxy_read_timeout 60s;" in block(text, "location @r0:tunnel {")
+@pytest.mark.parametrize(
+    ("response", "idle", "read", "level", "field"),
+    [
+        (5_000, 60_000, "60s", Level.HABIT, "response"),
+        (5_000, 0, "365d", Level.HABIT, "response"),
+        (60_000, 5_000, "60s", Level.APPROXIMATE, "idle"),
+        (0, 5_000, "365d", Level.APPROXIMATE, "idle"),
+    ],
+)
+def test_the_longer_of_two_times_holds_and_only_a_shorter_idle_stops(response, idle, read, level, field):
+    made = plan((ROOT, forward("p", times=Timeouts(1_000, response, idle))))
+    assert f"proxy_read_timeout {read};" in rendered(made)
     (objection,) = ENGINE.objections(made, "1.31")
-    assert objection.feature is Feature.TIMEOUT_IDLE
-    assert objection.verdict.level is Level.APPROXIMATE
-    assert "5 s" in objection.verdict.note
+    assert objection.verdict.level is level
+    assert objection.field.endswith(f".timeouts.{field}")
+    assert "the longer one" in objection.verdict.note
 
 
 def test_no_limit_of_time_is_written_out():
@@ -296,14 +286,33 @@ def test_many_routes_name_their_hash_sizes():
 
 def test_sizes_of_tables_come_before_the_first_map():
     """nginx takes a map before them for a size of its own: "map_hash_max_size" directive is duplicate."""
-    queue = {"max_per_endpoint": 2, "queue": {"size": 4, "timeout": "1s"}}
     data = {
         "version": 1,
         "name": "many",
         "listeners": {"web": {"port": 8080}},
-        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}], "connections": queue}},
+        "pools": {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}},
         "routes": [{"name": f"r{n}", "hosts": [f"host{n}.example.com"], "forward": "app"} for n in range(600)],
     }
     text = lbgen.render(lbgen.load(data), engine="nginx", accept=("all",))["nginx.conf"]
     lines = [line.split()[0] for line in text.splitlines() if line.split()]
     assert lines.index("map_hash_max_size") < lines.index("map")
+
+
+def test_http2_endpoints_get_te_and_no_upgrades():
+    """Upgrades are of HTTP/1; a handshake that HTTP/2 cannot carry is said."""
+    data = {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080}},
+        "pools": {"p": {"protocol": "http2", "endpoints": [{"address": "10.0.0.1:80"}]}},
+        "routes": [{"name": "r", "forward": "p"}],
+    }
+    made = lbgen.plan(lbgen.load(data))
+    text = with_includes({file.name: file.text for file in ENGINE.render(made, "1.31")})
+    place = text[text.rindex("location / {") :]
+    assert "proxy_set_header TE $te;" in place
+    assert "proxy_pass_trailers on;" in place
+    assert "Upgrade" not in place
+    assert "Connection $" not in place
+    (objection,) = ENGINE.objections(made, "1.31")
+    assert (objection.feature, objection.verdict.level) == (Feature.WEBSOCKET, Level.HABIT)

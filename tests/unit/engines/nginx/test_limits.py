@@ -83,7 +83,7 @@ def test_limits_come_before_an_answer_of_nginx_itself():
     assert "limit_req_zone $binary_remote_addr zone=rate-r:10m rate=5r/s;" in text
     place = text[text.index("location ^~ /x/ {") :]
     assert "limit_req zone=rate-r burst=4 nodelay;" in place
-    assert "error_page 413 429 @r:failed;\n            error_page 403 = @r:answered;\n            deny all;" in place
+    assert "try_files /none @r:answered;" in place
 
 
 def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_told():
@@ -111,5 +111,12 @@ def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_
     assert "map ${split_r} $part_r {" in text or "map $split_r $part_r {" in text
     assert "proxy_pass http://p;" in text
     assert "proxy_pass https://s;" in text
-    # The gate stands at each, in both of its forms, not where they are chosen.
-    assert text.count("client_max_body_size 1024;") == 4
+    # The limit is at each, not where they are chosen; nginx compares no length on the way to a named location.
+    assert text.count("client_max_body_size 1024;") == text.count("if ($over_1024) { return 413; }") == 2
+
+
+def test_limits_of_heads_are_one_comparison_and_two_buffers():
+    text = rendered(topology({"forward": "p"}, limits={"headers": "24KiB", "target": "4KiB"}))
+    assert "large_client_header_buffers 2 25k;" in text
+    assert re.search(r"map \$request_length \$long_head_web \{ .* default 0; \}", text)
+    assert "if ($long_target_web) { return 414; }" in text

@@ -27,17 +27,3 @@ def test_the_stream_module_is_loaded_where_it_is_a_file(tmp_path: Path):
     binary = Binary(Path("/x/nginx"), "1.22.1", modules)
     assert ENGINE.process(made, binary, tmp_path).argv[-1] == "load_module /m/ngx_stream_module.so; daemon off;"
     assert "load_module" in " ".join(ENGINE.check(made, binary, tmp_path).argv)
-
-
-def test_scripts_are_loaded_where_their_module_is_a_file(tmp_path: Path):
-    listener = Listener("web", "127.0.0.1", 1, Mode.L7, Protocol.TCP, "listeners.web")
-    made = Plan("t", (listener,), (), ())
-    official = Binary(Path("/usr/sbin/nginx"), "1.31.3", tuple(Path(x) for x in ENGINE.images.modules["1.31"]))
-    argv = ENGINE.process(made, official, tmp_path).argv
-    assert argv[-1] == "load_module /usr/lib/nginx/modules/ngx_http_js_module.so; daemon off;"
-    assert ENGINE.process(made, Binary(Path("/x/nginx"), "1.31.3"), tmp_path).argv[-1] == "daemon off;"
-
-
-def test_a_missing_script_module_is_named():
-    told = judge(1, 'x\n[emerg] 1#1: unknown directive "js_engine" in nginx.conf:9\n', {})
-    assert "nginx-module-njs" in told[-1]

@@ -6,12 +6,9 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.listeners import server_directives
-from lbgen.engines.nginx.support import NEW, VERSIONS
-from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
+from lbgen.engines.nginx.tls import HTTP_SESSIONS, VirtualServer, tls_directives, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
-from lbgen.records import replace
 
 
 def certificate(number: int, *names: str) -> Certificate:
@@ -76,11 +73,9 @@ def test_one_block_is_the_default():
     assert [face.default for face in every].count(True) == 1
 
 
-def test_records_are_small_enough_for_musl_to_keep_their_memory() -> None:
-    """At nginx's default of 16k an answer of 5 KB takes 1.5 times the CPU in a build with musl."""
-    listener, servers = made()
-    listener = replace(listener, tls=ListenerTls(certificates=CERTIFICATES))
-    for server in servers:
-        found = {line.name.text: line.args for line in server_directives(listener, server, frozenset(), VERSIONS[NEW])}
-        sizes = [word.text for word in found.get("ssl_buffer_size", ())]
-        assert sizes == ([] if server.certificate is None else ["8k"])
+def test_curves_are_the_librarys_unless_written() -> None:
+    """Newer libraries prefer X25519MLKEM768, which a list would refuse."""
+    default, own = ListenerTls(certificates=CERTIFICATES), ListenerTls(certificates=CERTIFICATES, curves=("P-384",))
+    for tls, expected in ((default, False), (own, True)):
+        names = [line.name.text for line in tls_directives(tls, CERTIFICATES[0], HTTP_SESSIONS)]
+        assert ("ssl_ecdh_curve" in names) is expected

@@ -10,7 +10,18 @@ from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
 from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Endpoint, Forward, HostPattern, Listener, Mode, Plan, Protocol, Timeouts
+from lbgen.plan.model import (
+    Balance,
+    ClientTimeouts,
+    Endpoint,
+    Forward,
+    HostPattern,
+    Listener,
+    Mode,
+    Plan,
+    Protocol,
+    Timeouts,
+)
 from lbgen.plan.policy import ActiveHealth, PassiveHealth
 from lbgen.plan.tls import Certificate, File, ListenerTls
 from lbgen.records import replace
@@ -78,17 +89,13 @@ def test_what_traefik_cannot_do_on_l4_is_refused_by_name():
         plan.pools[0],
         endpoints=two_endpoints(plan),
         balance=Balance.LEAST_CONNECTIONS,
-        max_per_endpoint=1,
         passive=PassiveHealth(1, 1000),
-        slow_start=1000,
     )
     found = {o.feature: o.verdict.level for o in ENGINE.objections(replace(plan, pools=(asked,)), "3.7")}
     assert found == dict.fromkeys(
         (
             Feature.LEAST_CONNECTIONS,
             Feature.HEALTH_PASSIVE,
-            Feature.MAX_PER_ENDPOINT,
-            Feature.SLOW_START,
             Feature.BACKUP,
         ),
         Level.REFUSED,
@@ -109,6 +116,7 @@ def listener(name: str, *certificates: tuple[str, str]) -> Listener:
         Protocol.TCP,
         f"listeners.{name}",
         tls=ListenerTls(certificates=pairs),
+        timeouts=ClientTimeouts(0, 0, 0),
     )
 
 
@@ -135,8 +143,7 @@ def test_tls_is_rendered_for_its_listener_alone_and_closes_what_it_does_not_know
     assert files["dynamic/tls.yaml"].count("certFile:") == 3  # two, and the first again for clients without a name
     assert "http/1.1" in files["dynamic/tls.yaml"]
     assert "h2" not in files["dynamic/tls.yaml"]
-    assert r"!HostSNIRegexp(`^(?:x\.test|y\.test)$`)" in files["dynamic/edge-a.yaml"]
-    assert "options: edge-a" in files["dynamic/edge-a.yaml"]
+    assert r"!HostSNIRegexp(`^(?:x\.test|y\.test)$`)" in files["dynamic/tls.yaml"]
 
 
 def test_l4_alone_needs_no_plugin():

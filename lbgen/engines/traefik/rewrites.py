@@ -1,0 +1,56 @@
+"""Rewrites of paths as Traefik's regular expressions, and redirects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.traefik.matching import quote_regex
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.model import PathKind
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, PathMatch, Redirect, Rewrite
+
+
+def build_rewrite(rewrite: Rewrite, matched: PathMatch) -> dict[str, Data]:
+    """The middleware for the path; empty when it stays."""
+    if rewrite.path is not None:
+        return {"replacePath": {"path": rewrite.path}}
+    if rewrite.prefix is None:
+        return {}
+    regex, to = _replace_prefix(matched, rewrite.prefix, "${1}")
+    return {"replacePathRegex": {"regex": f"^{regex}$", "replacement": to}}
+
+
+def build_redirect(redirect: Redirect, matched: PathMatch, listener: Listener) -> dict[str, Data]:
+    """The plugin's redirect: Traefik's own choose the status by the method, and keep the port of the request."""
+    scheme = redirect.scheme or listener.scheme
+    default = DEFAULT_PORTS[scheme]
+    port = redirect.port or (default if redirect.scheme else listener.client_port)
+    data: dict[str, Data] = {"status": redirect.status, "scheme": scheme}
+    if redirect.host is not None:
+        data["host"] = redirect.host
+    if port != default:
+        data["port"] = f":{port}"
+    if redirect.path is not None:
+        data |= {"path": redirect.path, "whole": True}
+    elif redirect.prefix is not None and matched.kind is PathKind.EXACT:
+        data |= {"path": redirect.prefix.rstrip("/") or "/", "whole": True}
+    elif redirect.prefix is not None:
+        data |= {"path": redirect.prefix.rstrip("/"), "strip": matched.value.rstrip("/")}
+    return use_plugin("redirect", data)
+
+
+def _replace_prefix(matched: PathMatch, prefix: str, rest: str) -> tuple[str, str]:
+    """The regular expression of what begins with the match, and what replaces it; `rest` is the group behind it."""
+    old, new = matched.value.rstrip("/"), prefix.rstrip("/")
+    if old and new:
+        return f"{quote_regex(old)}(.*)", _literal(new) + rest
+    return f"{quote_regex(old)}/?(.*)", f"{_literal(new)}/{rest}"
+
+
+def _literal(text: str) -> str:
+    """A text in a replacement."""
+    return text.replace("$", "$$")

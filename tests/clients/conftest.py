@@ -1,0 +1,32 @@
+"""Engines and endpoints for clients: each is started once, and used by all tests of this folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.plan.features import Feature
+from tests.clients.place import Both, Places, name, subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "subject" in metafunc.fixturenames:
+        feature = Feature.L4_TCP if metafunc.module.__name__.endswith("_l4") else Feature.L7
+        metafunc.parametrize("subject", subjects(feature), ids=name)
+
+
+@pytest.fixture(scope="session")
+def places() -> Iterator[Places]:
+    made = Places()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def both(places: Places, subject) -> Both:
+    """The endpoints directly, and through an engine."""
+    return places.http(subject)

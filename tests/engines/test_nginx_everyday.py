@@ -1,0 +1,157 @@
+"""nginx on this host: what edges meet every day, with nginx's own means."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbgen.engines.nginx import ENGINE
+from tests.support.nginx_process import FOUND, OK, PORT, ask, endpoint, parts, serving, status
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import Binary
+
+pytestmark = pytest.mark.engines
+
+ONE, CLOSED = 21204, 21205
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = EVENTS + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(params=ENGINE.versions)
+def binary(request) -> Binary:
+    if request.param not in FOUND:
+        pytest.skip(f"nginx {request.param} is not on this host")
+    return FOUND[request.param]
+
+
+def topology(route: dict | None = None, *, address: str = f"127.0.0.1:{ONE}", **pool) -> dict:
+    return {
+        "listeners": {"web": {"port": PORT}},
+        "pools": {"p": {"endpoints": [{"address": address}], **pool}},
+        "routes": [{"name": "r", "forward": "p", **(route or {})}],
+    }
+
+
+def answer_ok(_: bytes, client: socket.socket) -> None:
+    client.sendall(OK + b"public\n")
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        {},
+        {"passive": {"failures": 3, "eject_for": "1s"}},
+        {"active": {"path": "/", "interval": "1s", "timeout": "500ms", "fall": 3, "rise": 2}},
+    ],
+    ids=["none", "passive", "active"],
+)
+def test_a_retry_goes_to_another_endpoint(binary, tmp_path, health):
+    """One of two endpoints is closed; the checks are those of nginx alone, which nobody tells of it."""
+    pool = {"endpoints": [{"address": f"127.0.0.1:{port}"} for port in (ONE, CLOSED)]}
+    made = topology({"retries": {"max": 1, "on": ["connect_failure", "reset"]}})
+    made["pools"]["p"] = pool | ({"health": health} if health else {})
+    with endpoint(ONE, answer_ok), serving(binary, tmp_path, made), ThreadPoolExecutor(8) as clients:
+        found = Counter(status(answer) for answer in clients.map(ask, ["/"] * 800))
+    assert found == {"200": 800}
+
+
+def test_a_post_is_retried_only_where_nothing_was_sent(binary, tmp_path):
+    tries: list[bytes] = []
+
+    def close(asked: bytes, _: socket.socket) -> None:
+        tries.append(asked.split(b" ", 1)[0])
+
+    pool = {"endpoints": [{"address": f"127.0.0.1:{port}"} for port in (ONE, ONE + 2)]}
+    made = topology({"retries": {"max": 1, "on": ["connect_failure", "reset"]}}) | {"pools": {"p": pool}}
+    with endpoint(ONE, close), endpoint(ONE + 2, close), serving(binary, tmp_path, made):
+        with closing(socket.create_connection(("127.0.0.1", PORT), 5)) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
+            assert client.recv(12) == b"HTTP/1.1 502"
+        assert status(ask()) == "502"
+    assert tries == [b"POST", b"GET", b"GET"]
+
+
+def test_localhost_needs_no_name_server(binary, tmp_path):
+    with endpoint(ONE, answer_ok), serving(binary, tmp_path, topology(address=f"localhost:{ONE}")):
+        assert status(ask()) == "200"
+
+
+def test_control_fields_of_endpoints_are_nginxs_own(binary, tmp_path):
+    """X-Accel-Redirect would lead past the rules of routes."""
+
+    def answer(_: bytes, client: socket.socket) -> None:
+        client.sendall(OK[:-2] + b"X-Accel-Redirect: /other\r\nX-Accel-Limit-Rate: 1\r\n\r\nright!\n")
+
+    with endpoint(ONE, answer), serving(binary, tmp_path, topology()):
+        found = ask()
+    assert found.endswith(b"right!\n")
+    assert b"x-accel" not in found.lower()
+
+
+@pytest.mark.parametrize(
+    ("route", "head", "flows"),
+    [
+        ({}, CHUNKED, True),
+        ({}, EVENTS + b"\r\n", False),
+        ({}, EVENTS + b"X-Accel-Buffering: no\r\n\r\n", True),
+        ({"buffering": {"response": False}}, EVENTS + b"\r\n", True),
+        ({"compression": {"types": ["text/event-stream"], "min_size": "0B"}}, CHUNKED, True),
+    ],
+    ids=["chunked", "neither", "by_endpoint", "by_topology", "compressed"],
+)
+def test_streams_flow(binary, tmp_path, route, head, flows):
+    """But for one without a length and chunks, unless somebody says so: a habit."""
+
+    def answer(_: bytes, client: socket.socket) -> None:
+        client.sendall(head)
+        for number in range(3):
+            event = b"data: %d\n\n" % number
+            client.sendall(b"%x\r\n%s\r\n" % (len(event), event) if head is CHUNKED else event)
+            time.sleep(0.3)
+        if head is CHUNKED:
+            client.sendall(b"0\r\n\r\n")
+
+    with endpoint(ONE, answer), serving(binary, tmp_path, topology(route)):
+        times = [seconds for seconds, _ in parts("/", "Accept-Encoding: gzip")]
+    assert any(0.15 < seconds < times[-1] - 0.15 for seconds in times) is flows
+
+
+def test_limits_precede_an_answer_of_nginx(binary, tmp_path):
+    limited = topology({"respond": {"status": 200, "body": "x"}, "rate_limit": {"rate": "1/m", "key": "client_ip"}})
+    del limited["routes"][0]["forward"]
+    moved = topology({"redirect": {"host": "b.example"}, "rate_limit": {"rate": "1/m", "key": "client_ip"}})
+    del moved["routes"][0]["forward"]
+    for made, first in ((limited, "200"), (moved, "302")):
+        with serving(binary, tmp_path, made):
+            assert [status(ask()) for _ in range(2)] == [first, "429"]
+
+
+def test_heads_are_limited_within_a_factor_of_two(binary, tmp_path):
+    made = topology()
+    made["listeners"]["web"]["limits"] = {"headers": "8KiB", "target": "2KiB"}
+    with endpoint(ONE, answer_ok), serving(binary, tmp_path, made):
+        assert status(ask("/" + "a" * 2000, *(f"X-{n}: {'v' * 500}" for n in range(15)))) == "200"
+        assert status(ask("/", "X: " + "v" * 8000)) == "200"
+        for lines in ([f"X-{n}: {'v' * 500}" for n in range(34)], [f"X-{n}: 1" for n in range(2000)]):
+            assert status(ask("/", *lines))[:1] == "4"
+        assert status(ask("/" + "a" * 2049))[:1] == "4"
+
+
+def test_connections_have_a_log(binary, tmp_path):
+    made = topology({"listeners": ["web"]}) | {"listeners": {"web": {"port": PORT, "mode": "l4"}}}
+    with endpoint(ONE, answer_ok), serving(binary, tmp_path, made, logs_l4=True):
+        assert status(ask()) == "200"
+        time.sleep(1.2)  # nginx writes its buffer each second
+    (line,) = [x for x in (tmp_path / "access.log").read_text().splitlines() if '"sent":"0"' not in x]
+    found = json.loads(line)
+    assert (found["listener"], found["pool"], found["endpoint"]) == ("web", "p", f"127.0.0.1:{ONE}")
+    assert (found["client"], found["status"], int(found["received"]) > 0) == ("127.0.0.1", "200", True)
+    assert ENGINE.access_record(line) is None  # it is of a connection, not of a request

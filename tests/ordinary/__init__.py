@@ -1,0 +1,1 @@
+"""Topologies that people run every day; each has to run on every L7 engine as it stands."""

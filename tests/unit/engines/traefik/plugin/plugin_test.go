@@ -1,0 +1,204 @@
+package lbgen
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// serve sends a request through a middleware; it returns the answer, and the request as the next handler got it.
+func serve(t *testing.T, config *Config, r *http.Request) (*http.Response, *http.Request) {
+	t.Helper()
+	var reached *http.Request
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reached = r
+		if _, err := io.ReadAll(r.Body); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
+	handler, err := New(context.Background(), next, config, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Result(), reached
+}
+
+func request(remote string, headers ...string) *http.Request {
+	r := httptest.NewRequest("GET", "http://shop.example/a?b", nil)
+	r.RemoteAddr = remote
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func TestARequestHasAnIDWhichOnlyTrustedProxiesChoose(t *testing.T) {
+	trusting := &Config{Requests: &Requests{TrustedProxies: []string{"10.0.0.0/8"}, RequestID: true}}
+	plain := &Config{Requests: &Requests{RequestID: true}}
+	for _, each := range []struct {
+		config *Config
+		remote string
+		sent   string
+		keeps  bool
+	}{
+		{plain, "192.0.2.1:1", "", false},
+		{plain, "192.0.2.1:1", "mine", false},
+		{trusting, "192.0.2.1:1", "mine", false},
+		{trusting, "10.0.0.1:1", "mine", true},
+		{trusting, "[::ffff:10.0.0.1]:1", "mine", true},
+		{trusting, "10.0.0.1:1", "", false},
+	} {
+		r := request(each.remote)
+		if each.sent != "" {
+			r.Header.Set("X-Request-Id", each.sent)
+		}
+		_, reached := serve(t, each.config, r)
+		found := reached.Header.Values("X-Request-Id")
+		if len(found) != 1 || (found[0] == each.sent) != each.keeps || (!each.keeps && len(found[0]) != 32) {
+			t.Errorf("%s with %q: %q", each.remote, each.sent, found)
+		}
+	}
+}
+
+func TestWithoutIDsOfItsOwnOnesOfStrangersAreDropped(t *testing.T) {
+	config := &Config{Requests: &Requests{TrustedProxies: []string{"10.0.0.0/8"}}}
+	for remote, wanted := range map[string]string{"192.0.2.1:1": "", "10.0.0.1:1": "x"} {
+		if _, reached := serve(t, config, request(remote, "X-Request-Id", "x")); reached.Header.Get("X-Request-Id") != wanted {
+			t.Errorf("%s: %q", remote, reached.Header)
+		}
+	}
+}
+
+func TestTheClientIsTheLastThatIsNoTrustedProxy(t *testing.T) {
+	config := &Config{Requests: &Requests{TrustedProxies: []string{"10.0.0.0/8", "fd00::/8"}, ClientAddress: true}}
+	for _, each := range []struct{ remote, forwarded, client, sent string }{
+		{"192.0.2.1:1", "", "192.0.2.1:1", ""},
+		{"10.0.0.1:1", "", "10.0.0.1", "10.0.0.1"},
+		{"10.0.0.1:1", "192.0.2.7", "192.0.2.7", "192.0.2.7, 10.0.0.1"},
+		{"10.0.0.1:1", "::ffff:192.0.2.7", "192.0.2.7", "::ffff:192.0.2.7, 10.0.0.1"},
+		{"10.0.0.1:1", "6.6.6.6, 192.0.2.7,10.0.0.9", "192.0.2.7", "6.6.6.6, 192.0.2.7,10.0.0.9, 10.0.0.1"},
+		{"10.0.0.1:1", "192.0.2.7, ::ffff:10.0.0.9", "192.0.2.7", "192.0.2.7, ::ffff:10.0.0.9, 10.0.0.1"},
+		{"10.0.0.1:1", "10.0.0.3", "10.0.0.3", "10.0.0.3, 10.0.0.1"},
+		{"10.0.0.1:1", "192.0.2.7, unknown", "10.0.0.1", "192.0.2.7, unknown, 10.0.0.1"},
+		{"[fd00::1]:1", "2001:db8::1", "2001:db8::1", "2001:db8::1, fd00::1"},
+	} {
+		r := request(each.remote)
+		if each.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", each.forwarded)
+		}
+		_, reached := serve(t, config, r)
+		if reached.RemoteAddr != each.client || reached.Header.Get("X-Forwarded-For") != each.sent {
+			t.Errorf("%+v: %s, %q", each, reached.RemoteAddr, reached.Header)
+		}
+	}
+}
+
+func TestNetworksThatAreNoneAreRefused(t *testing.T) {
+	config := &Config{Requests: &Requests{TrustedProxies: []string{"here"}}}
+	if _, err := New(context.Background(), nil, config, ""); err == nil {
+		t.Error("no error")
+	}
+	if _, err := New(context.Background(), nil, CreateConfig(), ""); err == nil {
+		t.Error("no error without a job")
+	}
+}
+
+func TestAnswersAreLiteral(t *testing.T) {
+	config := &Config{Respond: &Respond{Status: 404, Body: "gone {{\n", Headers: map[string]string{"content-type": "text/plain"}}}
+	answer, reached := serve(t, config, request("192.0.2.1:1"))
+	body, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != 404 || string(body) != "gone {{\n" || answer.Header.Get("Content-Type") != "text/plain" || reached != nil {
+		t.Errorf("%+v %q", answer, body)
+	}
+	r := request("192.0.2.1:1")
+	r.Method = "HEAD"
+	answer, _ = serve(t, config, r)
+	if body, _ = io.ReadAll(answer.Body); len(body) > 0 || answer.ContentLength != 8 {
+		t.Errorf("%+v %q", answer, body)
+	}
+	answer, _ = serve(t, &Config{Respond: &Respond{Status: 204}}, request("192.0.2.1:1"))
+	if answer.StatusCode != 204 || answer.Header.Get("Content-Length") != "" {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestRedirectsSayWhereToInFull(t *testing.T) {
+	for _, each := range []struct {
+		config Redirect
+		host   string
+		target string
+		wanted string
+	}{
+		{Redirect{Status: 301, Scheme: "https"}, "Shop.Example.:8080", "/a?b=%7c&c", "https://shop.example/a?b=%7c&c"},
+		{Redirect{Status: 303, Scheme: "http", Port: ":81"}, "[::1]:80", "/a?", "http://[::1]:81/a?"},
+		{Redirect{Status: 308, Scheme: "http", Host: "b.test", Path: "/new", Whole: true}, "a", "/a/b?x", "http://b.test/new?x"},
+		{Redirect{Status: 302, Scheme: "http", Path: "/to", Strip: "/from"}, "a", "/from/x%20y", "http://a/to/x%20y"},
+		{Redirect{Status: 302, Scheme: "http", Strip: "/from"}, "a", "/from", "http://a/"},
+		{Redirect{Status: 302, Scheme: "http", Path: "/to"}, "a", "/x", "http://a/to/x"},
+	} {
+		r := httptest.NewRequest("GET", each.target, nil)
+		r.Host = each.host
+		answer, _ := serve(t, &Config{Redirect: &each.config}, r)
+		if answer.StatusCode != each.config.Status || answer.Header.Get("Location") != each.wanted {
+			t.Errorf("%+v: %d %q", each, answer.StatusCode, answer.Header.Get("Location"))
+		}
+	}
+}
+
+func TestLongBodiesAreRefusedOrCut(t *testing.T) {
+	most := int64(4)
+	for body, wanted := range map[string]int{"1234": 200, "12345": 413} {
+		answer, reached := serve(t, &Config{MaxBody: &most}, httptest.NewRequest("POST", "/", strings.NewReader(body)))
+		if answer.StatusCode != wanted || (reached == nil) != (wanted == 413) {
+			t.Errorf("%s: %d", body, answer.StatusCode)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", strings.NewReader("12345"))
+	r.ContentLength = -1
+	if answer, _ := serve(t, &Config{MaxBody: &most}, r); answer.StatusCode != 400 {
+		t.Errorf("%d", answer.StatusCode)
+	}
+}
+
+func TestRequestsEndInTimeButNoWebSockets(t *testing.T) {
+	_, reached := serve(t, &Config{Timeout: 1}, request("192.0.2.1:1"))
+	if _, ok := reached.Context().Deadline(); !ok {
+		t.Error("no deadline")
+	}
+	_, reached = serve(t, &Config{Timeout: 1}, request("192.0.2.1:1", "Upgrade", "websocket"))
+	if _, ok := reached.Context().Deadline(); ok {
+		t.Error("a deadline for a tunnel")
+	}
+}
+
+func TestTheKeyBecomesTheAddress(t *testing.T) {
+	for _, each := range []struct {
+		config HashBy
+		header string
+		value  string
+		wanted string
+	}{
+		{HashBy{Header: "x-user"}, "X-User", "a:1", "a%3A1"},
+		{HashBy{Cookie: "s"}, "Cookie", "t=1; s=v", "v"},
+		{HashBy{Query: "b"}, "X", "", ""},
+		{HashBy{Cookie: "s"}, "X", "", ""},
+	} {
+		r := request("192.0.2.1:1", each.header, each.value)
+		_, reached := serve(t, &Config{HashBy: &each.config}, r)
+		if each.wanted != "" && reached.RemoteAddr != each.wanted || reached.RemoteAddr == "" || strings.Contains(reached.RemoteAddr, ":") {
+			t.Errorf("%+v: %q", each, reached.RemoteAddr)
+		}
+		if reached.Header.Get("X-Forwarded-For") != "192.0.2.1" {
+			t.Errorf("%q", reached.Header)
+		}
+		_, reached = serve(t, &Config{HashBy: &each.config}, reached) // a retry
+		if reached.Header.Get("X-Forwarded-For") != "192.0.2.1" {
+			t.Errorf("%q", reached.Header)
+		}
+	}
+}
