@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -346,7 +347,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
     if account_of(answer) is not None or not is_own_status(answer.status, 502):
         yield f"no endpoint can be reached: status {answer.status} {answer.problem}, expected 502, 503 or 504"
     elif not low <= took <= high:
-        yield f"took {took:.0f} ms, expected {low} to {high}"
+        yield late(f"took {took:.0f} ms, expected {low} to {high}")
     if not wait_until(lambda: who_answers(ctx, request) in names, ctx.params["heal_ms"] / 1000):
         yield f"{ctx.params['heal_ms']} ms after the endpoints are back: {who_answers(ctx, request)}"
 
