@@ -52,7 +52,7 @@ def where_one_way_is_buffered(plan: Plan, field: str) -> bool:
     """Whether a route reads either requests or responses whole, and sends the others on as they come."""
     actions = [route.action for route in _routes_of(plan, field) or plan.routes]
     ways = [action.buffering for action in actions if isinstance(action, Forward)]
-    return any(way.response is not None and way.request is not way.response for way in ways)
+    return any(way.request is not bool(way.response) for way in ways)
 
 
 def _adds_to_lines(edits: HeaderEdits) -> bool:

@@ -130,7 +130,7 @@ def _internal_port(plan: Plan) -> int:
 
 
 def _http(plan: Plan, version: str) -> dict[str, Data]:
-    routes = Routes(plan, version)
+    routes = Routes(plan)
     routers = build_routers(plan, routes, version)
     comment = "One for each rule, the highest priority first."
     if any(MARK in name for name in routers):

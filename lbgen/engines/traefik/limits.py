@@ -10,7 +10,7 @@ from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.policy import Access, Buffering, Concurrency, RateLimit
+    from lbgen.plan.policy import Access, Concurrency, RateLimit
 
 _IN_MEMORY = 1024 * 1024  # bytes of a body; the rest is in a file
 # The only field that has one value on all requests: Traefik sets it, whatever a client sends.
@@ -50,15 +50,9 @@ def build_concurrency(concurrency: Concurrency) -> dict[str, Data]:
     return {"inFlightReq": {"amount": concurrency.max, "sourceCriterion": _source(concurrency.key)}}
 
 
-def build_buffering(buffering: Buffering, version: str) -> dict[str, Data]:
-    """Reads bodies of requests or responses whole; 3.6 reads both. The middleware may not be empty."""
-    data: dict[str, Data] = {"memRequestBodyBytes": _IN_MEMORY}
-    if version != "3.6":
-        if not buffering.request:
-            data["disableRequestBuffer"] = True
-        if not buffering.response:
-            data["disableResponseBuffer"] = True
-    return {"buffering": data}
+def build_buffering() -> dict[str, Data]:
+    """Reads bodies of requests and responses whole. The middleware may not be empty."""
+    return {"buffering": {"memRequestBodyBytes": _IN_MEMORY}}
 
 
 def _source(key: Key) -> dict[str, Data]:

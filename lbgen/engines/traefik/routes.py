@@ -41,8 +41,8 @@ def _find_refusals(plan: Plan) -> Iterator[int]:
 class Routes:
     """The chains of all routes; ask for each of them before the sections are built."""
 
-    def __init__(self, plan: Plan, version: str) -> None:
-        self._plan, self._version = plan, version
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._middlewares = Middlewares({route.name: route.field for route in plan.routes})
         self.services = Services(plan, self._middlewares)
         self._chains: dict[tuple[object, ...], _Chain] = {}
@@ -142,7 +142,7 @@ class Routes:
         if route.max_body is not None:
             chain += use(route.name, "body", use_plugin("maxBody", route.max_body))
         if forward.buffering.request or forward.buffering.response:
-            chain += use(route.name, "buffering", limits.build_buffering(forward.buffering, self._version))
+            chain += use(route.name, "buffering", limits.build_buffering())
         if forward.timeouts.request:
             chain += use(route.name, "time", use_plugin("timeout", forward.timeouts.request))
         if forward.retries is not None:

@@ -115,8 +115,9 @@ _SUPPORT: dict[Feature, Verdict] = {
         "NUL, and broken ones, get 400",
     ),
     Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
-    Feature.PATHS_NORMALIZE: approximate(
-        "a path that leads above the root is taken for one at the root, and escapes of slashes get 400",
+    Feature.PATHS_NORMALIZE: habit(
+        "a path that ends with a dot segment loses its last slash, and one that leads above the root begins there",
+        {"paths.normalize.last": "text: to the endpoint: target"},
     ),
     Feature.PATHS_VERBATIM: refused(
         "Traefik decodes and adds escapes before rules look at a path; nginx, HAProxy and Envoy can"
@@ -186,11 +187,15 @@ _SUPPORT: dict[Feature, Verdict] = {
                 "spelling",
             ),
             "route.forward.one_attempt": "text: 2 tries",
-            "route.forward.cut": "closed",
+            "route.forward.cut": f"{AT_TIMES}closed",
+            "route.forward.early": "text: expected the endpoint's 413",
             "route.forward.upload": f"{AT_TIMES}text: responses were not whole",
         },
     ),
-    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects choose the status by the method"),
+    Feature.REDIRECT: habit(
+        "the lbgen plugin answers, as Traefik's redirects choose the status by the method; escapes are in upper case",
+        {"route.redirect.escapes": "text: location 'http"},
+    ),
     Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses"),
     Feature.MIRROR: habit(
         "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
@@ -217,7 +222,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         "counts, and a strong ETag stays strong",
         {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
     ),
-    Feature.BUFFERING: NATIVE,
+    Feature.BUFFERING: approximate(
+        "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can tell them apart",
+        {"route.buffering.routes": ("open", "closed", "time", "text: ")},
+        where_one_way_is_buffered,
+    ),
     Feature.STATUSES: habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
     Feature.FAILURES: habit(
         "502 where a connection fails, 500 for a failure of TLS, 503 where no endpoint is up, 504 where a time is "
@@ -235,13 +244,31 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.ROUTE_ACCESS: emulated("access lists on its routers, and routers for the clients that are denied"),
     Feature.TIMEOUT_IDLE: habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
-        {"timeouts.idle.routes": "text: TODO"},
+        {
+            "timeouts.idle.routes": "text: of silence the upload",
+            "timeouts.idle.body": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: of silence the upload")),
+            "timeouts.idle.tunnel": f"{AT_TIMES}text: of silence the tunnel",
+        },
     ),
-    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request"),
+    Feature.TIMEOUT_REQUEST: habit(
+        "the lbgen plugin ends the request, but Traefik answers a client that pauses in its body only when that "
+        "goes on or its own time is over",
+        {
+            "timeouts.request.stalled_upload": "text: no answer head (open)",
+            "timeouts.request.stalled_upload_http2": "text: no end of the answer in time",
+            "timeouts.request.slow_upload": "text: no answer head (open)",
+            "timeouts.request.client_body_first": ("open", "time"),
+        },
+    ),
     Feature.RETRIES: habit(
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
-        "too, and both are retried for each other",
-        {"route.retries.routes": ("status 200", "status 502", "status 504")},
+        "too, and both are retried for each other; a POST with an Idempotency-Key counts as idempotent",
+        {
+            "route.retries.routes": ("status 200", "status 502", "status 504"),
+            "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: tries reached endpoints")),
+            "route.retries.untried": f"{AT_TIMES}text: came back to an endpoint",
+            "route.retries.keyed": "text: idempotency-key reached endpoints",
+        },
     ),
     Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; HAProxy and Envoy can"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
@@ -308,11 +335,6 @@ _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
     Feature.UNDERSCORES_DROP: approximate(
         "header fields with underscores in their names reach the endpoint, as Traefik drops them from 3.7 on",
         {"headers_with_underscores.drop.everywhere": "text: is there, expected none"},
-    ),
-    Feature.BUFFERING: approximate(
-        "requests and responses are both read whole before they are sent on, as Traefik tells them apart from 3.7 on",
-        {"route.buffering.routes": ("open", "closed", "time", "text: ")},
-        where_one_way_is_buffered,
     ),
     Feature.RETRIES: refused("Traefik's retries know causes from 3.7 on"),
     Feature.SPLIT_HEADERS: _SERVICE_MIDDLEWARES,
