@@ -77,7 +77,7 @@ def test_a_wrapped_note_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_feature_shows_the_worst_of_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Answer(Feature.TIMEOUT_IDLE, NATIVE, ("timeouts.idle",))
     place = Answer(Feature.TIMEOUT_IDLE, habit("the longer holds"), ("routes[0].timeouts.idle",), place=True)
-    lines = shown(monkeypatch, 120, of={name: (whole, place) for name in TITLES})
+    lines = shown(monkeypatch, 120, of=dict.fromkeys(TITLES, (whole, place)))
     row = next(line.split() for line in lines if line.startswith("timeouts.idle "))
     assert row[1:] == ["habit"] * len(TITLES)
     assert any("timeouts.idle at routes[0].timeouts.idle" in line for line in lines)
