@@ -66,7 +66,7 @@ def _action(plan: Plan, rule: L4Rule) -> Forward:
 
 def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> Stream:
     """The stream block."""
-    streams = _StreamServers(plan)
+    streams = _StreamServers(plan, is_alone=len(listeners) == 1)
     servers = tuple(server for listener in listeners for server in streams.build(listener))
     peer = _PEER
     if any(x.proxy_protocol for x in listeners) and any(pool.balance is Balance.SOURCE_HASH for pool in pools):
@@ -86,7 +86,8 @@ def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> St
 class _StreamServers:
     """Builds servers; collects what the stream block needs beside them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
         self.splits: list[Split] = []
         self.maps: list[Map] = []
         self.geos: list[Geo] = []
@@ -150,19 +151,23 @@ class _StreamServers:
         if listener.access_log:
             start = {"time": inline("msec"), "listener": listener.name, "client": inline("remote_addr"), "pool": pool}
             values = {**start, "endpoint": endpoint, "status": inline("status"), "duration": seconds, **traffic}
-            yield self._log_file(f"json-{listener.name}", FILE, "{", values)
+            yield from self._log_file(f"json-{listener.name}", FILE, "{", values)
         if listener.metrics and listener.protocol is not Protocol.UDP:
             counted = {"pool": pool, "endpoint": endpoint, "seconds": seconds, **traffic}
-            yield self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
+            yield from self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
 
-    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str | Atom]) -> Line:
-        """A log whose lines are one JSON object each."""
+    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str | Atom]) -> Iterator[Line]:
+        """A log whose lines are one JSON object each; of a listener that is alone it stands in the stream block."""
         parts: list[str | Atom] = [start]
         for key, value in values.items():
             parts += [f'"{key}":"', value, '",']
         parts[-1] = '"}'
         self.zones.append(directive("log_format", name, "escape=json", text(*parts)))
-        return directive("access_log", file, name, "buffer=64k", "flush=1s")
+        log = directive("access_log", file, name, "buffer=64k", "flush=1s")
+        if self._is_alone:
+            self.zones.append(log)
+        else:
+            yield log
 
     def _upstream(self, listener: Listener) -> Atom:
         """The upstream of the listener, a name or a variable."""
