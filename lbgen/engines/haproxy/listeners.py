@@ -18,6 +18,7 @@ from lbgen.engines.haproxy.buffers import WHOLE_BODY
 from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements
 from lbgen.engines.haproxy.limits import Limits
 from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
+from lbgen.engines.haproxy.mirrors import mirror_frontends, mirror_statements
 from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements
 from lbgen.engines.haproxy.statements import Section, Statement, found, statement, words
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import Routing
     from lbgen.engines.haproxy.statements import Word
     from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.engines.haproxy.view import ActionBackend
+    from lbgen.engines.haproxy.view import ActionBackend, Mirror
     from lbgen.plan.model import Listener, Plan
 
 _OF_SPLITS = "; txn.target is the chosen share of a split"
@@ -63,8 +64,10 @@ def bind(listener: Listener) -> Bind:
     )
 
 
-def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> tuple[Frontend, list[ActionBackend]]:
-    """The frontend of an L7 listener, and backends for its routes without a pool.
+def frontend(
+    listener: Listener, plan: Plan, backends: Backends, maps: Maps
+) -> tuple[Frontend, list[ActionBackend], list[Mirror]]:
+    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for copies of requests.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
@@ -102,6 +105,7 @@ def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> 
         *cors.response_statements(cors.policies(routes), per_response),
         *header_statements("http-after-response", responses, per_response, "response"),
         *(answers or ()),
+        *mirror_statements(listener, forwards, plan, backends, per_route),
     ]
     use_backend = use_backend_statements(names, chosen, per_route, per_target) if names else []
     shares_log = listener.logs and sum(each.logs for each in plan.listeners if each.mode is Mode.L7) > 1
@@ -128,6 +132,7 @@ def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> 
             use_backend=tuple(use_backend),
         ),
         list(actions.values()),
+        mirror_frontends(listener, forwards, plan, backends),
     )
 
 

@@ -88,6 +88,9 @@ _HABITS = {
     Feature.COOKIE_REGEX: "a request matches by any of several cookies of that name",
     Feature.COOKIE_PRESENT: "a request matches by any of several cookies of that name",
     Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",
+    Feature.MIRROR: "a Lua function of 25 lines sends the copies, with bodies of at most 8 KiB and of known length; a "
+    "request with another body is copied only where its route buffers requests, and at most 500 in each thread wait "
+    "for their answers; once a mirror answers, its connection is closed",
     Feature.HEALTH_PASSIVE: "HAProxy counts responses of 500 and more, but 501 and 505, and answers that never come; a "
     "connection brings an ejected endpoint back when its time is over, or keeps it out as long as it refuses",
     Feature.STICKY: "HAProxy takes its cookie from requests, and sends Cache-Control: private with a new one",
@@ -100,6 +103,9 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     Feature.TLS_NO_SNI: {
         "listener.tls.no_sni.first": "text: no answer",
         "listener.tls.no_sni.other": "text: no answer",
+    },
+    Feature.MIRROR: {
+        "route.mirror.bodies": ("text: PUT with 60000 bytes went to", f"{AT_TIMES}text: POST with 5 bytes went to")
     },
     Feature.MAX_BODY: {"route.max_body.routes": (f"{AT_TIMES}status 400", f"{AT_TIMES}text: 400")},
     Feature.STICKY: {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
@@ -125,7 +131,6 @@ _REFUSED = {
     Feature.L4_UDP: "HAProxy does not proxy UDP",
     Feature.RETRY_BUDGET: "HAProxy does not count its retries against its requests",
     Feature.TIMEOUT_REQUEST: "HAProxy has no timer for a whole request",
-    Feature.MIRROR: "HAProxy sends a request to one endpoint only",
     Feature.DIRECT: "it forwards bytes itself, so replies come back through it",
 }
 

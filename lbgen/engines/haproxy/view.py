@@ -109,6 +109,15 @@ class ActionBackend(Struct, frozen=True, eq=False):
     statements: tuple[Statement, ...]
 
 
+class Mirror(Struct, frozen=True, eq=False):
+    """A frontend for copies of requests, at the abstract socket `address`."""
+
+    name: Atom
+    origin: Atom
+    address: Atom
+    backend: Atom
+
+
 class View(Struct, frozen=True, eq=False):
     """All of haproxy.cfg. `head_kib` is the room for a request head in KiB, `buffer` in bytes (0 = HAProxy's own size),
     of which `added` bytes are for additions to a head.
@@ -143,6 +152,7 @@ class View(Struct, frozen=True, eq=False):
     l4_frontends: tuple[L4Frontend, ...]
     backends: tuple[Backend, ...]
     action_backends: tuple[ActionBackend, ...]
+    mirrors: tuple[Mirror, ...]
     stored: tuple[Statement, ...]
     nameservers: tuple[Statement, ...]
     has_resolvers: bool
