@@ -97,6 +97,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         recent=recent,
         has_http2=any(listener.http2 for listener in plan.listeners),
         has_passive=any(pool.passive for pool in pools),
+        passes_nul=version_key(version) < (2, 8),
         loses_interim=version_key(version) < (3, 2),
         own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
         frontends=tuple(frontends),

@@ -124,7 +124,8 @@ class View(Struct, frozen=True, eq=False):
 
     `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some listener trusts proxies that set
     request ids. `limits_rates`, `limits_concurrency`: some route has these. `has_lua`: lbgen.lua is there; `recent`: it
-    is 3.1 or newer, which can give Lua booleans as such. `loses_interim`: it may lose what follows an endpoint's 100.
+    is 3.1 or newer, which can give Lua booleans as such. `passes_nul`: it takes such a byte in a header;
+    `loses_interim`: it may lose what follows an endpoint's 100.
     `has_http2`: a listener speaks it. `has_passive`: some checks are due only after a failure. `own` begins the names
     of sections `defaults`. `denied`: the backend for connections that an L4 route denies. `stored`: certificates whose
     keys are not beside them.
@@ -144,6 +145,7 @@ class View(Struct, frozen=True, eq=False):
     limits_concurrency: bool
     has_lua: bool
     recent: bool
+    passes_nul: bool
     loses_interim: bool
     has_http2: bool
     has_passive: bool
