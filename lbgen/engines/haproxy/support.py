@@ -39,7 +39,9 @@ _EMULATED = {
     Feature.PATH_REGEX: "PCRE, which matches the accepted subset as RE2 does; where a group repeats over a "
     "thousand times in one path it stops, and the rule does not match",
     Feature.HEADER_REGEX: "ACLs on each element of the list and on the whole list",
-    Feature.QUERY_PRESENT: "a regex finds the first parameter of that name",
+    **dict.fromkeys(
+        (Feature.QUERY, Feature.QUERY_REGEX, Feature.QUERY_PRESENT), "a regex finds the first parameter of that name"
+    ),
     Feature.PATHS_STRICT: "a deny rule on the path before anything else",
     Feature.PATHS_ALLOW: "the same deny rule without what the listener allows",
     Feature.PATHS_NORMALIZE: "a Lua function, called for targets that have something to normalize",
@@ -63,12 +65,11 @@ _EMULATED = {
     Feature.KEEPALIVE: "counted per endpoint over all threads; unset, HAProxy keeps as many as it used last",
 }
 
+_COOKIES = (Feature.COOKIE, Feature.COOKIE_REGEX, Feature.COOKIE_PRESENT)
 _HABITS = {
     Feature.CLIENT_TIMEOUTS: "client_body holds too for a client that pauses as it reads, and for a head where it is "
     "the shorter time",
     Feature.MAX_BODY: "a body without a length that grows over the limit is cut, and answered 400 instead of 413",
-    Feature.QUERY: "a value with an escaped NUL matches nothing",
-    Feature.QUERY_REGEX: "a value with an escaped NUL matches nothing",
     Feature.TLS_NO_SNI: "a client without a server name is refused in the handshake: HAProxy can refuse those only "
     "together with names that no certificate has",
     Feature.ACCESS_LOG: "the bytes of a response without a length, and of one that was cut or compressed, are counted "
@@ -84,9 +85,7 @@ _HABITS = {
     "that its endpoint cuts may look complete over HTTP/2, as may one that came in one packet with an interim "
     "response (HAProxy issue 3209, before 3.2.10)",
     Feature.CONNECTION_NOMINATED: "a request whose Connection names other fields is refused; in responses they pass",
-    Feature.COOKIE: "a request matches by any of several cookies of that name",
-    Feature.COOKIE_REGEX: "a request matches by any of several cookies of that name",
-    Feature.COOKIE_PRESENT: "a request matches by any of several cookies of that name",
+    **dict.fromkeys(_COOKIES, "a request matches by any of several cookies of that name"),
     Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",
     Feature.MIRROR: "a Lua function of 25 lines sends the copies, with bodies of at most 8 KiB and of known length; a "
     "request with another body is copied only where its route buffers requests, and at most 500 in each thread wait "
@@ -108,6 +107,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "route.mirror.bodies": ("text: PUT with 60000 bytes went to", f"{AT_TIMES}text: POST with 5 bytes went to")
     },
     Feature.MAX_BODY: {"route.max_body.routes": (f"{AT_TIMES}status 400", f"{AT_TIMES}text: 400")},
+    **{feature: {f"{feature}.repeated": "accepted"} for feature in _COOKIES},
     Feature.STICKY: {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     Feature.COMPRESSION: {"route.compression.routes": f"{AT_TIMES}header content-encoding"},
     Feature.RETRIES: {"route.retries.untried": "text: came back to an endpoint"},
@@ -116,14 +116,15 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
         "listener.timeouts.reading": f"{AT_TIMES}text: the client took",
     },
     Feature.HEALTH_PASSIVE: {"pool.health.passive.tries_count": f"{AT_TIMES}text: was asked"},
-    Feature.FAILURES: {"statuses.failures.kept_connect": "closed", "statuses.failures.kept_no_retry": "closed"},
+    Feature.FAILURES: dict.fromkeys(
+        [f"statuses.failures.{kept}" for kept in ("kept_close", "kept_connect", "kept_no_retry")], "closed"
+    ),
     Feature.ACCESS_LOG: {"access_log.cut": "text: bytes "},
     Feature.MALFORMED: {
         "framing.malformed.http10": "text: version",
         "framing.malformed.http10_chunks": "header transfer-encoding: chunked",
         "framing.malformed.reset_until_close": "text: the body is complete",
         "framing.malformed.short_response": f"{AT_TIMES}time",
-        "framing.malformed.equal_hosts": "accepted",
     },
 }
 
