@@ -37,7 +37,8 @@ PATIENCE = 4.0  # seconds that an engine has to notice something
 @dataclass(frozen=True, slots=True)
 class ScriptContext:
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
-    the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
+    the engine's access log, each with what it says in lbgen's own schema: nothing where the line is about a connection
+    of an L4 listener. `own`: see `judge.differences`."""
 
     at: Mapping[str, Address]
     endpoints: StandInServers

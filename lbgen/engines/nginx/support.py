@@ -229,6 +229,7 @@ _COMMON: dict[Feature, Verdict] = {
         "nginx's own times and lists of tries, which `lbgen logs` translates to the schema; bytes include the framing "
         "of chunks and a 100 Continue, and an endpoint's 499 without a body counts as a client that left"
     ),
+    Feature.ACCESS_LOG_L4: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,

@@ -290,10 +290,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "text: lines"}),
     Feature.ACCESS_LOG: habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
-        "connections repeat is not counted, the host has no port, a client that left has 499, what Go's server answers "
-        "by itself has no line, and L4 listeners have no log",
+        "connections repeat is not counted, the host has no port, a client that left has 499, and what Go's server "
+        "answers by itself has no line",
         {
             "access_log.routes": (
                 "text: the query or a cookie",
