@@ -23,7 +23,7 @@ from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements
 from lbgen.engines.haproxy.statements import Section, Statement, found, statement, words
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
-from lbgen.engines.haproxy.tls import tls_options
+from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
 from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _OF_SPLITS = "; txn.target is the chosen share of a split"
 
 
-def bind(listener: Listener) -> Bind:
+def bind(listener: Listener, maps: Maps) -> Bind:
     """The address, and what the listener speaks there: PROXY, TLS, HTTP versions."""
     options: list[str | Word] = []
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
@@ -49,8 +49,10 @@ def bind(listener: Listener) -> Bind:
         options.append("v6only")
     if listener.proxy_protocol:
         options.append("accept-proxy")
+    rejects = []
     if listener.tls is not None and not listener.tls.passthrough:
         options += tls_options(listener, listener.tls)
+        rejects.append(reject_unknown_names(listener.tls, f"{listener.field}.tls", maps))
     if listener.mode is Mode.L7 and not listener.http2:
         options.append("proto h1")
     return Bind(
@@ -61,6 +63,7 @@ def bind(listener: Listener) -> Bind:
         options=words(*options),
         max_connections=listener.max_connections,
         may_map=listener.proxy_protocol,
+        rejects=tuple(rejects),
     )
 
 
@@ -112,7 +115,7 @@ def frontend(
     is_single = _takes_all(routing) and not shares_log and not _names_route([*admission, *edits, *use_backend])
     return (
         Frontend(
-            bind=bind(listener),
+            bind=bind(listener, maps),
             http2=listener.http2,
             logs=listener.logs,
             only_route=Atom(next(iter(keys.values())).route) if is_single else None,

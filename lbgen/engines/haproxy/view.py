@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class Bind(Struct, frozen=True, eq=False):
     """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit; `may_map`: a
-    client may have an address such as ::ffff:192.0.2.7."""
+    client may have an address such as ::ffff:192.0.2.7; `rejects`: connections that end at once."""
 
     name: Atom
     origin: Atom
@@ -22,6 +22,7 @@ class Bind(Struct, frozen=True, eq=False):
     options: tuple[Word, ...]
     max_connections: int | None
     may_map: bool
+    rejects: tuple[Statement, ...]
 
 
 class Forwarded(Struct, frozen=True, eq=False):
