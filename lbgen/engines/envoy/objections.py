@@ -90,7 +90,7 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
     listeners = {listener.name: listener for listener, _ in rules}.values()
     if route.rate_limit is not None and len(listeners) > 1:
         note = "Envoy counts the requests of each listener apart, so a client may have the rate on each of them"
-        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.listeners": ("status 200", "text: passed")}
+        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "text: clients: ")}
         yield Objection(habit(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
     forward = route.action
     if not isinstance(forward, Forward):
@@ -106,19 +106,28 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
         note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
         shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    for listener in listeners:
-        longest = compute_idle_timeout(times, listener.timeouts, count_tries(forward))
-        if {longest} != {times.idle, listener.timeouts.body}:
-            ends = f"after {longest} ms" if longest else "never"
-            note = f"silence within a request's body, or in a tunnel, ends {ends}, the longest time of the route"
-            pause: dict[str, str | tuple[str, ...]] = {
-                "listener.timeouts.body": ("time", "status 200", "text: the upload"),
-                "timeouts.idle.tunnel": "text: the tunnel is open",
-            }
-            yield Objection(habit(note, pause), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
-            break
+    longest = {each: compute_idle_timeout(times, each.timeouts, count_tries(forward)) for each in listeners}
+    uploads = {time for each, time in longest.items() if time != each.timeouts.body}
+    if uploads:
+        note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
+        paused: dict[str, str | tuple[str, ...]] = {
+            "listener.timeouts.body": ("time", "status 200", "open", "text: the upload", "text: the stream ended"),
+            "listener.timeouts.stuck_endpoint": "text: the upload",
+        }
+        yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
+    tunnels = {time for time in longest.values() if time != times.idle}
+    if tunnels:
+        note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
+        silent: dict[str, str | tuple[str, ...]] = {
+            "timeouts.idle.tunnel_end": ("text: the tunnel is", "text: of silence the tunnel")
+        }
+        yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     if forward.retries is not None:
         yield from _retry_objections(plan, route, forward, forward.retries)
+
+
+def _when(times: set[int]) -> str:
+    return "never" if 0 in times else f"after {max(times)} ms"
 
 
 def _retry_objections(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:

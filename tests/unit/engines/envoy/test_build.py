@@ -185,7 +185,7 @@ def test_objections_name_their_place() -> None:
     found = {(o.field, o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
     assert found == {
         ("routes[0].timeouts.idle", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
-        ("routes[0].timeouts.idle", Level.HABIT, Feature.CLIENT_TIMEOUTS),
+        ("routes[0].timeouts.idle", Level.HABIT, Feature.TIMEOUT_IDLE),
         ("routes[0].match[0].query.q", Level.HABIT, Feature.QUERY_REGEX),
     }
 
