@@ -26,10 +26,6 @@ ROUTE_NOTES: Mapping[str, str] = {
 }
 """By field of a route configuration."""
 
-REFUSALS_NOTE = (
-    "First what no endpoint may get: broken escapes and control characters, which normalize_path leaves, TRACE, and\n"
-    "handshakes whose Connection names a field that somebody must see."
-)
 HOSTS_NOTE = "Envoy searches the most specific host alone, so each host repeats the routes of wider ones."
 TIMEOUT_NOTE = "timeout: 0s, as it would include the response body; the idle times limit silence."
 TUNNEL_NOTE = "Of two routes of one name, the first is for WebSocket, which only idle_timeout ends."
@@ -44,6 +40,8 @@ CLUSTER_NOTES: Mapping[str, str] = {
 CONNECT_NOTE = "A pool has a cluster for each connect timeout, and for each retry budget, of its routes."
 
 _FILTERS: Mapping[str, str] = {
+    "malformed": "Broken escapes and control characters, which normalize_path leaves, TRACE, two Host lines, which\n"
+    "Envoy joins, chunks of HTTP/1.0, and handshakes whose Connection names a field that somebody must see.",
     "original-request": "Saves for the access log what routes rewrite.",
     "untrusted-peer": "Removes forwarded headers and request ids; skipped for trusted proxies.",
     "client-key": "An IPv4 address in IPv6 form has the bucket of the IPv4 address.",

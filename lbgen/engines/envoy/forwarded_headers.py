@@ -32,6 +32,7 @@ _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # a trusted peer's X-Forwarded-Proto, which Envoy itself needs to be http or https
 _PEER = "x-lbgen-peer"
+FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding, which HTTP/1.0 does not have
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
 PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `needs_client_address`
@@ -47,7 +48,7 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
             "use_remote_address": True,
             "skip_xff_append": True,
             **_early(
-                [{"remove": name} for name in _NAMES if name not in kept],
+                [{"remove": name} for name in (*_NAMES, FRAMING) if name not in kept],
                 [header_option(x, v, SET) for x, v in ours.items()],
             ),
             **({} if listener.request_id else {"generate_request_id": False}),
@@ -92,7 +93,7 @@ def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The fields of a route configuration for these headers."""
     ours = _own_headers(listener)
     if not listener.trusted_proxies:
-        return {"request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL]}
+        return {"request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL, FRAMING]}
     client = needs_client_address(plan, listener)
     added = []
     for name, value in ours.items():
@@ -107,7 +108,7 @@ def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     why = "Removed before routing where the peer is not in internal_address_config."
     return {
         **({} if client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
-        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL],
+        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
         "request_headers_to_add": list(added),
     }
 
@@ -138,9 +139,11 @@ def _removed_names() -> tuple[str, ...]:
 def _early(
     removed: Iterable[Data], added: Iterable[dict[str, Data]], then_removed: Iterable[Data] = ()
 ) -> dict[str, Data]:
-    mutations = [*removed, *({"append": each} for each in added), *then_removed]
-    if not mutations:
-        return {}
+    framing = [
+        header_option(FRAMING, "%REQ(TRANSFER-ENCODING)%", "ADD_IF_ABSENT"),
+        header_option(FRAMING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS"),
+    ]
+    mutations = [*removed, *({"append": each} for each in (*added, *framing)), *then_removed]
     kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
     return {"early_header_mutation_extensions": [extension("before-routing", kind, {"mutations": mutations})]}
 

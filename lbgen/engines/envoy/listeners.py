@@ -17,7 +17,7 @@ from lbgen.engines.envoy.forwarded_headers import (
 )
 from lbgen.engines.envoy.l4 import build_l4_chains
 from lbgen.engines.envoy.limits import build_access_filter
-from lbgen.engines.envoy.paths import build_path_fields, build_size_filters
+from lbgen.engines.envoy.paths import build_path_fields, build_refusal_filter, build_size_filters
 from lbgen.engines.envoy.per_route import build_policy_filters
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import duration, extension
@@ -27,7 +27,7 @@ from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.upstreams import BUFFER_LIMIT, HTTP2_LIMITS
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, explain_hosts
 from lbgen.engines.verbatim import entries
-from lbgen.plan.model import Forward, Mode, Protocol, Respond
+from lbgen.plan.model import Forward, Mode, PoolProtocol, Protocol, Respond
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -101,8 +101,10 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     used = [routes[name] for name in names]
     rewritten = sorted(set().union(*(_list_rewrites(route) for route in used))) if listener.logs else []
+    pools = [pool for route in used for pool in clusters.target_pools(route)]
     filters = [
         *([build_snapshot_filter(rewritten)] if rewritten else ()),
+        build_refusal_filter(listener, hides_method=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)),
         *build_untrusted_filters(plan, listener),
         *build_size_filters(listener),
     ]

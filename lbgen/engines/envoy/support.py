@@ -148,12 +148,13 @@ _V1_40: dict[Feature, Verdict] = {
         dict.fromkeys(
             (
                 f"pool.connections.max_per_endpoint.{part}"
-                for part in ("503_at_once", "all_endpoints", "chosen", "routes", "copies", "tries")
+                for part in ("503_at_once", "beside_checks", "all_endpoints", "chosen", "routes", "copies", "tries")
             ),
             (
                 *("at times: time", "at times: status 200", "at times: text: at a time"),
                 *("at times: text: answers", "at times: text: expected 503", "at times: text: all places are taken"),
                 "at times: text: one more than",
+                "at times: text: the only place is taken",
             ),
         ),
     ),
