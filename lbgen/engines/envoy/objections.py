@@ -9,7 +9,7 @@ from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.envoy.retries import count_tries
 from lbgen.engines.envoy.timeouts import compute_idle_timeout
 from lbgen.engines.envoy.tls import select_certificates
-from lbgen.engines.escapes import has_boundary, may_hold, parse
+from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol, ValueKind
 from lbgen.plan.policy import RetryCause
@@ -78,11 +78,6 @@ def _rule_objections(rule: Rule) -> Iterator[Objection]:
         if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
             shows = {"match.query.regex.boundary": ("accepted", "status 404")}
-            yield Objection(habit(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
-        if parameter.value.kind is ValueKind.REGEX and may_hold(parse(parameter.value.value), "%"):
-            # Envoy compares raw queries, and RE2 has no look-ahead to tell such a % from an escape.
-            note = "a % in the query that begins no escape matches nothing; %25 does"
-            shows = {"match.query.regex.bad_escape": ("accepted", "status 404")}
             yield Objection(habit(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 

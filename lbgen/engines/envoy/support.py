@@ -219,6 +219,11 @@ _OLD: dict[Feature, Verdict] = {
     ),
 }
 _V1_37: dict[Feature, Verdict] = _OLD | {
+    Feature.MALFORMED: approximate(
+        f"{_V1_40[Feature.MALFORMED].note}; where a chunk is longer than it says, what follows its length is read as "
+        "the next request, which a proxy in front that reads chunks otherwise has not seen (Envoy 1.38 refuses it)",
+        dict(_V1_40[Feature.MALFORMED].differs),
+    ),
     Feature.COMPRESSION: habit(
         "a compressed response loses a strong ETag (Envoy 1.38 weakens it)", {"route.compression.etag": "header etag"}
     ),
