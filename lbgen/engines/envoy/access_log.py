@@ -83,6 +83,7 @@ def build_l4_logs(listener: Listener) -> list[dict[str, Data]]:
             "time": "%START_TIME%",
             "listener": listener.name,
             "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+            **({"sni": "%REQUESTED_SERVER_NAME%"} if listener.tls is not None else {}),
             "pool": "%UPSTREAM_CLUSTER_RAW%",
             "endpoint": "%UPSTREAM_HOST%",
             "duration_ms": "%DURATION%",

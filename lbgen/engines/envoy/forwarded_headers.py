@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.limits import needs_client_address
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
@@ -36,6 +35,10 @@ FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding,
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
 PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `needs_client_address`
+_OPTIONS = Commented(
+    "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
+    header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
+)
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
 
 
@@ -59,7 +62,7 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
         [control],
         [
             header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT"),
-            header_option(_PEER, _REMOTE, SET),
+            header_option(_PEER, _REMOTE, "ADD_IF_ABSENT"),
         ],
         [Commented(_WHY_SAVED, {"remove": PROTO})],
     )
@@ -86,14 +89,22 @@ def build_untrusted_filters(plan: Plan, listener: Listener) -> list[dict[str, Da
         return []
     mutations: list[Data] = [{"remove": name} for name in _removed_names()]
     trusted = address_in(listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
-    return [skip_where(trusted, build_mutation_filter("untrusted-peer", mutations))]
+    skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
+    fields: dict[str, Data] = {
+        "extension_config": build_mutation_filter("untrusted-peer", mutations),
+        "xds_matcher": {"matcher_list": {"matchers": [{"predicate": trusted, "on_match": skip}]}},
+    }
+    return [extension("untrusted-peer", "common.matching.v3.ExtensionWithMatcher", fields)]
 
 
 def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The fields of a route configuration for these headers."""
     ours = _own_headers(listener)
     if not listener.trusted_proxies:
-        return {"request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL, FRAMING]}
+        return {
+            "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL, FRAMING],
+            "request_headers_to_add": [_OPTIONS],
+        }
     client = needs_client_address(plan, listener)
     added = []
     for name, value in ours.items():
@@ -109,7 +120,7 @@ def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     return {
         **({} if client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
         "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
-        "request_headers_to_add": list(added),
+        "request_headers_to_add": [*added, _OPTIONS],
     }
 
 
@@ -139,11 +150,14 @@ def _removed_names() -> tuple[str, ...]:
 def _early(
     removed: Iterable[Data], added: Iterable[dict[str, Data]], then_removed: Iterable[Data] = ()
 ) -> dict[str, Data]:
-    framing = [
-        header_option(FRAMING, "%REQ(TRANSFER-ENCODING)%", "ADD_IF_ABSENT"),
-        header_option(FRAMING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS"),
+    coded: dict[str, Data] = {"append": header_option(FRAMING, "%REQ(TRANSFER-ENCODING)%", "ADD_IF_ABSENT")}
+    mutations = [
+        *removed,
+        *({"append": each} for each in added),
+        Commented("Where there is a transfer coding: the protocol, as HTTP/1.0 has none.", coded),
+        {"append": header_option(FRAMING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
+        *then_removed,
     ]
-    mutations = [*removed, *({"append": each} for each in (*added, *framing)), *then_removed]
     kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
     return {"early_header_mutation_extensions": [extension("before-routing", kind, {"mutations": mutations})]}
 

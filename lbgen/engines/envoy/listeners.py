@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.document import Tagged, comment_on
+from lbgen.engines.document import Commented, Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
-from lbgen.engines.envoy.comments import NOTES, ROUTE_NOTES, explain_filter
+from lbgen.engines.envoy.comments import BUFFER_NOTE, NOTES, ROUTE_NOTES, explain_filter
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
 from lbgen.engines.envoy.forwarded_headers import (
     PEER_ADDRESS,
@@ -48,7 +48,7 @@ def build_listener(plan: Plan, version: str, listener: Listener, clusters: Clust
     if listener.protocol is Protocol.UDP:
         address["protocol"] = "UDP"
         return Tagged(listener.field, {**found, **build_udp_proxy(plan, listener, clusters)})
-    found["per_connection_buffer_limit_bytes"] = BUFFER_LIMIT
+    found["per_connection_buffer_limit_bytes"] = Commented(BUFFER_NOTE, BUFFER_LIMIT)
     inspectors = [
         *([_proxy_header()] if listener.proxy_protocol else ()),
         *([build_tls_inspector()] if listener.tls else ()),

@@ -178,6 +178,12 @@ def _pool_objections(pool: Pool, counted: set[str]) -> Iterator[Objection]:
     if pool.max_per_endpoint is not None and pool.protocol is not PoolProtocol.HTTP1:
         note = "Envoy bounds the connections of an endpoint, and one of HTTP/2 serves many requests"
         yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+    if pool.protocol is not PoolProtocol.HTTP1:
+        note = (
+            "a WebSocket handshake of HTTP/1.1 reaches the endpoint as an extended CONNECT (RFC 8441), and Envoy's 101 "
+            "has only a Sec-WebSocket-Accept that the endpoint sends"
+        )
+        yield Objection(habit(note), f"{pool.field}.protocol", Feature.POOL_HTTP2)
     if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)

@@ -18,7 +18,6 @@ _ANYBODY: list[Data] = [{"any": True}]
 _HEX = "[0-9A-Fa-f]"
 _BROKEN = f"{_HEX}?|[^0-9A-Fa-f].*|{_HEX}[^0-9A-Fa-f].*"
 _HOST = r"(?:[\w.~!$&()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
-_OPTIONS = r"(?i)(?:[ \t,]|close|keep-alive|upgrade|te|trailers?|http2-settings|proxy-connection)*"
 
 
 def build_path_fields(paths: Paths) -> dict[str, Data]:
@@ -35,8 +34,8 @@ def build_path_fields(paths: Paths) -> dict[str, Data]:
 
 
 def build_refusal_filter(listener: Listener, *, hides_method: bool) -> dict[str, Data]:
-    """The filter that refuses what no endpoint may get. Envoy itself refuses CONNECT, and drops Connection, and what it
-    names, of other requests than handshakes. `hides_method`: a handshake to an endpoint of HTTP/2 loses its method."""
+    """The filter that refuses what no endpoint may get; Envoy itself refuses CONNECT. `hides_method`: a handshake to an
+    endpoint of HTTP/2 loses its method."""
     paths = listener.paths
     refused = [_BROKEN, "00.*"] if paths.mode is PathsMode.VERBATIM else [_BROKEN, "[01].*", "7[Ff].*"]
     if paths.encoded_slash:
@@ -44,25 +43,23 @@ def build_refusal_filter(listener: Listener, *, hides_method: bool) -> dict[str,
     escapes = f".*%(?:{'|'.join(refused)})"
     if paths.encoded_slash and paths.mode is not PathsMode.VERBATIM:
         escapes += "|(?i).*(?:/|%2f)[.][.]?(?:/.*|%2f.*)?"  # dots beside an escaped slash
-    upgrade = _header("upgrade", present_match=True)
     found: list[Data] = [
         {"url_path": {"path": regex(escapes)}},
         _header(":method", string_match={"exact": "TRACE", "ignore_case": True}),
         _header(":authority", string_match=regex(_HOST), invert_match=True),
         _header(FRAMING, string_match={"exact": "HTTP/1.0"}),
-        _all(upgrade, _header("connection", string_match=regex(_OPTIONS), invert_match=True)),
     ]
     if hides_method:
-        found.append(_all(upgrade, _header(":method", string_match={"exact": "GET"}, invert_match=True)))
+        handshake: list[Data] = [
+            _header("upgrade", present_match=True),
+            _header(":method", string_match={"exact": "GET"}, invert_match=True),
+        ]
+        found.append({"and_rules": {"rules": handshake}})
     return _deny(REFUSED, {REFUSED: {"permissions": found, "principals": _ANYBODY}})
 
 
 def _header(name: str, **match: Data) -> dict[str, Data]:
     return {"header": {"name": name, **match}}
-
-
-def _all(*permissions: Data) -> dict[str, Data]:
-    return {"and_rules": {"rules": list(permissions)}}
 
 
 def _deny(name: str, policies: dict[str, Data]) -> dict[str, Data]:

@@ -51,8 +51,8 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     Feature.HOP_BY_HOP: habit("`te: trailers` reaches endpoints of HTTP/1.1 too"),
     Feature.CONNECTION_NOMINATED: habit(
-        "headers that a request's Connection names are dropped, and a WebSocket handshake that names any is refused; "
-        "those that a response's Connection names reach the client"
+        "headers that a request's Connection names are dropped, but those of a WebSocket handshake reach the endpoint, "
+        "whose Connection names `upgrade` alone; those that a response's Connection names reach the client"
     ),
     Feature.UNDERSCORES_DROP: NATIVE,
     Feature.UNDERSCORES_PASS: NATIVE,
