@@ -46,7 +46,6 @@ SKELETON = frozenset(
         "cors",
         "compression",
         "mirrors",
-        "bodies",
         "l4",
         "udp",
         "access_log",

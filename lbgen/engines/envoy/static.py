@@ -18,7 +18,7 @@ KEYS = ("admin", "node", "header_prefix", "overload_manager", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."
 _MOST_CONNECTIONS = 50_000
 NOTES = {
-    "admin": "Who can reach it can stop Envoy: it is on loopback, or a socket file of Envoy's user alone (384 is 0600).",
+    "admin": "Who can reach it can stop Envoy: it is on loopback, or a file of Envoy's user alone (384 is 0600).",
     "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
     "overload_manager": "Clients can exhaust neither descriptors nor the memory that a container has.",
 }
