@@ -46,7 +46,6 @@ SKELETON = frozenset(
         "cors",
         "compression",
         "mirrors",
-        "bodies",
         "l4",
         "udp",
         "access_log",
@@ -62,7 +61,7 @@ PARTS = {
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
     "run": {"counters", "live", "stages", "transaction"},
-    "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains"}
+    "routes": {"routes", "actions", "per_route", "filter_chains"}
     | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
