@@ -23,7 +23,7 @@ _WORDS = {
     "no http": r"no answer: status line ",
     "open": r"no answer and the connection stays open|.*(connection is (still )?open|connection stays open|timed out)",
     "text": r"body b|answer: (content-type|cache-control): ",
-    "time": r"took \d+ ms, expected ",
+    "time": r"(.*\bthe \w+ )?took \d+ ms, expected ",
 }
 
 
@@ -64,12 +64,12 @@ def _differ_in_spelling(found: str) -> bool:
     targets = re.match(r"to the endpoint: target '(.*)', expected '(.*)'$", found)
     if targets is None:
         return False
-    one, other = map(_escaped, targets.groups())
+    one, other = map(escape_target, targets.groups())
     path, mark, query = other.partition("?")
     return one in (other, f"{path}{mark}{query.replace(';', '&')}")
 
 
-def _escaped(target: str) -> str:
+def escape_target(target: str) -> str:
     """`target` with escapes in upper case, and escapes for what RFC 3986 has no place for."""
     target = re.sub("%[0-9A-Fa-f]{2}", lambda escape: escape[0].upper(), target)
     return re.sub(r'["<>\\^`{|}]', lambda raw: f"%{ord(raw[0]):02X}", target)

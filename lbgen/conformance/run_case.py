@@ -14,6 +14,7 @@ from lbgen.conformance.http1_client import Address, Answer, ClientConnection, ex
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
+from lbgen.plan.model import PoolProtocol
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -90,6 +91,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
         return answer, list(check_safe(ctx.plan, case.request, answer))
     found = list(judge.differences(case, outcome, answer, ctx.own))
     found += _stuck(outcome, answer, ctx.plan)
+    found += _spoken(answer, ctx.plan)
     if tag:
         found += _tries(case, tag, ctx)
     return answer, found
@@ -104,6 +106,15 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
             want = f"{upstream.pool}-{authorities.index(upstream.endpoint)}"
             if account["name"] != want:
                 yield f"endpoint {account['name']}, the cookie names {want}"
+
+
+def _spoken(answer: Answer, plan: Plan) -> Iterator[str]:
+    """Whether the endpoint was spoken to in its pool's version of HTTP."""
+    account = account_of(answer)
+    if account is not None and account.get("version") in ("1.1", "2"):
+        want = "1.1" if plan.pool(account["pool"]).protocol is PoolProtocol.HTTP1 else "2"
+        if account["version"] != want:
+            yield f"to the endpoint: HTTP/{account['version']}, expected HTTP/{want}"
 
 
 def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:

@@ -16,9 +16,10 @@ from lbgen.conformance.expected_difference import (
     besides_everywhere,
     explained_by,
     explained_by_use,
+    feature_of,
 )
 from lbgen.conformance.own_answers import is_own_difference
-from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
+from lbgen.conformance.prepare import DeclaredDifference, Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
@@ -127,7 +128,7 @@ class EngineSession:
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
         declared = [n for n in verdicts.near if n.route in needed | {""}]
         try:
-            near = explained_by(case.features, declared, found)
+            near = explained_by(self._aspects(case, declared), declared, found)
             near = near or explained_by_use(declared if needed else verdicts.near, found)
         except MissingDifferenceError as error:
             return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
@@ -139,6 +140,15 @@ class EngineSession:
         if case.script is not None and all(map(is_own_difference, found)):
             return CaseState.PASS, "", again
         return CaseState.FAIL, "; ".join(found), again
+
+    def _aspects(self, case: Case, declared: Sequence[DeclaredDifference]) -> set[str]:
+        """The parts of features that excuse differences of `case`: those that it names, and with a topology of a user
+        (not `strict`) every part of these features."""
+        if self.strict:
+            return set(case.features)
+        about = {feature_of(each) for each in case.features}
+        parts = {part for each in declared for part, _ in each.differs if feature_of(part) in about}
+        return {*case.features, *parts}
 
     def _routes(self, case: Case, listener: str) -> set[str]:
         """The routes that the case needs."""

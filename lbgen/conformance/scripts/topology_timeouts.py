@@ -34,7 +34,8 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
         if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        yield from ends_in_time(stream, ctx, "the tunnel", earliest)
+        for each in ends_in_time(stream, ctx, "the tunnel", earliest):
+            yield each if each.startswith("after ") else f"after a time of silence {each}"
 
 
 def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
