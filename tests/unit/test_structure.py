@@ -61,8 +61,7 @@ PARTS = {
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
     "run": {"counters", "live", "stages", "transaction"},
-    "routes": {"routes", "actions", "per_route", "filter_chains"}
-    | {"middlewares", "server_blocks", "includes"},
+    "routes": {"routes", "actions", "per_route", "filter_chains"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
         "comments",
