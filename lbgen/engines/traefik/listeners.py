@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Traefik's names of the escapes that it can refuse.
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 _ADDED = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-Ip")
+UNDERSCORES = "drop-underscores"
 _WHOLE = 10  # times the longest silence, so that slow uploads come to an end
 _HARMLESS = ("Semicolon", "Percent", "QuestionMark", "Hash")
 
@@ -113,6 +114,12 @@ def name_bare(listener: Listener) -> str:
     return "bare-but-id" if listener.request_id else "bare"
 
 
+def build_underscores(listener: Listener, version: str) -> dict[str, Data]:
+    """The middleware that drops fields with underscores where Traefik cannot; empty for none."""
+    needs_plugin = not listener.underscores and not names.has_alias_headers(version)
+    return use_plugin("dropUnderscores", True) if needs_plugin else {}
+
+
 def name_requests(plan: Plan, listener: Listener) -> str:
     """The name of that middleware, which listeners with the same settings share; "" for none."""
     wanted = build_requests(plan, listener)
@@ -175,6 +182,8 @@ def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
     above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
     if build_requests(plan, listener) and not runs_before_rules(plan, listener):
         above.append(f"{name_requests(plan, listener)}@file")
+    if build_underscores(listener, version):
+        above.append(f"{UNDERSCORES}@file")
     if above:
         data["middlewares"] = above
     return data

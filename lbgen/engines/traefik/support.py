@@ -279,7 +279,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "the lbgen plugin gives the key to Traefik's strategy hrw; a retry goes to the same endpoint"
     ),
     Feature.BACKUP: emulated("a failover service; on L4 routes `lbgen agent` changes the weights"),
-    Feature.ENDPOINT_NAMES: habit("a name is resolved for each new connection, by the system's resolver"),
+    Feature.ENDPOINT_NAMES: emulated("a name is resolved for each new connection, by the system's resolver"),
     Feature.HEALTH_ACTIVE: emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
     Feature.HEALTH_PASSIVE: habit(
         "failures count within eject_for, whether or not good answers lie between them",
@@ -333,10 +333,7 @@ _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
         f"{_HOP_BY_HOP.note}, and `Upgrade: h2c` reaches endpoints",
         {part: (*shown, "header upgrade") for part, shown in _HOP_BY_HOP.differs},
     ),
-    Feature.UNDERSCORES_DROP: approximate(
-        "header fields with underscores in their names reach the endpoint, as Traefik drops them from 3.7 on",
-        {"headers_with_underscores.drop.everywhere": "text: is there, expected none"},
-    ),
+    Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops them, as Traefik does so from 3.7 on"),
     Feature.RETRIES: refused("Traefik's retries know causes from 3.7 on"),
     Feature.SPLIT_HEADERS: _SERVICE_MIDDLEWARES,
     Feature.HASH: _SERVICE_MIDDLEWARES,

@@ -77,6 +77,18 @@ func believeProxies(next http.Handler, trusted []netip.Prefix, config *Requests)
 	})
 }
 
+// dropUnderscores drops fields that an endpoint could take for others, as X_Real_IP for X-Real-IP.
+func dropUnderscores(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.Header {
+			if strings.Contains(name, "_") {
+				delete(r.Header, name)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // setClientAddress makes the last address in X-Forwarded-For that is no trusted proxy the request's own. Without a
 // port Traefik's proxy adds nothing to X-Forwarded-For, so the peer is added here.
 func setClientAddress(r *http.Request, trusted []netip.Prefix) {
