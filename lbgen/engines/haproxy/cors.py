@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
@@ -82,13 +81,8 @@ def _admitted(origins: Sequence[Origin]) -> Iterator[Acl]:
     if any(origin.any for origin in origins):
         yield acl(f"{_ORIGIN} -m found")
         return
-    for some in batches([_text(origin, "") for origin in origins if not origin.wildcard]):
+    for some in batches([origin.text for origin in origins if origin.is_exact]):
         yield acl(f"{_ORIGIN} -m str --", *map(Literal, some))
     for origin in origins:
-        if origin.wildcard:
-            start, _, rest = _text(origin, "*.").partition("*")
-            yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{re.escape(start)}{SUBDOMAIN_CHARACTER}*{re.escape(rest)}$"))
-
-
-def _text(origin: Origin, before: str) -> str:
-    return f"{origin.scheme}://{before}{origin.host}{'' if origin.port is None else f':{origin.port}'}"
+        if not origin.is_exact:
+            yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{origin.pattern(re.escape)}$"))
