@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
     """What makes a `bind` line speak TLS."""
-    # Without strict-sni HAProxy serves the first certificate for any name that no certificate has.
-    yield f"ssl crt-list {listener.name}.crt-list strict-sni ssl-min-ver TLSv{tls.min_version}"
+    # Not strict-sni, which refuses clients without a server name, such as curl at an address.
+    yield f"ssl crt-list {listener.name}.crt-list ssl-min-ver TLSv{tls.min_version}"
     if tls.ciphers:
         yield f"ciphers {':'.join(tls.ciphers)}"
     if tls.curves != CURVES:  # the library knows better which are fast and safe today
