@@ -30,6 +30,7 @@ from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.loopback import restore_port
 from lbgen.conformance.verify.messages import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
 from lbgen.conformance.verify.own_addresses import check_port, l4_pools
+from lbgen.conformance.verify.safety import safety_results
 from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
@@ -86,7 +87,9 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
         subject = EngineUnderTest(job.engine, job.version, job.binary)
         file = CaseFile("topology", job.plan.name, {}, {}, ())
         ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
-        return _Run(EngineSession(subject, file, ready, group, handle, strict=False), job, report).every()
+        done = _Run(EngineSession(subject, file, ready, group, handle, strict=False), job, report).every()
+    report(JobProgress(job.name, "attacking", len(done.results), len(job.cases)))
+    return replace(done, results=(*done.results, *safety_results(job)))
 
 
 @dataclass(frozen=True, slots=True)

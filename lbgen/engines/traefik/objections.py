@@ -78,6 +78,7 @@ _STATUSES = approximate(
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
+_CLEARTEXT = habit("a listener without TLS speaks HTTP/2 with clients that begin with it, whatever http2 says")
 _RESOLVERS = habit("Traefik resolves names by the system's resolver")
 _TUNNEL = habit("handshakes of WebSocket go to endpoints of HTTP/2 over HTTP/1.1; one that lacks it answers none")
 
@@ -118,6 +119,8 @@ def _tls_objections(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener_objections(listener: Listener) -> Iterator[Objection]:
+    if listener.tls is None and not listener.http2:
+        yield Objection(_CLEARTEXT, f"{listener.field}.http2", Feature.HTTP2)
     if listener.trusted_proxies and not listener.forwarded_headers:
         yield Objection(_ADDED, f"{listener.field}.trusted_proxies", Feature.TRUSTED_PROXIES)
     if listener.paths.empty_segments:
