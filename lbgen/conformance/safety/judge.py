@@ -24,7 +24,9 @@ _HOP = frozenset(
     {"close", "keep-alive", "upgrade", "te", "trailers", "http2-settings"}
 )  # what Connection may name towards endpoints
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
-_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[^][:/,@ ]*)?")  # one host, or none; no rule names a port
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[^][:/,@ ]*)?"
+)  # one host, or none; no rule names a port
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")  # hosts that rules can name
 _OTHER = "lbgen-other.invalid"  # a host, as a method that no rule names
 _RAW = re.compile(r"[|\"<>{}^`]")  # browsers send some of them raw; an engine may escape them
