@@ -9,8 +9,9 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
@@ -118,8 +119,8 @@ def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
             client = ClientConnection(ctx.at[listener.name], client=request.client, transport=ctx.unverified(request))
             stream = stack.enter_context(client)
             stream.send(serialize(held))
-            wait_until(lambda before=before: bool((ctx.endpoints.heads - before).keys() & set(names)), 0.3)
-            busy = next(iter((ctx.endpoints.heads - before).keys() & set(names)), "")
+            wait_until(partial(_reached, ctx, before, names), 0.3)
+            busy = next(iter(_reached(ctx, before, names)), "")
             if busy or not pool:
                 break
         if not busy:
@@ -135,6 +136,11 @@ def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
                 break
     if asked[busy]:
         yield f"{busy} was busy with a request, and got {asked[busy]} of {asked.total()} more: {dict(asked)}"
+
+
+def _reached(ctx: ScriptContext, before: Counter[str], names: Iterable[str]) -> set[str]:
+    """Which of `names` got a head since."""
+    return (ctx.endpoints.heads - before).keys() & set(names)
 
 
 def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:

@@ -241,8 +241,7 @@ def tried_fields(plan: Plan, case: Case) -> Iterator[str]:
             if len(pools[0].endpoints) == 1:
                 yield from (f"{pools[0].field}.{word}" for word in ("balance", "endpoints[0].address"))
         for word in words:
-            for pool in pools if "{p}" in word else pools[:1] or [None]:
-                at = "" if pool is None else pool.field
+            for at in [pool.field for pool in pools] if "{p}" in word else [""]:
                 yield word.format(l=listener.field, r=named(plan, route.field), p=at)
     yield from (word.format(l=listener.field) for word in words if word.startswith("{l}"))
     if listener.mode is Mode.L4:

@@ -134,7 +134,7 @@ def _internal_port(plan: Plan) -> int:
 def _http(plan: Plan, version: str) -> dict[str, Data]:
     routes = Routes(plan)
     routers = build_routers(plan, routes, version)
-    comment = "One for each rule, the highest priority first. Above them: what endpoints could read otherwise than rules."
+    comment = "One for each rule, the highest priority first. Above them: what endpoints could read otherwise."
     if any(MARK in name for name in routers):
         comment += f" NAME{MARK}2 is a further rule of the route NAME."
     if any(isinstance(data, dict) and "parentRefs" in data for data in routers.values()):
