@@ -150,7 +150,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     return found
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def wait_until(holds: Callable[[], object], seconds: float = PATIENCE) -> bool:
     """Wait until `holds` is true; False when it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not holds():
