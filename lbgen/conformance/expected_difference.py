@@ -38,7 +38,7 @@ def feature_of(aspect: str) -> str:
 def is_known(word: str) -> bool:
     """Whether `word` is allowed in `Verdict.differs`."""
     word = word.removeprefix(AT_TIMES)
-    free = r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .*"
+    free = r"status \d{3}|header [a-z0-9.-]+(: .+)?|text: .*"
     return word in (*_WORDS, *Kind, "spelling") or re.fullmatch(free, word) is not None
 
 

@@ -178,7 +178,7 @@ class EngineSession:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run
         target = engine(self.subject.engine)
         read = ((line, target.access_record(line)) for line in self.handle.access_lines())
-        return [(line, record) for line, record in read if record is not None]
+        return [(line, record or {}) for line, record in read if record is not None or line.startswith("{")]
 
 
 @contextmanager

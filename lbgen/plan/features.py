@@ -118,6 +118,7 @@ class Feature(StrEnum):
     L4_PROXY_PROTOCOL_OUT = "pool.proxy_protocol.l4"
     # section 8 and 10
     ACCESS_LOG = "access_log"
+    ACCESS_LOG_L4 = "access_log.l4"  # connections of L4 listeners over TCP
     METRICS = "metrics"
     METRICS_L4 = "metrics.l4"  # connections of L4 listeners, and their bytes
     ESCAPE_HATCH = "engines.verbatim"

@@ -239,13 +239,15 @@ def cors(written: written_policy.Cors | None) -> Cors | None:
 
 
 def _origin(origin: str) -> Origin:
-    if origin == "*":
-        return Origin("", "", any=True)
+    if origin in ("*", "null"):
+        return Origin("", origin, any=origin == "*")
     scheme, _, rest = origin.partition("://")
     host, colon, port = rest.rpartition(":")
     if not colon or rest.endswith("]"):
         host, port = rest, ""
-    return Origin(scheme, host.removeprefix("*."), int(port) if port else None, host.startswith("*."))
+    any_port = port == "*"
+    number = int(port) if port and not any_port else None
+    return Origin(scheme, host.removeprefix("*."), number, host.startswith("*."), any_port=any_port)
 
 
 def compression(written: written_policy.Compression | None) -> Compression | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients import habits
+
 CLIENTS = {
     "grpcio": "grpcio",
     "grpcgo": "grpc-go",
@@ -60,6 +62,9 @@ class Table:
         if self.reasons["failed"]:
             lines += ["", "Failures:", ""]
             lines += [f"- {what} ({', '.join(who)})" for what, who in sorted(self.reasons["failed"].items())]
+        if habits.SHOWN:
+            lines += ["", "Expected differences:", ""]
+            lines += [f"- {engine}, {number}: {says}" for (engine, says), number in sorted(habits.SHOWN.items())]
         if self.reasons["skipped"]:
             lines += ["", "Skipped:", ""]
             lines += [f"- {len(who)}: {why}" for why, who in sorted(self.reasons["skipped"].items())]
@@ -83,7 +88,7 @@ def _reason(report: pytest.TestReport) -> str:
 def main() -> int:
     table = Table()
     quiet = ("-q", "--tb=no", "-p", "no:cacheprovider", "--no-summary")
-    code = pytest.main([str(Path(__file__).parent), *quiet, *sys.argv[1:]], plugins=[table])
+    code = pytest.main([str(Path(__file__).parent), "--clients=all", *quiet, *sys.argv[1:]], plugins=[table])
     sys.stdout.write(f"\n{table.markdown()}\n")
     return int(code)
 

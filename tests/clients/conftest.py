@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.plan.features import Feature
-from tests.clients.place import Both, Places, name, subjects
+from tests.clients.place import Both, Places, name, sample, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
-        feature = Feature.L4_TCP if metafunc.module.__name__.endswith("_l4") else Feature.L7
-        metafunc.parametrize("subject", subjects(feature), ids=name)
+        every = subjects(Feature.L4_TCP if metafunc.module.__name__.endswith("_l4") else Feature.L7)
+        chosen = every if metafunc.config.getoption("--clients") == "all" else sample(every)
+        metafunc.parametrize("subject", chosen, ids=name)
 
 
 @pytest.fixture(scope="session")

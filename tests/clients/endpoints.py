@@ -149,7 +149,7 @@ class Http:
 
     async def _refuse(self, one: _Connection, request: h11.Request, path: str) -> None:
         """401 at once, while the body is on its way; the connection is kept."""
-        await one.answer(401, b"not you\n", (("www-authenticate", "Basic"),))
+        await one.answer(401, b"not you\n", (("www-authenticate", "Bearer"),))
         await one.body()
 
     async def _reset(self, one: _Connection, request: h11.Request, path: str) -> None:

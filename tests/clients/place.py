@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,6 +31,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import run_engine
 from lbgen.spec.load import load
+from tests.clients.habits import unexpected
 from tests.support import farm
 
 if TYPE_CHECKING:
@@ -106,13 +107,13 @@ class Both:
         """Do `work` at both; what comes back is equal. Returns it."""
         wanted = self.direct.once(work, *given, **named)
         got = work(self.through, *given, **named)
-        assert_equal(wanted, got)
+        assert_equal(wanted, got, self.through)
         return got
 
     def same_part(self, part: str, work: Callable[..., Any], *given: Any) -> Any:
         """Of work that is done once at both and has several parts: this one is equal. Returns it."""
         wanted, got = self.direct.once(work, *given), self.through.once(work, *given)
-        assert_equal(wanted[part], got.get(part, "was not done"))
+        assert_equal(wanted[part], got.get(part, "was not done"), self.through)
         return got[part]
 
     def stats(self) -> dict[str, int]:
@@ -131,8 +132,8 @@ class Both:
             time.sleep(0.05)
 
 
-def assert_equal(wanted: Any, got: Any) -> None:
-    found = list(differences(comparable(wanted), comparable(got)))
+def assert_equal(wanted: Any, got: Any, through: Place) -> None:
+    found = unexpected(differences(comparable(wanted), comparable(got)), through.label)
     assert not found, "\n".join(found[:4])
 
 
@@ -149,7 +150,9 @@ def comparable(value: Any) -> Any:
 
 def differences(wanted: Any, got: Any, place: str = "") -> Iterator[str]:
     """What differs, a line each, with its place in the value."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
+    if isinstance(got, dict) and "error" in got and got != wanted:
+        yield f"{place}.error: {got['error']!r}, directly {_short(wanted)}".lstrip(".")
+    elif isinstance(wanted, dict) and isinstance(got, dict):
         for key in sorted(wanted.keys() | got.keys(), key=lambda key: (key != "status", key)):
             yield from differences(wanted.get(key), got.get(key), f"{place}.{key}".lstrip("."))
     elif wanted != got and isinstance(wanted, list) and isinstance(got, list):
@@ -178,6 +181,7 @@ def read(name: str, folder: Path, variables: Mapping[str, object], subject: Engi
     return resolve(topology)
 
 
+@cache
 def subjects(feature: Feature) -> tuple[EngineUnderTest, ...]:
     """Each executable here of an engine with that feature, and HAProxy 3.2 of the farm; engines without any, too."""
     found = list(engines_on_host())
@@ -191,6 +195,11 @@ def subjects(feature: Feature) -> tuple[EngineUnderTest, ...]:
     names = {x.engine for x in here}
     gaps = {x.engine: x for x in able if x.engine not in names and x.engine != "keepalived"}
     return (*here, *gaps.values())
+
+
+def sample(every: Sequence[EngineUnderTest]) -> tuple[EngineUnderTest, ...]:
+    """One executable of each engine."""
+    return tuple({subject.engine: subject for subject in reversed(every)}.values())
 
 
 def name(subject: EngineUnderTest) -> str:

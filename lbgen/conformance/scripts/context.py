@@ -46,7 +46,8 @@ NOBODY = "no endpoint"  # what `who_answers` says where none is left
 @dataclass(frozen=True, slots=True)
 class ScriptContext:
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
-    the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
+    the engine's access log, each with what it says in lbgen's own schema: nothing where the line is about a connection
+    of an L4 listener. `own`: see `judge.differences`."""
 
     at: Mapping[str, Address]
     endpoints: StandInServers
@@ -149,7 +150,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     return found
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def wait_until(holds: Callable[[], object], seconds: float = PATIENCE) -> bool:
     """Wait until `holds` is true; False when it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not holds():

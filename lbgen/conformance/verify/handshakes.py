@@ -44,7 +44,8 @@ def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
     first = {"certificate": fingerprint(tls.certificates[0])}
     features = (*NO_NAME, *((f"{Feature.TLS_NO_SNI}.kinds",) if _kinds_differ(tls) else ()))
     yield replace(case("5.tls.no-sni", {"sni": None}, {"tls": first}), features=features)
-    yield case("5.tls.unknown", {"sni": NOWHERE}, {**_NOTHING, "no_handshake": True})
+    unknown = case("5.tls.unknown", {"sni": NOWHERE}, {**_NOTHING, "no_handshake": True})
+    yield replace(unknown, features=(f"{Feature.TLS_NO_SNI}.unknown",))
     old = {"1.2": ("1.0", "1.1"), "1.3": ("1.2", "1.2")}.get(tls.min_version)
     if old is not None:
         yield case("5.tls.version", {"min": old[0], "max": old[1]}, _NOTHING)

@@ -43,7 +43,7 @@ def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) 
     for rule in listener.l4_rules:
         statements += _rule_statements(rule, sni, plan, backends, maps)
     return L4Frontend(
-        bind=bind(listener),
+        bind=bind(listener, maps),
         idle=Atom(duration(0 if 0 in idles else max(idles, default=0))),
         logs=listener.access_log,
         statements=tuple(statements),

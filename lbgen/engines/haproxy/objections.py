@@ -23,6 +23,8 @@ _SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buffer with its head
 
+_UPLOADS = (f"{AT_TIMES}time", f"{AT_TIMES}text: the upload took")  # to an endpoint that stops reading
+
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
     """Places of `plan` that HAProxy cannot serve, or serves a little differently."""
@@ -72,12 +74,14 @@ def _route_times(route: Route, action: Forward, version: str) -> Iterable[Object
         return
     if sets_time_of_bodies(version):
         note = f"an endpoint that stops reading is given up after {shown(times.response)} (response)"
-        yield _way(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.routes": f"{AT_TIMES}time"})
+        yield _way(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.routes": _UPLOADS})
     elif shortest(times.response, times.idle) == times.idle:
         note = (
             f"an endpoint may be silent in a body for {shown(times.response)} (response), not for idle; 3.0 tells both"
         )
-        yield _differs(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.body": "time"})
+        yield _differs(
+            Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.body": "time", "timeouts.idle.routes": _UPLOADS}
+        )
     else:
         note = f"a response may begin within {shown(times.idle)} (idle), not response; HAProxy 3.0 tells both"
         yield _way(Feature.TIMEOUT_RESPONSE, where, note, {"timeouts.response.routes": "time"})

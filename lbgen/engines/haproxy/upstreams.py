@@ -70,6 +70,10 @@ class Backends(Struct):
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
         return self._draft(pool, action.timeouts, action.retries, route.compression, True, key).name
 
+    def for_mirror(self, pool: Pool, times: Timeouts) -> str:
+        """The name of the backend that gets copies of the requests of a route with those times."""
+        return self._draft(pool, times, None, None, True, "").name
+
     def for_l4(self, pool: Pool, times: Timeouts) -> str:
         """The name of the backend with that pool's endpoints and those times for an L4 route."""
         return self._draft(pool, times, None, None, False, "").name

@@ -68,6 +68,9 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
+    Feature.ACCESS_LOG_L4: approximate(
+        "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "text: lines"}
+    ),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused(
         "the kernel counts connections when they begin (`lbgen stats`, `lbgen ps`), not their time and bytes"

@@ -12,9 +12,11 @@ from lbgen.engines.traefik.access_log import build_access_log
 from lbgen.engines.traefik.health_status import build_status_route
 from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
 from lbgen.engines.traefik.listeners import (
+    UNDERSCORES,
     build_bare,
     build_entry_points,
     build_requests,
+    build_underscores,
     have_same_routers,
     name_bare,
     name_requests,
@@ -132,7 +134,7 @@ def _internal_port(plan: Plan) -> int:
 def _http(plan: Plan, version: str) -> dict[str, Data]:
     routes = Routes(plan)
     routers = build_routers(plan, routes, version)
-    comment = "One for each rule, the highest priority first."
+    comment = "One for each rule, the highest priority first. Above them: what endpoints could read otherwise."
     if any(MARK in name for name in routers):
         comment += f" NAME{MARK}2 is a further rule of the route NAME."
     if any(isinstance(data, dict) and "parentRefs" in data for data in routers.values()):
@@ -143,6 +145,7 @@ def _http(plan: Plan, version: str) -> dict[str, Data]:
         if listener.mode is Mode.L7:
             every[name_bare(listener)] = every.get(name_bare(listener)) or build_bare(listener)
             every[name_requests(plan, listener)] = build_requests(plan, listener)
+            every[UNDERSCORES] = every.get(UNDERSCORES) or build_underscores(listener, version)
     if middlewares := {name: data for name, data in every.items() if data} | routes.middlewares():
         sections["middlewares"] = Commented(routes.explain_middlewares(), middlewares, apart=True)
     if services := routes.services.build():

@@ -30,8 +30,6 @@ def _find_refusals(plan: Plan) -> Iterator[int]:
     """The statuses with which routers answer by themselves."""
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     if level7:
-        yield 405
-    if any(listener.paths.encoded_slash for listener in level7):
         yield 400
     accesses = (*(listener.access for listener in level7), *(route.access for route in plan.routes))
     if any(map(limits.denied_clients, accesses)):
@@ -64,7 +62,7 @@ class Routes:
         return self._router((*self._listener_access(listener), *chain), service)
 
     def refuse(self, status: int) -> dict[str, Data]:
-        """The same for a router of requests that are answered with 400, 403 or 405."""
+        """The same for a router of requests that are answered with 400 or 403."""
         return self._router(self._refusals[status], _NO_SERVICE)
 
     def middlewares(self) -> dict[str, Data]:

@@ -27,8 +27,8 @@ import javax.net.ssl.TrustManagerFactory;
 /**
  * The client of java.net.http: prints what it got for each part of its work, as JSON.
  *
- * <p>java Client.java URL-PREFIX WEBSOCKET-PREFIX CA-FILE VERSION, which is HTTP_1_1 or HTTP_2. Without TLS it asks for
- * h2c by an upgrade, as it does by default.
+ * <p>java Client.java CA-FILE [URL-PREFIX WEBSOCKET-PREFIX VERSION]..., where VERSION is HTTP_1_1 or HTTP_2. Without TLS
+ * HTTP_2 asks for h2c by an upgrade, as it does by default.
  */
 class Client {
     static HttpClient client;
@@ -54,7 +54,7 @@ class Client {
     static Map<String, Object> ask(String method, String path, BodyPublisher body, boolean expect) {
         try {
             var request = HttpRequest.newBuilder(URI.create(prefix + path)).method(method, body).expectContinue(expect);
-            var got = client.send(request.timeout(Duration.ofSeconds(20)).build(), BodyHandlers.ofByteArray());
+            var got = client.send(request.timeout(Duration.ofSeconds(8)).build(), BodyHandlers.ofByteArray());
             List<Object> fields = new ArrayList<>();
             got.headers().map().forEach((name, values) -> values.forEach(each -> fields.add(List.of(name, each))));
             fields.removeIf(each -> ((List<?>) each).get(0).equals(":status"));
@@ -104,19 +104,27 @@ class Client {
     }
 
     public static void main(String[] given) throws Exception {
-        prefix = given[0];
         KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
         store.load(null, null);
-        try (var file = Files.newInputStream(Path.of(given[2]))) {
+        try (var file = Files.newInputStream(Path.of(given[0]))) {
             store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(file));
         }
         var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(store);
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(null, trust.getTrustManagers(), null);
-        client = HttpClient.newBuilder().sslContext(context).version(HttpClient.Version.valueOf(given[3]))
-            .followRedirects(HttpClient.Redirect.NORMAL).cookieHandler(new CookieManager()).build();
+        List<Object> all = new ArrayList<>();
+        for (int first = 1; first < given.length; first += 3) {
+            prefix = given[first];
+            client = HttpClient.newBuilder().sslContext(context).version(HttpClient.Version.valueOf(given[first + 2]))
+                .followRedirects(HttpClient.Redirect.NORMAL).cookieHandler(new CookieManager()).build();
+            all.add(work(given[first + 1]));
+        }
+        System.out.println(json(all));
+        System.exit(0);
+    }
 
+    static Map<String, Object> work(String sockets) {
         byte[] large = content(2_000_000);
         Map<String, Object> done = new LinkedHashMap<>();
         done.put("get", ask("GET", "/http/echo/a%20b/~me?q=a%20b&x=%2F&e="));
@@ -134,11 +142,10 @@ class Client {
         done.put("refused", ask("POST", "/early/refuse", BodyPublishers.ofByteArray(large), false));
         done.put("after it", ask("GET", "/early/echo"));
         try {
-            done.put("websocket", talk(given[1]));
+            done.put("websocket", talk(sockets));
         } catch (Exception error) {
             done.put("websocket", Map.of("error", error.toString()));
         }
-        System.out.println(json(done));
-        System.exit(0);
+        return done;
     }
 }

@@ -1,0 +1,74 @@
+"""What shows at clients and endpoints and is no fault of a rendered file: habits that engines declare, and faults of a
+client's own. Each is expected where it may show and nowhere else, and `python -m tests.clients` counts it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_RESET = (
+    "a JDK before 21 waits for its own time-out where a server over HTTP/2 answers early and ends the rest of the "
+    "upload with RST_STREAM (NO_ERROR), as RFC 9113, 8.1 has it (JDK-8293786)"
+)
+
+
+@dataclass(frozen=True)
+class Habit:
+    """`shows`: the whole difference, as a regex; in tests and on engines whose names match."""
+
+    engine: str
+    test: str
+    shows: str
+    says: str
+
+
+HABITS = (
+    Habit(
+        "nginx",
+        "grpcio_metadata",
+        r": lacks \[\], has \[\['host', '[^']*'\]\]",
+        "nginx sends the host to endpoints of gRPC in the field `host`, not in `:authority`",
+    ),
+    Habit(
+        "nginx",
+        r"java\[.*expect-tls",
+        r"error: '.*HttpTimeoutException.*",
+        "nginx sends no 100 (Continue) over HTTP/2, and Java waits for it without a limit of its own",
+    ),
+    Habit("nginx|envoy", r"java\[.*refused-tls", r"error: '.*HttpTimeoutException.*", _RESET),
+    Habit(
+        "traefik",
+        "",
+        r"(body\.fields)?: lacks \[\], has \[.'x-forwarded-server', '[^']*'., .'x-real-ip', '[^']*'.\]",
+        "Traefik sends X-Forwarded-Server and X-Real-Ip to endpoints",
+    ),
+    Habit(
+        "traefik",
+        "download",
+        r"answer: lacks \[\('accept-ranges', 'bytes'\), \('content-length', '\d+'\)\], "
+        r"has \[\('vary', 'accept-encoding'\)\]",
+        "Traefik asks endpoints for gzip where the client names no Accept-Encoding, and unpacks the answer",
+    ),
+)
+SHOWN: Counter[tuple[str, str]] = Counter()  # an engine's name with version, and `says`
+
+
+def unexpected(differences: Iterable[str], engine: str) -> list[str]:
+    """The differences that are no habit of `engine` in the test that runs; the others are counted."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2]
+    left = []
+    for each in differences:
+        for habit in HABITS:
+            own = re.match(habit.engine, engine) and re.search(habit.test, test)
+            if own and re.fullmatch(habit.shows, each, re.DOTALL):
+                SHOWN[engine, habit.says] += 1
+                break
+        else:
+            left.append(each)
+    return left
