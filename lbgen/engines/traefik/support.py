@@ -223,7 +223,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
     ),
     Feature.BUFFERING: approximate(
-        "requests and responses are both read whole before they are sent; nginx, HAProxy and Envoy can tell them apart",
+        "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
         {"route.buffering.routes": ("open", "closed", "time", "text: ")},
         where_one_way_is_buffered,
     ),
