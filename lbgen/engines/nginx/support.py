@@ -75,6 +75,7 @@ _COMMON: dict[Feature, Verdict] = {
         "a client without a valid certificate gets 400 after the handshake",
         {"listener.tls.client.refusal": ("status 400", "status 421")},
     ),
+    Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,
