@@ -26,6 +26,7 @@ from lbgen.spec.load import load
 
 IDLE = {"LB288", "LB289", "LB251", "LB254"}  # advice that nothing comes of a field
 HOLDS = read("holds")
+_SAID = (Level.HABIT, Level.APPROXIMATE)
 
 
 class State:
@@ -52,6 +53,12 @@ class State:
             engine = engines()[name]
             self._stops[name] = frozenset((d.message, d.field) for d in judge(self.plan, engine, engine.versions[0])[1])
         return self._stops[name]
+
+    def differs(self, name):
+        """The fields that the engine says to honour in its own way, without stopping."""
+        engine = engines()[name]
+        answers = judge(self.plan, engine, engine.versions[0])[0]
+        return {field for each in answers if each.verdict.level in _SAID for field in each.fields}
 
     def files(self, name):
         """What the engine gets when all that can be accepted is; None when it is refused."""
@@ -80,7 +87,9 @@ def came_of(change: Change, name: str) -> str:
         return "stopped before"
     if after.stops(name) - before.stops(name) or change.under(field for _, field in after.stops(name)):
         return "verdict"
-    return "rendered" if after.files(name) != before.files(name) else ""
+    if after.files(name) != before.files(name):
+        return "rendered"
+    return "verdict" if change.under(after.differs(name)) else ""
 
 
 def is_default(change: Change) -> bool:
