@@ -25,7 +25,7 @@ route.websocket timeouts.connect timeouts.response timeouts.idle pool.balance.ro
 pool.balance.least_connections pool.balance.least_connections.weights pool.balance.source_hash
 pool.balance.source_hash.weights pool.balance.random pool.balance.hash pool.backup pool.weights pool.slow_start
 pool.connections.max_per_endpoint pool.connections.queue listener.tls pool.tls pool.protocol.http2 pool.protocol.grpc
-pool.proxy_protocol pool.proxy_protocol.l4 access_log.l4 pool.weights.zero pool.endpoint_ipv6
+pool.proxy_protocol pool.proxy_protocol.l4 access_log.l4 listener.tls.curves pool.weights.zero pool.endpoint_ipv6
 """
 
 _EMULATED = {

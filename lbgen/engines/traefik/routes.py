@@ -111,6 +111,8 @@ class Routes:
             policies += use(name, "cors", build_cors(route.cors))
         if (compression := route.compression) is not None:
             policies += use(name, "gzip", build_compression(compression))
+        if route.max_body is not None and not isinstance(route.action, Forward):
+            policies += use(name, "body", use_plugin("maxBody", route.max_body))
         action, service = self._action(route, matched, listener)
         if policies or not isinstance(route.action, Forward):
             # Before the limits, so that their own answers have the headers too.

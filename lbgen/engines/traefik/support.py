@@ -300,6 +300,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    Feature.TLS_CURVES: emulated("all of the list; Go orders them by itself"),
     Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "text: lines"}),
     Feature.ACCESS_LOG: habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
