@@ -107,7 +107,8 @@ def _timeouts(timeouts: Timeouts, field: str) -> Objection:
         shows = {"timeouts.idle.body": ("cut", "time")}
         return Objection(approximate(note, shows), f"{field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     note = f"{only}: the head may take {idle} (idle), the longer one, not {response}"
-    return Objection(habit(note), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
+    shows = {"timeouts.response.longer": "time"}
+    return Objection(habit(note, shows), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
 
 
 def _seconds(milliseconds: int) -> str:

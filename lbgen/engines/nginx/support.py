@@ -185,7 +185,11 @@ _COMMON: dict[Feature, Verdict] = {
         "time to connect from the time to respond, so it retries both; what was sent already it repeats for all "
         "methods but POST, PATCH and LOCK, and only without a body or with one that came with the head or is "
         "buffered (buffering.request)",
-        {"route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}text: tries reached")},
+        {
+            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}text: tries reached"),
+            "route.retries.broken": "text: tries reached",
+            "route.retries.unknown_methods": "text: tries reached",
+        },
     ),
     Feature.RETRY_BUDGET: refused("nginx does not relate retries to requests"),
     Feature.ROUND_ROBIN: NATIVE,
