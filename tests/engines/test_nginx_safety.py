@@ -126,6 +126,20 @@ def test_the_host_of_an_absolute_target_is_what_endpoints_get(binary, seen, tmp_
         assert b"\r\nhost: a.example\r\n" in seen[-1].lower()
 
 
+ODD_HOSTS = ("a.example:x", "a.example:80:80", "u@a.example", "b.example#a.example", "[::1", "a.example,b.example")
+
+
+def test_no_request_is_forwarded_without_one_host(binary, seen, tmp_path):
+    with serving(binary, tmp_path, [{"name": "a", "forward": "public"}]):
+        for host in ODD_HOSTS:
+            assert ask("/", host=host) == "400", host
+        for start in (b"GET / HTTP/1.0\r\n\r\n", b"GET /\r\n\r\n", b"GET /\r\nHost: a.example\r\n\r\n"):
+            assert b"400 " in nginx_process.send(start), start
+        assert seen == []
+        for host in ("a.example", "A.example:8080", "a_b.example.", "[::1]:80", "127.0.0.1:"):
+            assert ask("/", host=host) == "200", host
+
+
 def test_a_mapped_address_is_the_ipv4_address(binary, seen, tmp_path):
     """In PROXY headers: an access list and the key of a rate limit."""
     limited = [

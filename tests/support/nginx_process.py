@@ -102,6 +102,13 @@ def ask(path: str = "/", *lines: str, start: str = "", host: str = "a.example", 
     return answer
 
 
+def send(head: bytes) -> bytes:
+    """The answer to a head as it stands."""
+    with closing(socket.create_connection(("127.0.0.1", PORT), 5)) as client:
+        client.sendall(head)
+        return client.makefile("rb").read()
+
+
 def connect(
     path: str, *lines: str, start: str = "", host: str = "a.example", source: str = "127.0.0.1"
 ) -> socket.socket:
