@@ -249,6 +249,11 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
         {"pool.health.active.kept": "text: answers on kept connections: {'200"},
     ),
     Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
+    Feature.FRAMING: habit(
+        f"{_MALFORMED.note}; before 1.30 nginx drops the fields of a connection from a request over HTTP/2, which newer "
+        "versions refuse, and refuses one with a `host` field beside :authority",
+        {"framing.h2_headers": f"{AT_TIMES}accepted", "framing.h2_host": "text: at the endpoint"},
+    ),
     Feature.POOL_HTTP2: emulated(f"nginx's gRPC module carries any request over HTTP/2; {_HOST_FIELD}"),
 }
 
