@@ -241,6 +241,10 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
 }
 
+_H2_FIELDS = habit(
+    f"{_MALFORMED.note}; before 1.31 nginx drops the fields of a connection from a request over HTTP/2, which 1.31 refuses",
+    {"framing.h2_headers": f"{AT_TIMES}accepted"},
+)
 # nginx before 1.30.
 _OLD_UPSTREAMS: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: habit(
@@ -250,16 +254,15 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
     ),
     Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
     Feature.FRAMING: habit(
-        f"{_MALFORMED.note}; before 1.30 nginx drops the fields of a connection from a request over HTTP/2, which newer "
-        "versions refuse, and refuses one with a `host` field beside :authority",
-        {"framing.h2_headers": f"{AT_TIMES}accepted", "framing.h2_host": "text: at the endpoint"},
+        f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
+        {**dict(_H2_FIELDS.differs), "framing.h2_host": "text: at the endpoint"},
     ),
     Feature.POOL_HTTP2: emulated(f"nginx's gRPC module carries any request over HTTP/2; {_HOST_FIELD}"),
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
-    "1.30": _COMMON,
+    "1.30": _COMMON | {Feature.FRAMING: _H2_FIELDS},
     "1.26": _COMMON | _OLD_UPSTREAMS,
     OLD: _COMMON
     | _OLD_UPSTREAMS
