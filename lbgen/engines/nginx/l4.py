@@ -13,7 +13,7 @@ from lbgen.engines.nginx import tls as listener_tls
 from lbgen.engines.nginx.access_log import FILE
 from lbgen.engines.nginx.limits import AccessGeos, unmapping_map
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
-from lbgen.engines.nginx.names import Names, inline, inline_upstream, network, reference
+from lbgen.engines.nginx.names import Names, network, reference
 from lbgen.engines.nginx.split_shares import shares
 from lbgen.engines.nginx.strings import directive, text, variables
 from lbgen.engines.nginx.timeouts import duration
@@ -146,23 +146,20 @@ class _StreamServers:
 
     def _log(self, listener: Listener, upstream: Atom) -> Iterator[Line]:
         """The log of connections, and the one that the agent counts."""
-        traffic = {"received": inline("bytes_received"), "sent": inline("bytes_sent")}
-        pool, endpoint, seconds = inline_upstream(upstream), inline("upstream_addr"), inline("session_time")
+        traffic = {"received": "$bytes_received", "sent": "$bytes_sent"}
+        pool, endpoint, seconds = upstream.text, "$upstream_addr", "$session_time"
         if listener.access_log:
-            start = {"time": inline("msec"), "listener": listener.name, "client": inline("remote_addr"), "pool": pool}
-            values = {**start, "endpoint": endpoint, "status": inline("status"), "duration": seconds, **traffic}
+            start = {"time": "$msec", "listener": listener.name, "client": "$remote_addr", "pool": pool}
+            values = {**start, "endpoint": endpoint, "status": "$status", "duration": seconds, **traffic}
             yield from self._log_file(f"json-{listener.name}", FILE, "{", values)
         if listener.metrics and listener.protocol is not Protocol.UDP:
             counted = {"pool": pool, "endpoint": endpoint, "seconds": seconds, **traffic}
             yield from self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
 
-    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str | Atom]) -> Iterator[Line]:
+    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str]) -> Iterator[Line]:
         """A log whose lines are one JSON object each; of a listener that is alone it stands in the stream block."""
-        parts: list[str | Atom] = [start]
-        for key, value in values.items():
-            parts += [f'"{key}":"', value, '",']
-        parts[-1] = '"}'
-        self.zones.append(directive("log_format", name, "escape=json", text(*parts)))
+        fields = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+        self.zones.append(directive("log_format", name, "escape=json", f"'{start}{fields}}}'"))
         log = directive("access_log", file, name, "buffer=64k", "flush=1s")
         if self._is_alone:
             self.zones.append(log)

@@ -18,7 +18,6 @@ NORMAL = "normal_target"
 _STRICT = Paths()
 _UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
 _DOT = "(?:[.]|%2[Ee])"
-_USUAL = ("", "close", "keep-alive", "upgrade")  # found without a regex
 _OF_CONNECTIONS = "close|keep-alive|upgrade|te|trailers?|http2-settings|proxy-connection"
 # A name or an address, and a port.
 _HOST = r"^(?:[\w.~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$"
@@ -77,7 +76,7 @@ def _odd_host() -> Map:
 def _refused(name: str, unclear: str) -> Map:
     note = Atom("Connection must not name fields that nginx would forward: endpoints get no Connection header.")
     entries = (
-        *(Entry(Literal(word, "key"), text(inline(unclear))) for word in _USUAL),
+        Entry(Literal("", "key"), text(inline(unclear))),
         Entry(Literal(rf"(?i)^(?:[ \t,]|(?:{_OF_CONNECTIONS})[ \t]*(?:,|$))*$", "regex"), text(inline(unclear))),
     )
     return Map(NONE, text(inline("http_connection")), reference(name), Atom("1"), entries, notes=(note,))

@@ -242,7 +242,8 @@ _COMMON: dict[Feature, Verdict] = {
 }
 
 _H2_FIELDS = habit(
-    f"{_MALFORMED.note}; before 1.31 nginx drops the fields of a connection from a request over HTTP/2, which 1.31 refuses",
+    f"{_MALFORMED.note}; before 1.31 nginx drops the fields of a connection from a request over HTTP/2, which 1.31 "
+    "refuses",
     {"framing.h2_headers": f"{AT_TIMES}accepted"},
 )
 # nginx before 1.30.
