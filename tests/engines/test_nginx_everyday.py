@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.engines.nginx import ENGINE
+from lbgen.engines.nginx.support import VERSIONS
 from tests.support.nginx_process import FOUND, OK, PORT, ask, endpoint, parts, serving, status
 
 if TYPE_CHECKING:
@@ -155,3 +156,27 @@ def test_connections_have_a_log(binary, tmp_path):
     assert (found["listener"], found["pool"], found["endpoint"]) == ("web", "p", f"127.0.0.1:{ONE}")
     assert (found["client"], found["status"], int(found["received"]) > 0) == ("127.0.0.1", "200", True)
     assert ENGINE.access_record(line) is None  # it is of a connection, not of a request
+
+
+def test_a_grpc_call_has_its_authority_and_no_other_field(binary, tmp_path):
+    grpc = pytest.importorskip("grpc", reason="no grpcio here")
+    if not VERSIONS[binary.version.rpartition(".")[0]].http2_directive:
+        pytest.skip("it serves HTTP/2 beside HTTP/1 over TLS only")
+    seen = []
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details):
+            seen.append({key for key, _ in details.invocation_metadata if not key.startswith("x-")})
+            return grpc.unary_unary_rpc_method_handler(lambda asked, context: asked)
+
+    server = grpc.server(ThreadPoolExecutor(1), handlers=(Handler(),))
+    server.add_insecure_port(f"127.0.0.1:{ONE}")
+    made = topology(protocol="grpc") | {"listeners": {"web": {"port": PORT, "http2": True}}}
+    server.start()
+    try:
+        for port in (ONE, PORT):
+            with serving(binary, tmp_path, made), grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                assert channel.unary_unary("/a.B/C")(b"hello", timeout=5) == b"hello"
+    finally:
+        server.stop(None).wait()
+    assert seen[0] == seen[1]

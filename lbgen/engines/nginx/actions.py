@@ -9,6 +9,7 @@ from lbgen.engines.nginx.compression import response_lines
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.headers import (
     apply_edits,
+    grpc_headers,
     header_directives,
     header_name,
     protocol_headers,
@@ -191,7 +192,8 @@ class RouteActions:
             base = apply_edits(base, route.request_headers, self.texts)
             each = [apply_edits(base, t.request_headers, self.texts) for t in targets]
             lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
-            self._headers[key] = header_directives(lines, protocol_headers(protocol))
+            headers = header_directives(lines, protocol_headers(protocol))
+            self._headers[key] = headers if protocol.module == PROXY else grpc_headers(headers)
         return self._headers[key]
 
     def _by_target(self, route: Route, targets: list[Target], each: list[HeaderLines]) -> HeaderLines:

@@ -63,7 +63,6 @@ _FAILURES = habit(
         "statuses.failures.server": "header server: nginx",
     },
 )
-_HOST_FIELD = "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
 
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
@@ -226,8 +225,10 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
     Feature.STICKY: emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
     Feature.POOL_TLS: NATIVE,
-    Feature.POOL_HTTP2: emulated(_HOST_FIELD),
-    Feature.POOL_GRPC: emulated(_HOST_FIELD),
+    Feature.POOL_HTTP2: emulated(
+        "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
+    ),
+    Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header to HTTP endpoints"),
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated(
@@ -258,7 +259,7 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
         f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
         {**dict(_H2_FIELDS.differs), "framing.h2_host": "text: at the endpoint"},
     ),
-    Feature.POOL_HTTP2: emulated(f"nginx's gRPC module carries any request over HTTP/2; {_HOST_FIELD}"),
+    Feature.POOL_HTTP2: emulated("nginx's gRPC module carries any request over HTTP/2"),
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {
