@@ -19,11 +19,10 @@ from lbgen.engines.nginx.limits import RouteGuards, is_guarded
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
 from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
-from lbgen.engines.nginx.pool_selection import PoolSelection
+from lbgen.engines.nginx.pool_selection import PoolSelection, share_names
 from lbgen.engines.nginx.request_values import RequestValues, header_variable
 from lbgen.engines.nginx.retries import retry_lines
 from lbgen.engines.nginx.rewrites import Rewrites
-from lbgen.engines.nginx.split_shares import share_names
 from lbgen.engines.nginx.sticky import StickyCookies
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.timeouts import proxy_times

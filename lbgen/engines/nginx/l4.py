@@ -14,7 +14,7 @@ from lbgen.engines.nginx.access_log import FILE
 from lbgen.engines.nginx.limits import AccessGeos, unmapping_map
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
 from lbgen.engines.nginx.names import Names, network, reference
-from lbgen.engines.nginx.split_shares import shares
+from lbgen.engines.nginx.pool_selection import shares
 from lbgen.engines.nginx.strings import directive, text, variables
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import tls_lines, verifies_address

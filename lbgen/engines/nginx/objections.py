@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
-from lbgen.engines.nginx.header_objections import is_readable
 from lbgen.engines.nginx.l4 import port_settings
 from lbgen.engines.nginx.matching import key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
-from lbgen.engines.nginx.request_values import RequestValues
+from lbgen.engines.nginx.request_values import RequestValues, is_readable
 from lbgen.engines.nginx.route_objections import route_objections
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module

@@ -77,8 +77,8 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: habit(
-        "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient with "
-        "expectContinue(true) does, never sends its body",
+        "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
+        "with expectContinue(true) does, never sends its body",
         {"listener.http2.expect": "text: no 100 Continue"},
     ),
     Feature.PROXY_PROTOCOL_IN: NATIVE,
