@@ -102,11 +102,17 @@ def ask(path: str = "/", *lines: str, start: str = "", host: str = "a.example", 
     return answer
 
 
-def send(head: bytes) -> bytes:
-    """The answer to a head as it stands."""
-    with closing(socket.create_connection(("127.0.0.1", PORT), 5)) as client:
-        client.sendall(head)
-        return client.makefile("rb").read()
+def send(data: bytes, seconds: float = 5) -> bytes:
+    """What comes back within that time for bytes as they stand."""
+    answer = b""
+    with closing(socket.create_connection(("127.0.0.1", PORT), seconds)) as client:
+        client.sendall(data)
+        try:
+            while part := client.recv(65536):
+                answer += part
+        except TimeoutError:
+            pass
+    return answer
 
 
 def connect(

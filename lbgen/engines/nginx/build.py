@@ -174,7 +174,8 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         grpc=grpc_headers(headers) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),
-        http2=any(pool.protocol is PoolProtocol.HTTP2 and upstream_module(pool, version) == PROXY for pool in pools),
+        http2=any(x.http2 for x in listeners),
+        trailers=any(pool.protocol is PoolProtocol.HTTP2 and upstream_module(pool, version) == PROXY for pool in pools),
         geos=tuple(guards.access.geos),
         long_keys=any(len(word) > _MAX_DEFAULT_KEY for word in (*hosts, *_keys(maps))),
     )
