@@ -29,7 +29,7 @@ from lbgen.engines.nginx.timeouts import proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
 from lbgen.engines.nginx.view import Answer, Entry, Header, Line, Location, Map, Proxy, Times
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Redirect, Respond
+from lbgen.plan.model import Forward, Mode, Redirect, Respond
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class RouteActions:
         self.texts = texts
         self.pools = pools
         self.default_times = default_times
+        self.has_tls = any(x.tls is not None for x in plan.listeners if x.mode is Mode.L7)
         self.maps: list[Map] = []
         self.rewrites = Rewrites(names, texts, self.maps)
         self.values = RequestValues(names, {name: each.name("trusted") for name, each in trust.items()})
@@ -169,7 +170,7 @@ class RouteActions:
         """The directives of a location for buffering, compression and retries."""
         if action.buffering.request and protocol.module == PROXY:
             yield directive("proxy_request_buffering", "on")
-        yield from response_lines(route, action, protocol.module)
+        yield from response_lines(route, action, protocol.module, buffers=not self.has_tls)
         yield from retry_lines(action.retries, protocol.module)
 
     def protocol(self, action: Forward) -> UpstreamProtocol:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
 
 
-def response_lines(route: Route, action: Forward, module: str) -> tuple[Line, ...]:
-    """The directives for the buffering and the compression of responses. Where nginx buffers, its gzip holds back what
-    an endpoint has sent until there is more; the gRPC module never buffers."""
-    buffered = action.buffering.response
-    held = buffered is False or (buffered is None and route.compression is not None)
-    off = (directive("proxy_buffering", "off"),) if held and module == "proxy" else ()
-    return (*off, *(_gzip_lines(route.compression) if route.compression is not None else ()))
+def response_lines(route: Route, action: Forward, module: str, *, buffers: bool) -> tuple[Line, ...]:
+    """The directives for the buffering and the compression of responses; `buffers`: the http block has buffering on.
+    Where nginx buffers, its gzip holds back what an endpoint has sent until there is more; the gRPC module never
+    buffers."""
+    asked = action.buffering.response
+    own = (buffers and route.compression is None) if asked is None else asked
+    switch = (directive("proxy_buffering", "on" if own else "off"),) if own != buffers and module == "proxy" else ()
+    return (*switch, *(_gzip_lines(route.compression) if route.compression is not None else ()))
 
 
 def _gzip_lines(policy: Compression) -> tuple[Line, ...]:

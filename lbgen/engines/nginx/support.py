@@ -167,8 +167,10 @@ _COMMON: dict[Feature, Verdict] = {
         },
     ),
     Feature.BUFFERING: emulated(
-        "responses are buffered unless `buffering: { response: false }`, the endpoint's X-Accel-Buffering: no or "
-        "compression asks otherwise: chunked ones and those of gRPC flow, others wait for a full buffer (20 KiB)"
+        "responses are buffered where no listener has TLS, unless `buffering: { response: false }`, the endpoint's "
+        "X-Accel-Buffering: no or compression asks otherwise: chunked ones and those of gRPC flow, others wait for a "
+        "full buffer (20 KiB); beside TLS they are buffered where `buffering: { response: true }` asks, as nginx's TLS "
+        "holds what it buffers back over HTTP/1.1"
     ),
     Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
