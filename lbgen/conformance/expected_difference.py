@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.difference import Kind, kind_of
 from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES
 from lbgen.plan.features import Feature
 
@@ -23,7 +24,6 @@ _WORDS = {
     "no http": r"no answer: status line ",
     "open": r"no answer and the connection stays open|.*(connection is (still )?open|connection stays open|timed out)",
     "text": r"body b|answer: (content-type|cache-control): ",
-    "time": r"(.*\bthe \w+ )?took \d+ ms, expected ",
 }
 
 
@@ -39,12 +39,15 @@ def is_known(word: str) -> bool:
     """Whether `word` is allowed in `Verdict.differs`."""
     word = word.removeprefix(AT_TIMES)
     free = r"status \d{3}|header [a-z0-9.-]+(: .+)?|text: .*"
-    return word in (*_WORDS, "spelling") or re.fullmatch(free, word) is not None
+    return word in (*_WORDS, *Kind, "spelling") or re.fullmatch(free, word) is not None
 
 
 def matches(word: str, found: str) -> bool:
     """Whether a found difference is the one that `word` declares."""
-    found, word = re.sub(r"^request \d+ of \d+: ", "", found), word.removeprefix(AT_TIMES)
+    word = word.removeprefix(AT_TIMES)
+    if word in set(Kind):
+        return kind_of(found) == word
+    found = re.sub(r"^request \d+ of \d+: ", "", found)
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):

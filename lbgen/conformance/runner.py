@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
+from lbgen.conformance.difference import Kind, kind_of
 from lbgen.conformance.expected_difference import (
     MissingDifferenceError,
     besides_everywhere,
@@ -56,7 +57,8 @@ class CaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration."""
+    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration. `kinds`:
+    of each difference in the `detail` of a failure."""
 
     subject: str
     file: str
@@ -66,6 +68,7 @@ class Result:
     detail: str = ""
     again: str = ""
     seconds: float = 0.0
+    kinds: tuple[Kind, ...] = ()
 
 
 @dataclass(slots=True)
@@ -89,16 +92,18 @@ class EngineSession:
     def run(self, case: Case) -> Result:
         """Judge one case."""
         begun = time.monotonic()
-        state, detail, again = self._run(case)
+        state, detail, again, *kinds = self._run(case)
         if state is CaseState.FAIL and self.handle is not None:
             try:
                 self.handle.ensure_alive()
             except EngineError as ended:
                 detail = f"{detail}; {ended}"
         seconds = time.monotonic() - begun
-        return Result(self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds)
+        return Result(
+            self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds, tuple(kinds)
+        )
 
-    def _run(self, case: Case) -> tuple[CaseState, str, str]:
+    def _run(self, case: Case) -> tuple[CaseState, str, str, *tuple[Kind, ...]]:
         plan = self.ready.whole
         case = fill_placeholders(case, plan)
         listener = case.request.listener or str(case.params.get("listener") or plan.listeners[0].name)
@@ -139,7 +144,7 @@ class EngineSession:
             return CaseState(worst.value), "; ".join([*(n.note for n in near), *found]), again
         if case.script is not None and all(map(is_own_difference, found)):
             return CaseState.PASS, "", again
-        return CaseState.FAIL, "; ".join(found), again
+        return CaseState.FAIL, "; ".join(found), again, *map(kind_of, found)
 
     def _aspects(self, case: Case, declared: Sequence[DeclaredDifference]) -> set[str]:
         """The parts of features that excuse differences of `case`: those that it names, and with a topology of a user

@@ -153,7 +153,7 @@ PLANTED = (
         50,
         {"other": {}, "route": {"forward": [{"pool": "a", "weight": 90}, {"pool": "b", "weight": 10}]}},
     ),
-    Planted("no mirror", (*_ROUTE, "mirror"), LOST, {"other": {}, "route": {"mirror": ["b"]}}),
+    Planted("no mirror", (*_ROUTE, "mirror"), LOST, {"other": {}, "route": {"mirror": [{"pool": "b"}]}}),
     Planted(
         "a lost request header",
         (*_ROUTE, "request_headers", "set"),

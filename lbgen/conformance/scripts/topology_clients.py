@@ -19,6 +19,7 @@ from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
+    from lbgen.conformance.http1_client import Answer
     from lbgen.plan.request import Request
 
 _MESSAGE = b"\x00\x00\x00\x00\x05hello"
@@ -44,7 +45,8 @@ def grpc_calls(ctx: ScriptContext) -> Iterator[str]:
             yield f"{what}: the endpoint got a field host beside :authority"
 
 
-def _call(ctx: ScriptContext, how: dict[str, object], body: bytes):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _call(ctx: ScriptContext, how: dict[str, object], body: bytes) -> tuple[Answer, list[str], set[str]]:
+    """The answer to a call, and the values of `te` and the names of all fields that arrived at the endpoint."""
     request: Request = replace(ctx.params["request"], method="POST", version="2")
     tag = f"call-{time.monotonic_ns()}"
     control = (CONTROL, json.dumps({**how, "tag": tag}))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.context import ScriptContext, wait_until
 from lbgen.records import replace
@@ -64,7 +65,7 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
     if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
-        yield f"after they have ended: {_ask(ctx, request).status}, expected 200"
+        yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
 
 
 def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:

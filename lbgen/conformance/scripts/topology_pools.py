@@ -9,16 +9,17 @@ import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
+    HANDOVER,
     NOBODY,
     TAKES_HOLD,
     ScriptContext,
@@ -28,7 +29,6 @@ from lbgen.conformance.scripts.context import (
     who_answers,
 )
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
-from lbgen.plan.model import Mode
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
@@ -113,14 +113,11 @@ def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
     listener = ctx.plan.listener(request.listener)
     begun, busy = time.monotonic(), ""
     with ExitStack() as stack:
-        stream = None
         for _ in range(_MOST):
             before = ctx.endpoints.heads.copy()
             client = ClientConnection(ctx.at[listener.name], client=request.client, transport=ctx.unverified(request))
-            stream = stack.enter_context(client)
-            stream.send(serialize(held))
-            wait_until(partial(_reached, ctx, before, names), 0.3)
-            busy = next(iter(_reached(ctx, before, names)), "")
+            stack.enter_context(client).send(serialize(held))
+            busy = _asked_since(ctx, before, names)
             if busy or not pool:
                 break
         if not busy:
@@ -138,9 +135,14 @@ def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
         yield f"{busy} was busy with a request, and got {asked[busy]} of {asked.total()} more: {dict(asked)}"
 
 
-def _reached(ctx: ScriptContext, before: Counter[str], names: Iterable[str]) -> set[str]:
-    """Which of `names` got a head since."""
-    return (ctx.endpoints.heads - before).keys() & set(names)
+def _asked_since(ctx: ScriptContext, before: Counter[str], names: list[str]) -> str:
+    """The endpoint of `names` that has got a request since `before`; "" when none has, soon."""
+
+    def found() -> set[str]:
+        return (ctx.endpoints.heads - before).keys() & set(names)
+
+    wait_until(lambda: bool(found()), 0.3)
+    return next(iter(sorted(found())), "")
 
 
 def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:
@@ -317,20 +319,37 @@ def _with_control(request: Request, behaviour: dict[str, object]) -> Request:
     return replace(request, headers=(*request.headers, (CONTROL, json.dumps(behaviour))))
 
 
-def open_connections_are_even(ctx: ScriptContext) -> Iterator[str]:
-    """Of connections that stay open each endpoint (`names`) has as many as the others."""
-    request, names = ctx.params["request"], ctx.params["names"]
-    assert ctx.plan.listener(request.listener).mode is Mode.L4  # noqa: S101  # connections, not requests
-    found: Counter[str] = Counter()
-    with ExitStack() as held:
-        for _ in range(4 * len(names)):
-            client = ClientConnection(
-                ctx.at[request.listener], client=request.client, transport=ctx.unverified(request)
-            )
-            account = account_of(held.enter_context(client).ask(request))
-            found[NOBODY if account is None else str(account["name"])] += 1
-    if found != Counter(dict.fromkeys(names, 4)):
-        yield f"{4 * len(names)} open connections: {dict(found)}, expected 4 for each of {sorted(names)}"
+def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
+    """Connections that stay open are spread evenly over `names`; when those to one endpoint end, it gets the next."""
+    names = ctx.params["names"]
+    held: list[tuple[str, ClientConnection]] = []
+    try:
+        for _ in range(3 * len(names)):
+            held.append(_open_connection(ctx))
+        found = Counter(name for name, _ in held)
+        if found != Counter(dict.fromkeys(names, 3)):
+            yield f"{len(held)} open connections: {dict(found)}, expected 3 for each of {sorted(names)}"
+            return
+        for name, stream in held:
+            if name == names[0]:
+                stream.sock.close()
+        time.sleep(HANDOVER)
+        held = [(name, stream) for name, stream in held if name != names[0]]
+        after = [_open_connection(ctx) for _ in range(3)]
+        held += after
+        if {name for name, _ in after} != {names[0]}:
+            yield f"all connections to {names[0]} have ended, and the next go to {[name for name, _ in after]}"
+    finally:
+        for _, stream in held:
+            stream.sock.close()
+
+
+def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
+    """A connection that stays open, and the endpoint that it goes to."""
+    request = ctx.params["request"]
+    stream = ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request))
+    account = account_of(stream.ask(request))
+    return NOBODY if account is None else str(account["name"]), stream
 
 
 def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
@@ -352,7 +371,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
     if account_of(answer) is not None or not is_own_status(answer.status, 502):
         yield f"no endpoint can be reached: status {answer.status} {answer.problem}, expected 502, 503 or 504"
     elif not low <= took <= high:
-        yield f"took {took:.0f} ms, expected {low} to {high}"
+        yield late(f"took {took:.0f} ms, expected {low} to {high}")
     if not wait_until(lambda: who_answers(ctx, request) in names, ctx.params["heal_ms"] / 1000):
         yield f"{ctx.params['heal_ms']} ms after the endpoints are back: {who_answers(ctx, request)}"
 

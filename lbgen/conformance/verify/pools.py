@@ -163,7 +163,7 @@ def _balance(
             own = () if pool.balance is Balance.LEAST_CONNECTIONS and len(main) > 1 else (balance,)
             yield replace(one, case=replace(one.case, tries_fields=(*places, *own)))
         if pool.balance is Balance.LEAST_CONNECTIONS and even and len(main) > 1 and not (secret or udp):
-            least = "open_connections_are_even" if l4 else "least_loaded_is_next"
+            least = "fewest_connections_are_next" if l4 else "least_loaded_is_next"
             params = {**common, "names": names}
             one = script_case("6.balance.least", least, hit, params, (_feature(pool),), route.name)
             yield replace(one, case=replace(one.case, tries_fields=(balance,)))
