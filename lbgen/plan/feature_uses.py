@@ -175,6 +175,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
     if listener.tls is not None:
         passed = listener.tls.mode == "passthrough"
         yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
+        if listener.tls.curves is not None:
+            yield Feature.TLS_CURVES, f"{field}.tls.curves"
         if listener.tls.client is not None:
             yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
     if listener.max_connections is not None:

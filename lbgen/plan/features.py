@@ -15,6 +15,7 @@ class Feature(StrEnum):
     TLS_TERMINATE = "listener.tls"
     TLS_NO_SNI = "listener.tls.no_sni"  # clients that send no server name
     TLS_CLIENT_CERT = "listener.tls.client"
+    TLS_CURVES = "listener.tls.curves"
     TLS_PASSTHROUGH = "listener.tls.passthrough"
     HTTP2 = "listener.http2"
     PROXY_PROTOCOL_IN = "listener.proxy_protocol"

@@ -115,6 +115,7 @@ def listener_tls(
         ),
         min_version="1.3" if newest_only else "1.2",
         ciphers=() if newest_only else INTERMEDIATE,
+        curves=tuple(dict.fromkeys(written.curves or ())),
         client_ca=None if client is None else files.ca(client.ca, f"{field}.client.ca"),
         client_required=client is not None and client.verify == "required",
     )

@@ -38,9 +38,10 @@ def parse_path(value: object) -> str:
         raise invalid("LB117", f'"{shorten(path)}" has a fragment', "clients do not send what follows a #")
     if not _PATH_CHARS.fullmatch(path):
         escaped = quote(path, safe="/:@!$&'()*+,;=%[]", errors="replace")
-        raise invalid(
-            "LB117", f'"{shorten(path)}" has characters that a URI cannot have', f"write {shorten(escaped, 200)}"
-        )
+        hint = f"write {shorten(escaped, 200)}"
+        if re.search(r"\{[A-Za-z_][A-Za-z0-9_]*\}", path):
+            hint = "for any text in its place write regex: with [^/]+; for the character itself %7B and %7D"
+        raise invalid("LB117", f'"{shorten(path)}" has characters that a URI cannot have', hint)
     path = _ESCAPE.sub(_checked_escape, path)
     segments = path.split("/")
     if any(segment in (".", "..") for segment in segments):

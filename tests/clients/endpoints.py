@@ -16,10 +16,12 @@ from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import h11
 from websockets.asyncio.server import serve as serve_websocket
+from websockets.exceptions import ConnectionClosed
 
 PAGE = Path(__file__).parent / "programs" / "page.html"
 SERVICE = "lbgen.test.Calls"
@@ -139,29 +141,34 @@ class Http:
         await one.send(h11.EndOfMessage())
 
     async def _forever(self, one: _Connection, request: h11.Request, path: str) -> None:
-        """Sends a line every 50 ms until the client has left."""
+        """Sends a line every 50 ms until the client has left: text, or at /sse/forever events."""
         await one.body()
-        await one.begin(200, (("content-type", "text/plain"), ("transfer-encoding", "chunked")))
+        kind = "event-stream" if path.startswith("/sse") else "plain"
+        await one.begin(200, (("content-type", f"text/{kind}"), ("transfer-encoding", "chunked")))
         while not one.reader.at_eof():
-            await one.send(h11.Data(data=b"still here\n"))
+            await one.send(h11.Data(data=b"data: still here\n\n"))
             with suppress(TimeoutError):
                 await asyncio.wait_for(one.reader.read(1), 0.05)
 
     async def _refuse(self, one: _Connection, request: h11.Request, path: str) -> None:
-        """401 at once, while the body is on its way; the connection is kept."""
-        await one.answer(401, b"not you\n", (("www-authenticate", "Bearer"),))
+        """401 at once, while the body is on its way; the connection is kept. /refuse/close: it ends with the body."""
+        close = (("connection", "close"),) if path.endswith("/close") else ()
+        await one.answer(401, b"not you\n", (("www-authenticate", "Bearer"), *close))
         await one.body()
 
     async def _reset(self, one: _Connection, request: h11.Request, path: str) -> None:
-        """Some of the body, then a reset; /reset/head: a reset instead of an answer."""
-        await one.body()
-        if not path.endswith("/head"):
+        """Some of the body, then a reset; /reset/head: a reset instead of an answer; /reset/upload: one within the
+        request; /reset/events: one within a stream of events."""
+        kind = path.split("/")[-1]
+        await (one.event() if kind == "upload" else one.body())
+        if kind == "events":
+            await one.begin(200, (("content-type", "text/event-stream"), ("transfer-encoding", "chunked")))
+        elif kind == "reset":
             await one.begin(200, (("content-length", "100000"),))
-            await one.send(h11.Data(data=b"x" * 1000))
+        if kind in ("events", "reset"):
+            await one.send(h11.Data(data=b"data: x\n\n" * 100))
             await asyncio.sleep(0.1)
-        raw = one.writer.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        one.writer.transport.abort()
+        reset(one.writer)
         raise ConnectionResetError
 
     async def _page(self, one: _Connection, request: h11.Request, path: str) -> None:
@@ -225,18 +232,40 @@ class _Connection:
         return True
 
 
+def reset(connection: Any) -> None:
+    """End a connection by RST; it is a StreamWriter, or one of websockets."""
+    raw = connection.transport.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.transport.abort()
+
+
+async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Resets each connection once something has arrived."""
+    with suppress(OSError):
+        await reader.read(1)
+    reset(writer)
+
+
 CALLS = {"cancelled": 0, "sockets": 0}  # gRPC calls whose clients gave up; WebSockets that are open
 
 
 async def websocket(connection) -> None:
     CALLS["sockets"] += 1
     try:
-        if connection.request.path.startswith("/ws/close"):
+        if connection.request.path == "/ws/close":
             await connection.close(4321, "as asked")
-        async for message in connection:
-            await connection.send(message)
+        with suppress(ConnectionClosed):
+            async for message in connection:
+                await connection.send(message)
+                if connection.request.path == "/ws/reset":
+                    reset(connection)
     finally:
         CALLS["sockets"] -= 1
+
+
+def refuse(connection, request):
+    """/ws/refuse is an ordinary answer."""
+    return connection.respond(403, "not you\n") if request.path == "/ws/refuse" else None
 
 
 def _grpc_server():
@@ -281,6 +310,9 @@ def _grpc_server():
         context.set_trailing_metadata((("x-reason", "gone"),))
         await context.abort(grpc.StatusCode.NOT_FOUND, f"no {request.decode()} \N{SNOWMAN}")
 
+    async def early(requests, context):
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "not you")
+
     async def broken_stream(request, context):
         yield b"first"
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "enough")
@@ -294,6 +326,7 @@ def _grpc_server():
         "Bidi": grpc.stream_stream_rpc_method_handler(bidi),
         "Wait": grpc.unary_stream_rpc_method_handler(wait),
         "Missing": grpc.unary_unary_rpc_method_handler(missing),
+        "Early": grpc.stream_unary_rpc_method_handler(early),
         "BrokenStream": grpc.unary_stream_rpc_method_handler(broken_stream),
     }
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 1 << 25), ("grpc.so_reuseport", 0)])
@@ -333,7 +366,9 @@ async def main(hosts: list[str]) -> None:
     """Serve at 127.0.0.1, DNS at all `hosts`; port `dead` is bound, and nobody listens there."""
     loop, http = asyncio.get_running_loop(), Http()
     servers = {name: await asyncio.start_server(http.connection, "127.0.0.1", 0) for name in ("http", "early")}
-    servers["ws"] = await serve_websocket(websocket, "127.0.0.1", 0, max_size=None, ping_interval=None)
+    options = {"max_size": None, "ping_interval": None, "process_request": refuse}
+    servers["ws"] = await serve_websocket(websocket, "127.0.0.1", 0, **options)
+    servers["broken"] = await asyncio.start_server(broken, "127.0.0.1", 0)
     servers["dns"] = await asyncio.start_server(dns_connection, hosts[0], 0)
     ports = {name: next(iter(server.sockets)).getsockname()[1] for name, server in servers.items()}
     for host in hosts[1:]:

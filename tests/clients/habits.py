@@ -43,6 +43,12 @@ HABITS = (
     ),
     Habit("nginx|envoy", r"java\[.*refused-tls", r"error: '.*HttpTimeoutException.*", _RESET),
     Habit(
+        "haproxy",
+        "curl_reset_instead_of_answer",
+        "status: 0, exit: 92",
+        "HAProxy resets a stream of HTTP/2 where the endpoint's connection ends without an answer",
+    ),
+    Habit(
         "traefik",
         "",
         r"(body\.fields)?: lacks \[\], has \[.'x-forwarded-server', '[^']*'., .'x-real-ip', '[^']*'.\]",

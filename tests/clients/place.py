@@ -68,8 +68,9 @@ class Place:
         """A name that the certificate has, and a port."""
         if not self.direct:
             return ("localhost" if listener == SECURE else self.host), self.ports[listener]
-        pool = path.split("/")[1]
-        return self.host, self.ports[pool if pool in self.ports else "grpc" if "." in pool else "http"]
+        _, dot, pool = path.split("/")[1].rpartition(".")
+        pool = pool.lower()
+        return self.host, self.ports[pool if pool in self.ports else "grpc" if dot else "http"]
 
     def has(self, listener: str) -> None:
         """Skip the test of a listener that the engine cannot have."""

@@ -11,13 +11,10 @@ pytestmark = pytest.mark.engines
 
 
 def test_check_without_accept(places: Places, subject) -> None:
-    ports = dict.fromkeys(("http", "early", "ws", "grpc", "dead"), 8000) | {
-        "plain": 8001,
-        "clear": 8002,
-        "secure": 8003,
-    }
+    names = ("http", "early", "ws", "grpc", "dead", "broken", "plain", "clear", "secure")
+    ports = {each: 8000 + number for number, each in enumerate(names)}
     plan = read("http.yaml", places.folder, ports, subject, "listeners.clear.http2")
-    assert not refusal(subject, plan)
+    assert not refusal(subject, plan, "pool.health.passive")
 
 
 def test_check_versions(request: pytest.FixtureRequest) -> None:

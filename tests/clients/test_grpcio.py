@@ -191,8 +191,35 @@ def test_grpcio_cancel(both: Both, listener: str) -> None:
         assert at.unary_unary(f"/{SERVICE}/Unary")(b"x", timeout=10)
 
 
-def test_grpcio_dead_endpoint(both: Both, listener: str) -> None:
-    """Nobody listens: UNAVAILABLE, as without a proxy."""
-    with channel(both.through, listener, "lbgen.test.Dead") as at, pytest.raises(grpc.RpcError) as failed:
-        at.unary_unary("/lbgen.test.Dead/Unary")(b"", timeout=10)
-    assert failed.value.code().name == "UNAVAILABLE"
+def test_grpcio_client_closes_channel(both: Both, listener: str) -> None:
+    """In the middle of a call: the server hears of it."""
+    before = both.stats()["cancelled"]
+    with channel(both.through, listener) as at:
+        call = at.unary_stream(f"/{SERVICE}/Wait")(b"", timeout=10)
+        assert next(call) == b"waiting"
+    both.wait_for("cancelled", before + 1)
+
+
+def early(place: Place, listener: str) -> Any:
+    """A call that the server refuses while the client sends messages, which it goes on with for a while."""
+    with channel(place, listener) as at, pytest.raises(grpc.RpcError) as failed:
+        at.stream_unary(f"/{SERVICE}/Early")((b"x" * 10_000 for _ in range(100)), timeout=10)
+    return error(failed.value)
+
+
+def test_grpcio_refused_early(both: Both, listener: str) -> None:
+    for _ in range(5):
+        assert both.same(early, listener)["code"] == "UNAUTHENTICATED"
+    assert both.same(unary, listener)["code"] == "OK"
+
+
+def unavailable(place: Place, listener: str, service: str) -> Any:
+    with channel(place, listener, f"lbgen.test.{service}") as at, pytest.raises(grpc.RpcError) as failed:
+        at.unary_unary(f"/lbgen.test.{service}/Unary")(b"", timeout=10)
+    return failed.value.code().name
+
+
+@pytest.mark.parametrize("service", ["Dead", "Broken"])
+def test_grpcio_endpoint_fails(both: Both, listener: str, service: str) -> None:
+    """Nobody listens, or each connection is reset: UNAVAILABLE, as without a proxy."""
+    assert both.same(unavailable, listener, service) == "UNAVAILABLE"

@@ -220,3 +220,44 @@ def test_websockets_client_vanishes(both: Both) -> None:
         both.wait_for("sockets", before + 1)
         stays.send("still here")
         assert stays.recv() == "still here"
+
+
+def failed(place: Place, listener: str, path: str) -> Any:
+    """The status of a handshake that is refused, or how an open connection ends."""
+    from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+    try:
+        with connected(place, listener, path) as client:
+            client.send("x")
+            assert client.recv() == "x"
+            client.recv()
+    except InvalidStatus as refused:
+        return refused.response.status_code
+    except ConnectionClosed as closed:
+        return closed.rcvd and closed.rcvd.code
+
+
+@pytest.mark.parametrize("listener", [PLAIN, SECURE])
+@pytest.mark.parametrize(("path", "wanted"), [("/ws/refuse", 403), ("/ws/reset", None)])
+def test_websockets_endpoint_fails(both: Both, listener: str, path: str, wanted: int | None) -> None:
+    """It refuses the handshake, or breaks off without a word: as without a proxy."""
+    assert both.same(failed, listener, path) == wanted
+
+
+@pytest.mark.parametrize("listener", [PLAIN, SECURE])
+@pytest.mark.parametrize("path", ["/dead/x", "/broken/x"])
+def test_websockets_endpoint_down(both: Both, listener: str, path: str) -> None:
+    assert failed(both.through, listener, path) in (502, 503, 504)
+
+
+@pytest.mark.parametrize("listener", [PLAIN, CLEAR, SECURE])
+def test_httpx_leaves_events(both: Both, listener: str) -> None:
+    """The endpoint hears of it."""
+    both.through.has(listener)
+    client, url = Httpx(both.through, listener), both.through.url("/sse/forever", listener)
+    with client.client.stream("GET", url) as got:
+        lines = got.iter_lines()
+        assert next(lines) == "data: still here"
+        both.wait_for("/sse/forever", 1)
+    client.close()  # over HTTP/2 it leaves a stream only with its connection
+    both.wait_for("/sse/forever", 0)

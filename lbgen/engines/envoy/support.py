@@ -111,6 +111,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
+    Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,

@@ -115,6 +115,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         has_resolvers=any(is_resolved(endpoint) for pool in pools for endpoint in pool.endpoints),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
+        logs_l4=any(listener.logs for listener in plan.listeners if listener.mode is Mode.L4),
         logged=sum(listener.logs for listener in l7),
         prints_log=any(listener.access_log for listener in plan.listeners),
         metrics_fd=METRICS_FD if plan.metrics is not None else None,

@@ -11,6 +11,7 @@ from lbgen.engines.haproxy.timeouts import sets_time_of_bodies, shortest, shown
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
+from lbgen.plan.tls import HYBRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buffer with its head
+_NO_HYBRID = refused(
+    f"HAProxy knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
+)
 
 _UPLOADS = (f"{AT_TIMES}time", f"{AT_TIMES}text: the upload took")  # to an endpoint that stops reading
 
@@ -53,6 +57,8 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             shows = {"pool.health.passive.checked": "text: came back after"}
             yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
+        if listener.tls is not None and HYBRID in listener.tls.curves:
+            yield Objection(_NO_HYBRID, f"{listener.field}.tls.curves", Feature.TLS_CURVES)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE, stores=_has_store(version))
 

@@ -25,7 +25,7 @@ route.websocket timeouts.connect timeouts.response timeouts.idle pool.balance.ro
 pool.balance.least_connections pool.balance.least_connections.weights pool.balance.source_hash
 pool.balance.source_hash.weights pool.balance.random pool.balance.hash pool.backup pool.weights pool.slow_start
 pool.connections.max_per_endpoint pool.connections.queue listener.tls pool.tls pool.protocol.http2 pool.protocol.grpc
-pool.proxy_protocol pool.proxy_protocol.l4 access_log.l4 pool.weights.zero pool.endpoint_ipv6
+pool.proxy_protocol pool.proxy_protocol.l4 access_log.l4 listener.tls.curves pool.weights.zero pool.endpoint_ipv6
 """
 
 _EMULATED = {
@@ -75,15 +75,16 @@ _HABITS = {
     Feature.ACCESS_LOG: "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
     Feature.STATUSES: "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
-    Feature.FAILURES: "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, a "
-    "late one 504; over HTTP/2, and for a later request of a kept connection, HAProxy may close it (HTTP/2: reset the "
-    "stream) where the endpoint closed without an answer",
-    Feature.MALFORMED: "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become "
-    "one (lengths in responses too), bare LF, folded lines and extra blanks in the request line are normalized; the "
-    "rest gets 400 and HAProxy's page; a request without Host gets 400; a PROXY header whose numbers are too large, "
-    "or whose address is too short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint; a response "
-    "that its endpoint cuts may look complete over HTTP/2, as may one that came in one packet with an interim "
-    "response (HAProxy issue 3209, before 3.2.10)",
+    Feature.FAILURES: "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "
+    "a late one 504; an HTTP/2 endpoint has the connect time for its first frame, and one over TLS that speaks "
+    "HTTP/1.1 alone is served by that; over HTTP/2, and for a later request of a kept connection, HAProxy may close "
+    "it (HTTP/2: reset the stream) where the endpoint closed without an answer",
+    Feature.MALFORMED: "Content-Length beside Transfer-Encoding is dropped, equal lengths or Host lines become one "
+    "(lengths in responses too), bare LF, folded lines and extra blanks in the request line are normalized; the rest "
+    "gets 400 and HAProxy's page; a request without Host gets 400; a PROXY header whose numbers are too large, or "
+    "whose address is too short, is accepted; HTTP/1.0 stays HTTP/1.0 on the way to the endpoint; trailers of "
+    "requests pass; a response that its endpoint cuts may look complete over HTTP/2, as may one that came in one "
+    "packet with an interim response (HAProxy issue 3209, before 3.2.10)",
     Feature.CONNECTION_NOMINATED: "a request whose Connection names other fields is refused; in responses they pass",
     **dict.fromkeys(_COOKIES, "a request matches by any of several cookies of that name"),
     Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",

@@ -8,7 +8,6 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.haproxy.statements import Statement, acl, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Mode
-from lbgen.plan.tls import CURVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
     yield f"ssl crt-list {listener.name}.crt-list ssl-min-ver TLSv{tls.min_version}"
     if tls.ciphers:
         yield f"ciphers {':'.join(tls.ciphers)}"
-    if tls.curves != CURVES:  # the library knows better which are fast and safe today
+    if tls.curves:
         yield f"curves {':'.join(tls.curves)}"
     if tls.client_ca is not None:
         yield f"verify {'required' if tls.client_required else 'optional'} ca-file"

@@ -75,7 +75,6 @@ class L4Frontend(Struct, frozen=True, eq=False):
 
     bind: Bind
     idle: Atom
-    logs: bool
     statements: tuple[Statement, ...]
 
 
@@ -161,6 +160,7 @@ class View(Struct, frozen=True, eq=False):
     has_resolvers: bool
     purge_delay: Atom
     logs: bool
+    logs_l4: bool
     logged: int
     prints_log: bool
     metrics_fd: int | None

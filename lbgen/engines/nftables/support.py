@@ -27,6 +27,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.TLS_NO_SNI: _TLS,
     Feature.TLS_CLIENT_CERT: _TLS,
     Feature.TLS_PASSTHROUGH: _TLS,
+    Feature.TLS_CURVES: _TLS,
     Feature.PROXY_PROTOCOL_IN: _BYTES,
     Feature.L4_MAX_CONNECTIONS: emulated("a connection above the limit is reset at once"),
     Feature.LISTENER_ACCESS: _RESET,

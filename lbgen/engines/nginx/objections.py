@@ -20,6 +20,7 @@ from lbgen.plan.model import Forward, Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
 from lbgen.plan.regex import matches_whole
+from lbgen.plan.tls import HYBRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +118,9 @@ def _proxy_headers(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener(listener: Listener, version: str) -> Iterator[Objection]:
+    if listener.tls is not None and HYBRID in listener.tls.curves:
+        why = f"nginx knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
+        yield Objection(refused(why), f"{listener.field}.tls.curves", Feature.TLS_CURVES)
     if not VERSIONS[version].http2_directive and listener.http2 and listener.tls is None:
         why = "nginx 1.22 cannot serve HTTP/1.1 and HTTP/2 on one port without TLS (1.25 and newer can)"
         yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)

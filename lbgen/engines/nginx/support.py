@@ -74,6 +74,7 @@ _COMMON: dict[Feature, Verdict] = {
         "a client without a valid certificate gets 400 after the handshake",
         {"listener.tls.client.refusal": ("status 400", "status 421")},
     ),
+    Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: habit(
         "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Traefik's names of the escapes that it can refuse.
 _ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
 _ADDED = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-Ip")
-UNDERSCORES = "drop-underscores"
 _WHOLE = 10  # times the longest silence, so that slow uploads come to an end
 _HARMLESS = ("Semicolon", "Percent", "QuestionMark", "Hash")
 
@@ -114,10 +113,16 @@ def name_bare(listener: Listener) -> str:
     return "bare-but-id" if listener.request_id else "bare"
 
 
-def build_underscores(listener: Listener, version: str) -> dict[str, Data]:
-    """The middleware that drops fields with underscores where Traefik cannot; empty for none."""
-    needs_plugin = not listener.underscores and not names.has_alias_headers(version)
-    return use_plugin("dropUnderscores", True) if needs_plugin else {}
+def build_guard(listener: Listener, version: str) -> dict[str, Data]:
+    """The middleware that does for 3.6 what Traefik does by itself from 3.7 on; empty for none."""
+    return (
+        {} if names.has_alias_headers(version) else use_plugin("guard", {"dropUnderscores": not listener.underscores})
+    )
+
+
+def name_guard(listener: Listener) -> str:
+    """The name of that middleware."""
+    return "guard-but-underscores" if listener.underscores else "guard"
 
 
 def name_requests(plan: Plan, listener: Listener) -> str:
@@ -182,8 +187,8 @@ def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
     above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
     if build_requests(plan, listener) and not runs_before_rules(plan, listener):
         above.append(f"{name_requests(plan, listener)}@file")
-    if build_underscores(listener, version):
-        above.append(f"{UNDERSCORES}@file")
+    if build_guard(listener, version):
+        above.append(f"{name_guard(listener)}@file")
     if above:
         data["middlewares"] = above
     return data

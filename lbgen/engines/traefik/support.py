@@ -223,7 +223,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
     ),
     Feature.BUFFERING: approximate(
-        "requests and responses are both read whole before they are sent; nginx, HAProxy and Envoy can tell them apart",
+        "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
         {"route.buffering.routes": ("open", "closed", "time", "text: ")},
         where_one_way_is_buffered,
     ),
@@ -300,6 +300,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    Feature.TLS_CURVES: emulated("all of the list; Go orders them by itself"),
     Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "text: lines"}),
     Feature.ACCESS_LOG: habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "

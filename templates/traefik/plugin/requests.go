@@ -77,12 +77,23 @@ func believeProxies(next http.Handler, trusted []netip.Prefix, config *Requests)
 	})
 }
 
-// dropUnderscores drops fields that an endpoint could take for others, as X_Real_IP for X-Real-IP.
-func dropUnderscores(next http.Handler) http.Handler {
+// Guard does what Traefik does from 3.7 on.
+type Guard struct {
+	DropUnderscores bool // fields that an endpoint could take for others, as X_Real_IP for X-Real-IP
+}
+
+// guard also refuses targets such as `host:80`, which are no path.
+func guard(next http.Handler, dropsUnderscores bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for name := range r.Header {
-			if strings.Contains(name, "_") {
-				delete(r.Header, name)
+		if r.URL.Opaque != "" {
+			http.Error(w, "Bad Request", http.StatusBadRequest)
+			return
+		}
+		if dropsUnderscores {
+			for name := range r.Header {
+				if strings.Contains(name, "_") {
+					delete(r.Header, name)
+				}
 			}
 		}
 		next.ServeHTTP(w, r)

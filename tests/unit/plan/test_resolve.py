@@ -188,7 +188,11 @@ RICH: dict[str, Any] = {
         "web": {
             "port": 1,
             "address": "::",
-            "tls": {"certificates": [{"cert": "c", "key": "k", "names": ["a.example"]}], "client": {"ca": "ca"}},
+            "tls": {
+                "certificates": [{"cert": "c", "key": "k", "names": ["a.example"]}],
+                "client": {"ca": "ca"},
+                "curves": ["P-256"],
+            },
             "http2": True,
             "proxy_protocol": "accept",
             "trusted_proxies": ["10.0.0.0/8"],

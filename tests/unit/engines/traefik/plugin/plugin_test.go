@@ -216,9 +216,15 @@ func TestLongTargetsAreRefused(t *testing.T) {
 	}
 }
 
-func TestFieldsWithUnderscoresAreDropped(t *testing.T) {
-	_, reached := serve(t, &Config{DropUnderscores: true}, request("192.0.2.1:1", "X_Real_IP", "forged", "X-Role", "r"))
+func TestTheGuardDropsUnderscoresAndRefusesTargetsThatAreNoPath(t *testing.T) {
+	config := &Config{Guard: &Guard{DropUnderscores: true}}
+	_, reached := serve(t, config, request("192.0.2.1:1", "X_Real_IP", "forged", "X-Role", "r"))
 	if len(reached.Header) != 1 || reached.Header.Get("X-Role") != "r" {
 		t.Errorf("the endpoint gets %v", reached.Header)
+	}
+	r := request("192.0.2.1:1")
+	r.URL.Opaque = "80"
+	if answer, reached := serve(t, config, r); answer.StatusCode != http.StatusBadRequest || reached != nil {
+		t.Errorf("a target that is no path got %d", answer.StatusCode)
 	}
 }
