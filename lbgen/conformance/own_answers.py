@@ -66,8 +66,11 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
         yield from check_refused(answer) if answer.status is None else ()
         return
     headers = tuple(line for line in request.headers if line[0].lower() not in ("connection", "host"))
+    # `get` is a method that no rule names; endpoints get it as it came.
+    is_other = not request.method.isupper() and request.method.upper() not in ("CONNECT", "TRACE")
+    method = "OTHER" if is_other and account["method"] == request.method else request.method
     readings = [
-        replace(request, target=target, headers=(("Host", host), *headers))
+        replace(request, method=method, target=target, headers=(("Host", host), *headers))
         for target in _targets(request, account)
         for host in _hosts(account)
     ]
