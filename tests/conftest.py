@@ -89,6 +89,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="kinds of change that preview is asked for",
     )
     parser.addoption("--clients", choices=["sample", "all"], default="sample", help="versions that clients go through")
+    parser.addoption("--planted", choices=["sample", "all"], default="sample", help="edits of files that verify finds")
     parser.addoption("--reloads", type=int, default=3, help="of each engine in containers, and of Envoy (a drill: 100)")
     parser.addoption(
         "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"

@@ -88,6 +88,8 @@ class ListenerTls(TypedDict, total=False):
     """lowest TLS version; that of the policy when left out"""
     policy: Literal["modern", "intermediate"]
     """versions and ciphers as Mozilla recommends them; intermediate when left out"""
+    curves: Sequence[Literal["X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"]]
+    """curves of the key exchange, preferred ones first; the engine's own when left out"""
     client: ClientCertificates
     """request certificates from clients; none are requested when left out"""
 

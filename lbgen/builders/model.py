@@ -98,7 +98,7 @@ class Topology(TypedDict, total=False):
     request_id: bool
     """send X-Request-Id; the profile's when left out"""
     access_log: Literal["json", "none"]
-    """json: one schema on all engines; the profile's when left out"""
+    """json: of requests one schema on all engines; the profile's when left out"""
     metrics: Metrics
     """serve counts, times and states as Prometheus text; not served when left out"""
     containers: Containers

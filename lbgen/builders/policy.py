@@ -67,7 +67,8 @@ class Cors(TypedDict, total=False):
     """The origins whose pages may call; the proxy answers preflights."""
 
     origins: Required[Sequence[str]]
-    """origins whose pages may call; `*` means all"""
+    """origins whose pages may call, as browsers send them (apps and files too: `capacitor://localhost`,
+    `null`); `*.` stands for any name below, `:*` for any port, `*` for all"""
     methods: Sequence[str]
     """methods that they may use"""
     headers: Sequence[str]

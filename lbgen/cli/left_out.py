@@ -33,7 +33,8 @@ def way_back(reasons: Sequence[Diagnostic]) -> str:
     accepts = dict.fromkeys(each.accept for each in reasons if each.accept)
     if accepts:
         differing = dict.fromkeys(filter(None, (_note(each) for each in reasons if each.accept)))
-        said = f" ({'; '.join(differing)})" if 0 < len(differing) <= _FIELDS else ""
+        rest = [f"and {len(differing) - _FIELDS} more"] if len(differing) > _FIELDS else []
+        said = f" ({'; '.join([*list(differing)[:_FIELDS], *rest])})" if differing else ""
         ways.append(f"--accept {'all' if 'all' in accepts else ','.join(accepts)}{said}")
     return "; ".join(ways)
 

@@ -160,6 +160,8 @@ def _print(out: Console, report: Report) -> None:
 
 def report_notes(report: Report) -> list[str]:
     """Return sentences on how the verified topology differs from the given one, and on what was not tried."""
+    from lbgen.conformance.verify.coverage import list_fields
+
     sentences = []
     if report.scale.pairs:
         times = ", ".join(f"{_time(real)} as {_time(new)}" for real, new in report.scale.pairs)
@@ -169,7 +171,8 @@ def report_notes(report: Report) -> list[str]:
         sentences.append(f"lines that differ from the topology's own files, only in these times: {', '.join(changed)}")
     if not report.isolated:
         sentences.append(f"listeners and endpoints used other ports of 127.0.0.1: {report.moved_because}")
-    sentences += [f"not tried: {what}" for what in report.untried]
+    if report.untried:
+        sentences.append(f"not tried: {'; '.join(list_fields(report.untried))}")
     sentences += [f"{x.engine}/{edit} (not as lbgen renders it)" for x in report.served for edit in x.edits[:3]]
     return sentences
 

@@ -145,4 +145,12 @@ LB294 metrics that other hosts can read
   cause: The address of `metrics` is not loopback. They name routes and endpoints, and need no password.
   example: metrics: { port: 9100, address: 0.0.0.0 }
   remedy: Leave `address` out where the collector runs on this host; else keep others away by a firewall.
+LB295 a variable of an engine in a text
+  cause: The text looks like a variable of nginx, HAProxy or Envoy. Texts of a topology are literal on every engine.
+  example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "$remote_addr" } } }]
+  remedy: Write the value itself. X-Forwarded-For, -Proto, -Host, -Port and X-Request-Id reach endpoints anyway.
+LB296 a placeholder in a path
+  cause: A path has an asterisk or `:name`. `exact` and `prefix` compare the characters as they stand.
+  example: routes: [{ name: app, forward: app, match: [{ path: { prefix: "/api/*" } }] }]
+  remedy: A prefix covers what is below it; write `regex` for a part in the middle.
 """

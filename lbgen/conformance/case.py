@@ -132,7 +132,8 @@ class Case:
     `raw`: these bytes instead of a request. `send`: bytes with pauses (seconds) between them. `tcp`: bytes on an L4
     listener. `websocket`: messages to be echoed. `script`: a function of `scripts` that gets `params` and judges alone;
     `routes` are those it needs (default: all). `steps`: what endpoints do with the first, second ... try of the
-    request. `times` > 1 repeats, from `clients` addresses in turn.
+    request. `times` > 1 repeats, from `clients` addresses in turn. `tries_fields`: fields of a user's topology that it
+    tries beside those of its clause (`verify/coverage.py`).
     """
 
     id: str
@@ -152,6 +153,7 @@ class Case:
     clients: int = 1
     timeout: float = 6.0
     transport: TransportOptions = DEFAULT
+    tries_fields: tuple[str, ...] = ()
 
     @property
     def oracle(self) -> bool:

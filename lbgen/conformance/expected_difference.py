@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.difference import Kind, kind_of
 from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES
 from lbgen.plan.features import Feature
 
@@ -23,7 +24,6 @@ _WORDS = {
     "no http": r"no answer: status line ",
     "open": r"no answer and the connection stays open|.*(connection is (still )?open|connection stays open|timed out)",
     "text": r"body b|answer: (content-type|cache-control): ",
-    "time": r"took \d+ ms, expected ",
 }
 
 
@@ -38,13 +38,16 @@ def feature_of(aspect: str) -> str:
 def is_known(word: str) -> bool:
     """Whether `word` is allowed in `Verdict.differs`."""
     word = word.removeprefix(AT_TIMES)
-    free = r"status \d{3}|header [a-z0-9-]+(: .+)?|text: .*"
-    return word in (*_WORDS, "spelling") or re.fullmatch(free, word) is not None
+    free = r"status \d{3}|header [a-z0-9.-]+(: .+)?|text: .*"
+    return word in (*_WORDS, *Kind, "spelling") or re.fullmatch(free, word) is not None
 
 
 def matches(word: str, found: str) -> bool:
     """Whether a found difference is the one that `word` declares."""
-    found, word = re.sub(r"^request \d+ of \d+: ", "", found), word.removeprefix(AT_TIMES)
+    word = word.removeprefix(AT_TIMES)
+    if word in set(Kind):
+        return kind_of(found) == word
+    found = re.sub(r"^request \d+ of \d+: ", "", found)
     if word.startswith("status "):
         return re.match(rf"({word}\b|a .*: {word[7:]}\b)", found) is not None
     if word.startswith("header "):
@@ -64,12 +67,12 @@ def _differ_in_spelling(found: str) -> bool:
     targets = re.match(r"to the endpoint: target '(.*)', expected '(.*)'$", found)
     if targets is None:
         return False
-    one, other = map(_escaped, targets.groups())
+    one, other = map(escape_target, targets.groups())
     path, mark, query = other.partition("?")
     return one in (other, f"{path}{mark}{query.replace(';', '&')}")
 
 
-def _escaped(target: str) -> str:
+def escape_target(target: str) -> str:
     """`target` with escapes in upper case, and escapes for what RFC 3986 has no place for."""
     target = re.sub("%[0-9A-Fa-f]{2}", lambda escape: escape[0].upper(), target)
     return re.sub(r'["<>\\^`{|}]', lambda raw: f"%{ord(raw[0]):02X}", target)

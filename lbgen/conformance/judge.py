@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
 from lbgen.conformance.own_answers import (
     account_of,
@@ -38,6 +39,7 @@ _PLAIN = (("content-type", "text/plain"),)
 _UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
 # Response fields of the endpoint's connection alone, which no client sees, like those that its Connection names.
 _ENDED = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
+_WAITED = 504  # what a proxy says that waited for an endpoint
 _FRAMING = frozenset({"content-length", "host", "transfer-encoding"})
 
 
@@ -88,7 +90,7 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
     if answer.problem and not expect.cut:
         yield f"answer {answer.status}: {answer.problem}"
     if expect.cut and answer.complete:
-        yield "the body is complete, it should be cut"
+        yield Difference("the body is complete, it should be cut", Kind.WHOLE)
     if (made := own_differences(expect, outcome, answer)) is not None:
         yield from made
         yield from _handshake(expect, answer)
@@ -156,7 +158,8 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
         return
     if account is None:
         wanted = [u.pool for u in outcome.upstreams]
-        yield f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
+        sentence = f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
+        yield Difference(sentence, Kind.FAILED if answer.status == _WAITED else Kind.OTHER)
         return
     upstream = next((u for u in outcome.upstreams if u.pool == account["pool"] and u.weight), None)
     if upstream is None:

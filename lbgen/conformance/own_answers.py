@@ -8,6 +8,7 @@ from base64 import b64decode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from lbgen.conformance.difference import late
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.paths import PathError, normalise_path
 from lbgen.plan.reason_phrases import reason_phrase
@@ -153,4 +154,4 @@ def in_time(expect: Expect, answer: Answer) -> Iterator[str]:
     if expect.within_ms is not None:
         low, high = expect.within_ms
         if not low <= answer.elapsed * 1000 <= high:
-            yield f"took {answer.elapsed * 1000:.0f} ms, expected {low} to {high}"
+            yield late(f"took {answer.elapsed * 1000:.0f} ms, expected {low} to {high}")

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance import judge
+from lbgen.conformance.difference import Difference, Kind, in_context, late
 from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange_parts, websocket_exchange
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
+from lbgen.plan.model import PoolProtocol
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -90,6 +92,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
         return answer, list(check_safe(ctx.plan, case.request, answer))
     found = list(judge.differences(case, outcome, answer, ctx.own))
     found += _stuck(outcome, answer, ctx.plan)
+    found += _spoken(answer, ctx.plan)
     if tag:
         found += _tries(case, tag, ctx)
     return answer, found
@@ -106,6 +109,15 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
                 yield f"endpoint {account['name']}, the cookie names {want}"
 
 
+def _spoken(answer: Answer, plan: Plan) -> Iterator[str]:
+    """Whether the endpoint was spoken to in its pool's version of HTTP."""
+    account = account_of(answer)
+    if account is not None and account.get("version") in ("1.1", "2"):
+        want = "1.1" if plan.pool(account["pool"]).protocol is PoolProtocol.HTTP1 else "2"
+        if account["version"] != want:
+            yield f"to the endpoint: HTTP/{account['version']}, expected HTTP/{want}"
+
+
 def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
     """Differences in how often and where the request reached endpoints."""
     time.sleep(_SETTLED)
@@ -114,7 +126,8 @@ def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
     names = [one.name for one in seen]
     expect = case.expect
     if expect.tries is not None and len(seen) != expect.tries:
-        yield f"{len(seen)} tries reached endpoints ({', '.join(names)}), expected {expect.tries}"
+        sentence = f"{len(seen)} tries reached endpoints ({', '.join(names)}), expected {expect.tries}"
+        yield Difference(sentence, Kind.OTHER if seen else Kind.FAILED)
     if expect.visits is not None and len(set(names)) != expect.visits:
         yield f"tries went to {', '.join(names)}, expected {expect.visits} different endpoints"
     if len({(one.method, one.target, one.body_sha256) for one in seen}) > 1:
@@ -151,7 +164,7 @@ def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[str]:
     if end == "open":
         yield "the connection stays open"
     if case.expect.within_ms is not None and not case.expect.within_ms[0] <= took <= case.expect.within_ms[1]:
-        yield f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}"
+        yield late(f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}")
 
 
 def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
@@ -162,7 +175,7 @@ def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
         one = replace(case, request=replace(case.request, client=client))
         answer, found = _once(one, address, ctx)
         if found:
-            yield from (f"request {number + 1} of {case.times}: {one}" for one in found)
+            yield from (in_context(f"request {number + 1} of {case.times}: ", one) for one in found)
             return
         account = account_of(answer)
         if account is None:

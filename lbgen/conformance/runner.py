@@ -11,14 +11,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
+from lbgen.conformance.difference import Kind, kind_of
 from lbgen.conformance.expected_difference import (
     MissingDifferenceError,
     besides_everywhere,
     explained_by,
     explained_by_use,
+    feature_of,
 )
 from lbgen.conformance.own_answers import is_own_difference
-from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
+from lbgen.conformance.prepare import DeclaredDifference, Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
@@ -55,7 +57,8 @@ class CaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration."""
+    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration. `kinds`:
+    of each difference in the `detail` of a failure."""
 
     subject: str
     file: str
@@ -65,6 +68,7 @@ class Result:
     detail: str = ""
     again: str = ""
     seconds: float = 0.0
+    kinds: tuple[Kind, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,16 +92,18 @@ class EngineSession:
     def run(self, case: Case) -> Result:
         """Judge one case."""
         begun = time.monotonic()
-        state, detail, again = self._run(case)
+        state, detail, again, *kinds = self._run(case)
         if state is CaseState.FAIL and self.handle is not None:
             try:
                 self.handle.ensure_alive()
             except EngineError as ended:
                 detail = f"{detail}; {ended}"
         seconds = time.monotonic() - begun
-        return Result(self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds)
+        return Result(
+            self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds, tuple(kinds)
+        )
 
-    def _run(self, case: Case) -> tuple[CaseState, str, str]:
+    def _run(self, case: Case) -> tuple[CaseState, str, str, *tuple[Kind, ...]]:
         plan = self.ready.whole
         case = fill_placeholders(case, plan)
         listener = case.request.listener or str(case.params.get("listener") or plan.listeners[0].name)
@@ -127,7 +133,7 @@ class EngineSession:
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
         declared = [n for n in verdicts.near if n.route in needed | {""}]
         try:
-            near = explained_by(case.features, declared, found)
+            near = explained_by(self._aspects(case, declared), declared, found)
             near = near or explained_by_use(declared if needed else verdicts.near, found)
         except MissingDifferenceError as error:
             return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
@@ -138,7 +144,16 @@ class EngineSession:
             return CaseState(worst.value), "; ".join([*(n.note for n in near), *found]), again
         if case.script is not None and all(map(is_own_difference, found)):
             return CaseState.PASS, "", again
-        return CaseState.FAIL, "; ".join(found), again
+        return CaseState.FAIL, "; ".join(found), again, *map(kind_of, found)
+
+    def _aspects(self, case: Case, declared: Sequence[DeclaredDifference]) -> set[str]:
+        """The parts of features that excuse differences of `case`: those that it names, and with a topology of a user
+        (not `strict`) every part of these features."""
+        if self.strict:
+            return set(case.features)
+        about = {feature_of(each) for each in case.features}
+        parts = {part for each in declared for part, _ in each.differs if feature_of(part) in about}
+        return {*case.features, *parts}
 
     def _routes(self, case: Case, listener: str) -> set[str]:
         """The routes that the case needs."""
@@ -163,7 +178,7 @@ class EngineSession:
         assert self.handle is not None  # noqa: S101  # nothing is asked of an engine that does not run
         target = engine(self.subject.engine)
         read = ((line, target.access_record(line)) for line in self.handle.access_lines())
-        return [(line, record) for line, record in read if record is not None]
+        return [(line, record or {}) for line, record in read if record is not None or line.startswith("{")]
 
 
 @contextmanager

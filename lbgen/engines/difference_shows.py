@@ -48,6 +48,13 @@ def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
     return any(isinstance(plan.route(rule.route).action, Forward) for rule in rules)
 
 
+def where_one_way_is_buffered(plan: Plan, field: str) -> bool:
+    """Whether a route reads either requests or responses whole, and sends the others on as they come."""
+    actions = [route.action for route in _routes_of(plan, field) or plan.routes]
+    ways = [action.buffering for action in actions if isinstance(action, Forward)]
+    return any(way.request is not bool(way.response) for way in ways)
+
+
 def _adds_to_lines(edits: HeaderEdits) -> bool:
     added = [name for name, _ in edits.add]
     alone = set(edits.remove) - {name for name, _ in edits.set}

@@ -22,7 +22,7 @@ LOG = "metrics.log"  # one line per request; the agent frees what it has counted
 LOG_FD = 3  # of an engine that logs to open files alone, its start opens LOG as this one
 FORMAT = 1
 L4_MARK = '{"l4":'  # what a line about a connection of an L4 listener begins with
-_NO_ENDPOINT = ("", "-", "<NOSRV>")
+_NO_ENDPOINT = ("", "-", "-:-", "<NOSRV>")
 _SUFFIX = re.compile("[~@:]")  # what engines add to the name of a pool
 # RFC 9110, 9.3, and RFC 5789. Any other method that no route names is counted as `other`.
 METHODS = ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")

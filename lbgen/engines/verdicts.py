@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     _Asked = set[tuple[Feature | None, str]]
 
 ACCEPT_ALL = "all"
+_LISTENERS = {Feature.L7, Feature.L4_TCP, Feature.L4_UDP}
 
 
 @runtime_checkable
@@ -165,7 +166,7 @@ def judge(
     if not stopping:
         return every, ()
     asked: _Asked = {(use.feature, use.field) for use in plan.uses}
-    return every, tuple(_finding(answer, engine, version, _place(answer, asked, plan)) for answer in stopping)
+    return every, tuple(_finding(answer, engine, version, _place(answer, asked, plan), plan) for answer in stopping)
 
 
 def _stops(answer: Answer) -> bool:
@@ -180,7 +181,7 @@ def _stops(answer: Answer) -> bool:
             assert_never(answer.verdict.level)
 
 
-def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagnostic:
+def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Plan) -> Diagnostic:
     field = answer.fields[0] if answer.fields else ""
     others = len(answer.fields) - 1
     more = f" (and {others} more place{'s' * (others > 1)})" if others > 0 else ""
@@ -188,7 +189,7 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span) -> Diagno
     by = f"{engine.title} {version}: {answer.verdict.note}{more}"
     if answer.verdict.level is Level.REFUSED:
         code = "LB301" if answer.feature else "LB304"
-        return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer.feature, engine))
+        return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer, engine, plan))
     how = (
         f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
         if answer.feature
@@ -204,14 +205,18 @@ def _place(answer: Answer, asked: _Asked, plan: Plan) -> Span:
     return found or plan.span(field)
 
 
-def _remedy(feature: Feature | None, engine: Engine) -> str:
-    """Which other engines can, or what is left to do."""
-    if feature is None:
+def _remedy(answer: Answer, engine: Engine, plan: Plan) -> str:
+    """Which other engines can, among those that serve such listeners, or what is left to do."""
+    if answer.feature is None:
         return "change the value, or leave this engine out"
+    if answer.verdict.note.endswith(" can"):  # it names them
+        return "or leave it out"
+    needed = {answer.feature, *(_LISTENERS & plan.uses_by_feature().keys())}
     able = [
         other.title
         for other in engines().values()
-        if other.name != engine.name and other.verdict(feature, other.versions[0]).level is not Level.REFUSED
+        if other.name != engine.name
+        and all(other.verdict(each, other.versions[0]).level is not Level.REFUSED for each in needed)
     ]
     if able:
         return f"{', '.join(able)} can; or leave it out"

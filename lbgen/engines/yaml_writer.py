@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     _Nested: TypeAlias = "tuple[str, Data, _Content]"  # key, value, what is in that
 
 WIDTH = 120  # characters of a collection on one line, beside the indentation
-_WORTH = 100  # characters of a collection; a shorter one is written again rather than named
+_WORTH = 80  # characters of a collection; a shorter one is written again rather than named
 _MANY = 8  # words in a mapping that are written next to each other
 # Texts that every reader of YAML takes for a text without quotes, also within a collection on one line. One that ends
 # in a unit is a duration; other digits in front may be a number, a time or an address.

@@ -101,8 +101,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             for l4, feature in _PROXY_PROTOCOL.items() if pool.proxy_protocol is not None else ():
                 if name in forwarded_pools(route for index, route in routes if expanded.is_l4(index) == l4):
                     yield feature, f"pools.{name}.proxy_protocol"
-    tcp = any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
-    if model.metrics is not None and tcp:
+    if model.metrics is not None and _has_l4_over_tcp(model):
         yield Feature.METRICS_L4, "metrics"
     defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
     inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
@@ -126,8 +125,8 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
 def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
     """Features that hold for every topology: an engine that differs states it, and still serves.
 
-    For L7 listeners: clauses that no field controls, the default client timeouts, the access log and the metrics. For
-    L4 routes: timeouts that the user did not write, as a kernel has none.
+    For L7 listeners: clauses that no field controls, the default client timeouts and the metrics. For all over TCP: the
+    access log. For L4 routes: timeouts that the user did not write, as a kernel has none.
     """
     for name, listener in expanded.model.listeners.items():
         if listener.mode == "l7":
@@ -142,6 +141,8 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json":
         yield Feature.ACCESS_LOG, "access_log"
+    if _has_l4_over_tcp(expanded.model) and expanded.model.access_log == "json":
+        yield Feature.ACCESS_LOG_L4, "access_log"
     if l7 and expanded.model.metrics is not None:
         yield Feature.METRICS, "metrics"
     times = expanded.model.timeouts
@@ -153,6 +154,10 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
             above = times is not None and getattr(times, key) is not None and written(f"timeouts.{key}")
             if not own and not above:
                 yield _TIMES[key], f"routes[{index}].timeouts.{key}"
+
+
+def _has_l4_over_tcp(model: TopologyModel) -> bool:
+    return any(listener.mode == "l4" and listener.protocol != "udp" for listener in model.listeners.values())
 
 
 def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
@@ -170,6 +175,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
     if listener.tls is not None:
         passed = listener.tls.mode == "passthrough"
         yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
+        if listener.tls.curves is not None:
+            yield Feature.TLS_CURVES, f"{field}.tls.curves"
         if listener.tls.client is not None:
             yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
     if listener.max_connections is not None:

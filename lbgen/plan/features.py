@@ -15,6 +15,7 @@ class Feature(StrEnum):
     TLS_TERMINATE = "listener.tls"
     TLS_NO_SNI = "listener.tls.no_sni"  # clients that send no server name
     TLS_CLIENT_CERT = "listener.tls.client"
+    TLS_CURVES = "listener.tls.curves"
     TLS_PASSTHROUGH = "listener.tls.passthrough"
     HTTP2 = "listener.http2"
     PROXY_PROTOCOL_IN = "listener.proxy_protocol"
@@ -118,6 +119,7 @@ class Feature(StrEnum):
     L4_PROXY_PROTOCOL_OUT = "pool.proxy_protocol.l4"
     # section 8 and 10
     ACCESS_LOG = "access_log"
+    ACCESS_LOG_L4 = "access_log.l4"  # connections of L4 listeners over TCP
     METRICS = "metrics"
     METRICS_L4 = "metrics.l4"  # connections of L4 listeners, and their bytes
     ESCAPE_HATCH = "engines.verbatim"

@@ -53,14 +53,14 @@ class Listener(Struct, frozen=True):
     underscores: bool = False  # header fields with an underscore in their names pass
     access: Access | None = None
     limits: Limits = Limits()
-    access_log: bool = False  # one JSON line per request
-    metrics: bool = False  # one line per request in the file that the agent counts
+    access_log: bool = False  # one line per request, or per connection of an L4 listener over TCP
+    metrics: bool = False  # one line per request or connection in the file that the agent counts
     address_written: bool = False  # the topology sets `address`
     public_port: int | None = None  # the port that clients connect to, where another tier is in front
 
     @property
     def logs(self) -> bool:
-        """Whether requests are logged at all: for people, for the agent or for both."""
+        """Whether requests or connections are logged at all: for people, for the agent or for both."""
         return self.access_log or self.metrics
 
     @property

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.plan.addresses import is_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # RFC 9110 9.2.2. TRACE is never served.
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
@@ -118,27 +122,41 @@ class Mirror(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """`scheme://host[:port]`, lower-case; `any` = every origin; a wildcard's host lacks the `*.` (any depth below)."""
+    """What a browser sends as Origin, in lower case; `any` = every origin. A wildcard's host lacks the `*.` (any depth
+    below); `null` has no scheme."""
 
     scheme: str
     host: str
     port: int | None = None
     wildcard: bool = False
     any: bool = False
+    any_port: bool = False  # the scheme's own, which browsers leave out, among them
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `text` is all that it covers."""
+        return not (self.any or self.wildcard or self.any_port)
+
+    @property
+    def text(self) -> str:
+        """The origin that it names, or one that it covers."""
+        if not self.scheme:
+            return "*" if self.any else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{'deep.' if self.wildcard else ''}{self.host}{port}"
+
+    def pattern(self, quote: Callable[[str], str]) -> str:
+        """A regex for the whole value of an Origin header; `quote` escapes text for the engine that reads it."""
+        # `evil/a.example` and `user@a.example` are not subdomains.
+        below = f"{SUBDOMAIN_CHARACTER}*[.]" if self.wildcard else ""
+        port = "(:[0-9]+)?" if self.any_port else "" if self.port is None else f":{self.port}"
+        return f"{quote(self.scheme)}://{below}{quote(self.host)}{port}"
 
     def covers(self, origin: str) -> bool:
         """Whether `origin`, an Origin header's value, is covered."""
-        if self.any:
-            return True
-        scheme, _, rest = origin.partition("://")
-        suffix = "" if self.port is None else f":{self.port}"
-        if scheme != self.scheme or not rest.endswith(suffix):
-            return False
-        host = rest[: len(rest) - len(suffix)] if suffix else rest
-        if not self.wildcard:
-            return host == self.host
-        # `evil/a.example` and `user@a.example` are not subdomains.
-        return host.endswith("." + self.host) and re.fullmatch(f"{SUBDOMAIN_CHARACTER}*", host) is not None
+        if self.is_exact:
+            return origin == self.text
+        return self.any or re.fullmatch(self.pattern(re.escape), origin) is not None
 
 
 class Cors(Struct, frozen=True):

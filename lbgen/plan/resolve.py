@@ -168,7 +168,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             underscores=(listener.headers_with_underscores or model.headers_with_underscores) == "pass",
             access=resolve_policies.access(listener.access),
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
-            access_log=l7 and model.access_log == "json",
+            access_log=listener.protocol != "udp" and model.access_log == "json",
             metrics=model.metrics is not None,
             address_written="address" in listener.model_fields_set,
         )

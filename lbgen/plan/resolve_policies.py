@@ -115,6 +115,7 @@ def listener_tls(
         ),
         min_version="1.3" if newest_only else "1.2",
         ciphers=() if newest_only else INTERMEDIATE,
+        curves=tuple(dict.fromkeys(written.curves or ())),
         client_ca=None if client is None else files.ca(client.ca, f"{field}.client.ca"),
         client_required=client is not None and client.verify == "required",
     )
@@ -239,13 +240,15 @@ def cors(written: written_policy.Cors | None) -> Cors | None:
 
 
 def _origin(origin: str) -> Origin:
-    if origin == "*":
-        return Origin("", "", any=True)
+    if origin in ("*", "null"):
+        return Origin("", origin, any=origin == "*")
     scheme, _, rest = origin.partition("://")
     host, colon, port = rest.rpartition(":")
     if not colon or rest.endswith("]"):
         host, port = rest, ""
-    return Origin(scheme, host.removeprefix("*."), int(port) if port else None, host.startswith("*."))
+    any_port = port == "*"
+    number = int(port) if port and not any_port else None
+    return Origin(scheme, host.removeprefix("*."), number, host.startswith("*."), any_port=any_port)
 
 
 def compression(written: written_policy.Compression | None) -> Compression | None:

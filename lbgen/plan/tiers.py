@@ -84,12 +84,10 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
         for to in (*(route.forward or ()), *(route.mirror or ()))
         if names
     }
-    l7 = any(each.mode == "l7" for each in listeners.values())
     part = model.model_copy(
         update={
             "listeners": listeners,
             "pools": {name: pool for name, pool in model.pools.items() if name in used},
-            "access_log": model.access_log if l7 else None,  # without L7 there are no requests to log
             "engines": {name: each for name, each in model.engines.items() if name not in _engines_beside(model, tier)},
         }
     )

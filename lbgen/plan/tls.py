@@ -22,7 +22,8 @@ INTERMEDIATE = (
     "ECDHE-ECDSA-CHACHA20-POLY1305",
     "ECDHE-RSA-CHACHA20-POLY1305",
 )
-CURVES = ("X25519", "P-256", "P-384")
+HYBRID = "X25519MLKEM768"
+"""The curve that OpenSSL has from 3.5 on, and offers by itself then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class ListenerTls(Struct, frozen=True):
     certificates: tuple[Certificate, ...] = ()
     min_version: str = "1.2"
     ciphers: tuple[str, ...] = INTERMEDIATE
-    curves: tuple[str, ...] = CURVES
+    curves: tuple[str, ...] = ()  # those of the engine's library
     client_ca: File | None = None
     client_required: bool = False
 

@@ -20,7 +20,7 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 FRAMING = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
-_ORIGIN = re.compile(r"https?://(\*\.)?[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:.]+\](:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"[*]|null|[a-z][a-z0-9+.-]*://(([*][.])?[a-z0-9._-]+|\[[0-9a-f:.]+\])(:([0-9]{1,5}|[*]))?")
 
 
 def parse_path(value: object) -> str:
@@ -38,9 +38,10 @@ def parse_path(value: object) -> str:
         raise invalid("LB117", f'"{shorten(path)}" has a fragment', "clients do not send what follows a #")
     if not _PATH_CHARS.fullmatch(path):
         escaped = quote(path, safe="/:@!$&'()*+,;=%[]", errors="replace")
-        raise invalid(
-            "LB117", f'"{shorten(path)}" has characters that a URI cannot have', f"write {shorten(escaped, 200)}"
-        )
+        hint = f"write {shorten(escaped, 200)}"
+        if re.search(r"\{[A-Za-z_][A-Za-z0-9_]*\}", path):
+            hint = "for any text in its place write regex: with [^/]+; for the character itself %7B and %7D"
+        raise invalid("LB117", f'"{shorten(path)}" has characters that a URI cannot have', hint)
     path = _ESCAPE.sub(_checked_escape, path)
     segments = path.split("/")
     if any(segment in (".", "..") for segment in segments):
@@ -216,10 +217,10 @@ def parse_retry_cause(value: object) -> int | str:
 
 
 def parse_origin(value: object) -> str:
-    """An origin for CORS: `https://shop.example`, `https://*.shop.example`, or `*`."""
+    """An origin for CORS as browsers send it, `*.` for hosts below a name, `:*` for any port, or `*` for all."""
     origin = require_text("an origin", value)
-    if origin != "*" and not _ORIGIN.fullmatch(origin):
-        hint = "write scheme and host in lower case, such as https://shop.example or https://*.shop.example"
+    if not _ORIGIN.fullmatch(origin):
+        hint = "write scheme and host in lower case, such as https://shop.example, https://*.shop.example or null"
         raise invalid("LB104", f'"{shorten(origin)}" is not an origin', hint)
     return origin
 

@@ -134,6 +134,16 @@ _Policy = Annotated[
 ]
 
 
+_Curves = Annotated[
+    list[Literal["X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"]] | None,
+    Field(
+        min_length=1,
+        description="curves of the key exchange, preferred ones first; the engine's own when left out",
+        examples=[["X25519", "P-256"]],
+    ),
+]
+
+
 class TlsDefaults(Strict):
     """Defaults for listeners that terminate TLS."""
 
@@ -162,6 +172,7 @@ class ListenerTls(Strict):
     )
     min_version: _MinVersion = None
     policy: _Policy = None
+    curves: _Curves = None
     client: ClientCertificates | None = Field(
         default=None,
         description="request certificates from clients; none are requested when left out",

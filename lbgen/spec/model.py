@@ -198,7 +198,7 @@ class TopologyModel(Strict):
     )
     request_id: bool | None = Field(default=None, description="send X-Request-Id; the profile's when left out")
     access_log: Literal["json", "none"] | None = Field(
-        default=None, description="json: one schema on all engines; the profile's when left out"
+        default=None, description="json: of requests one schema on all engines; the profile's when left out"
     )
     metrics: Metrics | None = Field(
         default=None,

@@ -86,7 +86,10 @@ def parse_address(value: object) -> Address:
     host, port = _split_port(written)
     if port is None:
         if _ip(written) and ":" in written:
-            raise invalid("LB115", f'"{written}" has no port', f'write "[{written}]:8080"')
+            rest, _, last = written.rpartition(":")
+            known = last.isdecimal() and _ip(rest)  # ::1:8080 is an address as well
+            hint = f'write "[{rest}]:{last}", or "[{written}]:8080"' if known else f'write "[{written}]:8080"'
+            raise invalid("LB115", f'"{written}" has no port', hint)
         raise invalid("LB115", f'"{shorten(written)}" has no port', f'write "{shorten(written)}:8080"')
     number = _port(port, written)
     if literal := _ip(host[1:-1] if host[:1] == "[" else host):

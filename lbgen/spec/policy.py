@@ -144,8 +144,9 @@ class Cors(Strict):
 
     origins: list[Origin] = Field(
         min_length=1,
-        description="origins whose pages may call; `*` means all",
-        examples=[["https://shop.example", "https://*.shop.example"]],
+        description="origins whose pages may call, as browsers send them (apps and files too: `capacitor://localhost`, "
+        "`null`); `*.` stands for any name below, `:*` for any port, `*` for all",
+        examples=[["https://shop.example", "https://*.shop.example", "http://localhost:*"]],
     )
     methods: list[Method] = Field(
         default_factory=list, description="methods that they may use", examples=[["GET", "POST"]]

@@ -87,8 +87,8 @@ def _finding(line: ErrorDetails, model: type[BaseModel], data: object, marks: La
         )
     else:
         code, message, hint = _explained(line, marks.written(at))
-        if not hint and message.endswith("where a mapping is expected"):
-            hint = _example_at(model, loc)
+        if message.endswith(("where a mapping is expected", "where a list is expected")):
+            hint = _example_at(model, loc) or hint
     if not at_key and (replaced := marks.replaced(at)) is not None:  # a variable may hold a secret
         value, written = replaced
         message, hint = message.replace(value or "\0", written), "" if value and value in hint else hint

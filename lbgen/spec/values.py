@@ -118,7 +118,7 @@ _LINES = "[^\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f]*"
 _IP = r"\[?[0-9A-Fa-f:.]+\]?"
 _HOST = rf"[^*:/\s]+|{_IP}"
 _NO_DOTS = r"(?![^?]*/\.{0,2}/)(?![^?]*/\.{1,2}(\?|$))"  # nor empty segments
-_PATH = _NO_DOTS + r"/[!\"$->@-~]*"
+_PATH = _NO_DOTS + r"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*"
 
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
 DeviceName = Annotated[str, PlainValidator(parse_device), _text(DEVICE_PATTERN)]

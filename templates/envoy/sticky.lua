@@ -1,7 +1,8 @@
 --- Maps the id in a sticky cookie to the endpoint's address for Envoy's session filter, and the address back to a cookie.
---- @pools@: `["pool"] = {cookie, pattern, attributes, addresses, ids}`.
+--- @pools@: `["pool"] = {cookie, attributes, addresses, ids}`.
 local pools = {
 @pools@}
+for _, pool in pairs(pools) do pool.pattern = "[;, ]" .. pool.cookie:gsub("%p", "%%%0") .. '="?([^;, "]+)' end
 
 function envoy_on_request(handle)
   local headers = handle:headers()

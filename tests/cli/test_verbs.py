@@ -131,7 +131,7 @@ def test_render_json_has_files_and_verdicts_per_engine():
 
 
 def test_an_approximate_verdict_stops_until_it_is_accepted(tmp_path):
-    text = Path(SHOP).read_text(encoding="utf-8").replace("response: 10s, idle: 10s", "response: 10s, idle: 20s")
+    text = Path(SHOP).read_text(encoding="utf-8").replace("response: 10s, idle: 10s", "response: 10s, idle: 5s")
     (tmp_path / "shop.yaml").write_text(text, encoding="utf-8")
     stopped = lbgen("render", "shop.yaml", "-e", "nginx", cwd=tmp_path)
     assert stopped.returncode == 1

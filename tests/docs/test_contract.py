@@ -9,13 +9,15 @@ from lbgen.conformance.case import case_files, clauses
 from lbgen.conformance.report import group
 
 DOCS = Path(__file__).parents[2] / "docs"
+BY_SAFETY = {"3.framing", "3.smuggling", "3.hostile"}  # judged by what reaches an endpoint (lbgen/conformance/safety)
 
 
 def test_every_clause_with_cases_is_in_the_contract_and_the_other_way_round() -> None:
     written = re.findall(r"^### (\d+\.[a-z0-9-]+)$", (DOCS / "contract.md").read_text(encoding="utf-8"), re.MULTILINE)
     tried = {group(clause) for clause in clauses(case_files())}
     assert len(written) == len(set(written))
-    assert set(written) == tried
+    assert set(written) == tried | BY_SAFETY
+    assert not tried & BY_SAFETY
 
 
 def test_every_clause_has_a_rule_a_reason_and_an_example() -> None:

@@ -69,6 +69,7 @@ def endpoints(tmp_path, monkeypatch) -> Iterator[list[Endpoint]]:
 
 def topology(name: str, version: str, *more: str) -> lbgen.Topology:
     """With a route for each of `more`, and that many endpoints more in the pool `judged`."""
+    unresolved = "127.0.0.9:9" if (name, version) == ("nginx", "1.22") else "nowhere.invalid:80"  # 1.22 refuses names
     first, second, third, fourth = ({"address": f"127.0.0.1:{PORT + 10 + i}"} for i in range(4))
     checked = {"active": {"path": "/", "interval": "300ms", "timeout": "300ms", "fall": 2, "rise": 1}}
     judged = {"passive": {"failures": 2, "eject_for": "60s"}}
@@ -81,7 +82,7 @@ def topology(name: str, version: str, *more: str) -> lbgen.Topology:
             "pools": {
                 "checked": {"endpoints": [first, second | {"weight": 0}], "health": checked},
                 "judged": {"endpoints": [third, fourth, *({"address": "127.0.0.9:9"} for _ in more)], "health": judged},
-                "plain": {"endpoints": [first, {"address": "nowhere.invalid:80"}]},
+                "plain": {"endpoints": [first, {"address": unresolved}]},
             },
             "routes": [
                 {"name": "judged", "match": [{"path": {"prefix": "/judged"}}], "forward": "judged"},

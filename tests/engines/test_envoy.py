@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
 import pytest
 import yaml
 
-from lbgen.conformance.http1_client import Answer, fetch
+from lbgen.conformance.http1_client import Answer, exchange, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
-from lbgen.plan.model import HeaderEdits, Plan, Respond, Route, Timeouts
+from lbgen.plan.model import HeaderEdits, Plan, PoolProtocol, Respond, Route, Timeouts
 from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.common.executables import find
@@ -153,6 +158,75 @@ def test_trailers_of_an_endpoint_reach_the_client() -> None:
             received = b"".join(iter(lambda: client.recv(65_536), b""))
     assert b"te: trailers" in head
     assert received.endswith(b"0\r\nx-sum: 7\r\n\r\n")
+
+
+def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
+    """Accept WebSockets over HTTP/2 (RFC 8441)."""
+    connection, _ = server.accept()
+    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
+    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
+    state.initiate_connection()
+    with connection, suppress(OSError):
+        connection.sendall(state.data_to_send())
+        while data := connection.recv(65_536):
+            for event in state.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    seen.append(dict(event.headers))
+                    state.send_headers(event.stream_id, [(":status", "200")])
+            connection.sendall(state.data_to_send())
+
+
+def test_a_websocket_reaches_an_endpoint_of_http2_as_an_extended_connect() -> None:
+    plan = plan_of(to_pool("a", 0))
+    plan = replace(plan, pools=(replace(plan.pools[0], protocol=PoolProtocol.HTTP2),))
+    try:
+        binary, _ = find(ENGINE)
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    seen: list[dict[str, str]] = []
+    lines = (
+        "Host: h",
+        "Connection: x, Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "",
+    )
+    with (
+        socket.create_server(("127.0.0.1", plan.pools[0].endpoints[0].port)) as server,
+        run_engine(ENGINE, plan, binary, accept=("all",)) as handle,
+    ):
+        threading.Thread(target=serve_extended_connect, args=(server, seen), daemon=True).start()
+        refused = exchange(handle.address("web"), "\r\n".join(("POST /a HTTP/1.1", *lines, "")).encode())
+        with socket.create_connection(handle.address("web"), 10) as client:
+            client.sendall("\r\n".join(("GET /a HTTP/1.1", *lines, "")).encode())
+            answer = client.recv(65_536)
+    assert refused.status == 403
+    assert answer.startswith(b"HTTP/1.1 101 ")
+    assert b"sec-websocket-accept" not in answer.lower()
+    assert [(each[":method"], each[":protocol"], each[":path"]) for each in seen] == [("CONNECT", "websocket", "/a")]
+
+
+def test_connection_of_a_handshake_names_the_upgrade_alone() -> None:
+    plan = plan_of(to_pool("a", 0))
+    try:
+        binary, _ = find(ENGINE)
+    except EngineError as missing:
+        pytest.skip(str(missing))
+    lines = ("GET /a HTTP/1.1", "Host: h", "Connection: keep-alive, X-Role, Upgrade", "Upgrade: websocket", "X-Role: a")
+    with (
+        socket.create_server(("127.0.0.1", plan.pools[0].endpoints[0].port)) as endpoint,
+        run_engine(ENGINE, plan, binary, accept=("all",)) as handle,
+        socket.create_connection(handle.address("web"), 10) as client,
+    ):
+        client.sendall("\r\n".join((*lines, "", "")).encode())
+        behind, _ = endpoint.accept()
+        with behind:
+            head = behind.recv(65_536).split(b"\r\n")
+    assert [each for each in head if each.startswith((b"connection:", b"x-role:"))] == [
+        b"x-role: a",
+        b"connection: upgrade",
+    ]
 
 
 def test_an_endpoint_name_is_resolved() -> None:

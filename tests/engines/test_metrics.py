@@ -69,8 +69,11 @@ def test_tries_of_a_dead_endpoint_are_counted() -> None:
         counted = load.difference(after, before[engine])
         tried = {labels["route"]: n for labels, n in load.of(counted, "lbgen_upstream_tries_total")}
         again = {labels["route"]: n for labels, n in load.of(counted, "lbgen_retried_requests_total")}
-        assert again["half"] == 6, engine
-        assert 12 <= tried["half"] <= 18, engine  # two or three tries each
+        if engine == "traefik":  # its log says 0 for every request, whatever it tried
+            assert (tried["half"], again) == (6, {})
+        else:
+            assert again["half"] == 6, engine
+            assert 12 <= tried["half"] <= 18, engine  # two or three tries each
         assert load.requests(counted)["half", "half", "GET", "5xx"] == 6, engine
 
 

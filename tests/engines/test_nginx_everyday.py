@@ -11,9 +11,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
 
 from lbgen.engines.nginx import ENGINE
-from tests.support.nginx_process import FOUND, OK, PORT, ask, endpoint, parts, serving, status
+from lbgen.engines.nginx.support import VERSIONS
+from tests.support.nginx_process import FOUND, OK, PORT, ask, connect, endpoint, parts, serving, status
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -155,3 +159,54 @@ def test_connections_have_a_log(binary, tmp_path):
     assert (found["listener"], found["pool"], found["endpoint"]) == ("web", "p", f"127.0.0.1:{ONE}")
     assert (found["client"], found["status"], int(found["received"]) > 0) == ("127.0.0.1", "200", True)
     assert ENGINE.access_record(line) is None  # it is of a connection, not of a request
+
+
+def test_a_grpc_call_has_its_authority_and_no_other_field(binary, tmp_path):
+    grpc = pytest.importorskip("grpc", reason="no grpcio here")
+    if not VERSIONS[binary.version.rpartition(".")[0]].http2_directive:
+        pytest.skip("it serves HTTP/2 beside HTTP/1 over TLS only")
+    seen = []
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details):
+            seen.append({key for key, _ in details.invocation_metadata if not key.startswith("x-")})
+            return grpc.unary_unary_rpc_method_handler(lambda asked, context: asked)
+
+    server = grpc.server(ThreadPoolExecutor(1), handlers=(Handler(),))
+    server.add_insecure_port(f"127.0.0.1:{ONE}")
+    made = topology(protocol="grpc") | {"listeners": {"web": {"port": PORT, "http2": True}}}
+    server.start()
+    try:
+        for port in (ONE, PORT):
+            with serving(binary, tmp_path, made), grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                assert channel.unary_unary("/a.B/C")(b"hello", timeout=5) == b"hello"
+    finally:
+        server.stop(None).wait()
+    assert seen[0] == seen[1]
+
+
+def test_an_http2_endpoint_gets_the_handshake_of_a_websocket_as_a_get(binary, tmp_path):
+    """A habit: nginx has no extended CONNECT."""
+    seen: list[dict[bytes, bytes]] = []
+
+    def answer(asked: bytes, client: socket.socket) -> None:
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        connection.initiate_connection()
+        while True:
+            for event in connection.receive_data(asked):
+                if isinstance(event, RequestReceived):
+                    seen.append(dict(event.headers))
+                    connection.send_headers(event.stream_id, [(b":status", b"200")], end_stream=True)
+            client.sendall(connection.data_to_send())
+            if not (asked := client.recv(65536)):
+                return
+
+    handshake = ("Connection: upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAA")
+    with (
+        endpoint(ONE, answer),
+        serving(binary, tmp_path, topology(protocol="http2")),
+        closing(connect("/", *handshake)) as client,
+    ):
+        assert client.recv(12) == b"HTTP/1.1 200"
+    assert seen[0][b":method"] == b"GET"
+    assert not seen[0].keys() & {b"upgrade", b"connection", b":protocol"}

@@ -7,8 +7,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 
 from lbgen.engines.nginx import ENGINE
+from lbgen.engines.nginx.support import VERSIONS
 from tests.support import nginx_process
 from tests.support.nginx_process import FOUND, OK, PORT, endpoint, status
 
@@ -126,6 +129,20 @@ def test_the_host_of_an_absolute_target_is_what_endpoints_get(binary, seen, tmp_
         assert b"\r\nhost: a.example\r\n" in seen[-1].lower()
 
 
+ODD_HOSTS = ("a.example:x", "a.example:80:80", "u@a.example", "b.example#a.example", "[::1", "a.example,b.example")
+
+
+def test_no_request_is_forwarded_without_one_host(binary, seen, tmp_path):
+    with serving(binary, tmp_path, [{"name": "a", "forward": "public"}]):
+        for host in ODD_HOSTS:
+            assert ask("/", host=host) == "400", host
+        for start in (b"GET / HTTP/1.0\r\n\r\n", b"GET /\r\n\r\n", b"GET /\r\nHost: a.example\r\n\r\n"):
+            assert b"400 " in nginx_process.send(start), start
+        assert seen == []
+        for host in ("a.example", "A.example:8080", "a_b.example.", "[::1]:80", "127.0.0.1:"):
+            assert ask("/", host=host) == "200", host
+
+
 def test_a_mapped_address_is_the_ipv4_address(binary, seen, tmp_path):
     """In PROXY headers: an access list and the key of a rate limit."""
     limited = [
@@ -215,3 +232,28 @@ def test_no_client_removes_a_field_by_naming_it_in_connection(binary, seen, tmp_
             assert b"x-forwarded-for: 127.0.0.1" in sent
             assert b"x-request-id: " in sent
             assert not any(word in sent for word in (b"upgrade", b"http2-settings", b"\r\nte:", b"\r\nconnection:"))
+
+
+def test_no_bare_bytes_get_between_the_frames_of_http2(binary, tmp_path):
+    """An upgrade over HTTP/2 is malformed; nginx before 1.31 forwards it, and the answer as bytes of a tunnel."""
+    if not VERSIONS[binary.version.rpartition(".")[0]].http2_directive:
+        pytest.skip("it serves HTTP/2 beside HTTP/1 over TLS only")
+    asked = []
+
+    def answer(head: bytes, client: socket.socket) -> None:
+        asked.append(head.lower())
+        upgrades = b"\r\nupgrade: websocket" in asked[-1]
+        client.sendall(
+            b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\nbare bytes" if upgrades else OK + b"public\n"
+        )
+
+    with endpoint(PUBLIC, answer), serving(binary, tmp_path, TO_PUBLIC, http2=True):
+        assert status(nginx_process.ask("/public", "Connection: upgrade", "Upgrade: websocket")) == "101"
+        connection = H2Connection(H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False))
+        connection.initiate_connection()
+        head = ((":method", "GET"), (":scheme", "http"), (":path", "/public"), (":authority", "h"))
+        connection.send_headers(1, (*head, ("upgrade", "websocket")), end_stream=True)
+        got = nginx_process.send(connection.data_to_send(), 0.5)
+    assert got
+    assert b"bare" not in got
+    assert not any(b"upgrade" in each for each in asked[1:])

@@ -161,7 +161,7 @@ def test_a_request_has_its_time_in_all(served):
 
 
 def test_trace_reaches_no_endpoint(served):
-    assert served.get("/plain", method="TRACE").status == 405
+    assert served.get("/plain", method="TRACE").status == 400
 
 
 def test_a_handshake_goes_to_an_endpoint_of_http2_over_http1_as_explain_says(served):

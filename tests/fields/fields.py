@@ -69,6 +69,11 @@ class Change:
         """Whether one of `fields` is this one, or a mapping that it is in; not the object that has it."""
         return any(len(x) > len(self.object) and re.match(rf"{re.escape(x)}(?![^.\[])", self.path) for x in fields)
 
+    def within(self, fields: Iterable[str]) -> bool:
+        """Whether one of `fields` is this one, or a mapping that it is in; not a whole listener, pool or route."""
+        deep = (x for x in fields if not re.fullmatch(r"(listeners|pools)\.[^.]+|routes\[[0-9]+\]", x))
+        return any(re.match(rf"{re.escape(x)}(?![^.\[])", self.path) for x in deep)
+
 
 def at(data: Any, path: str) -> Any:
     """What stands at a path such as `routes[0].forward[0]`."""

@@ -18,7 +18,7 @@ from fields.fields import CONTEXTS, OBJECTS, VALUES, Change, base, changes, read
 from lbgen.diagnostics import LbgenError, Severity
 from lbgen.engines.api import Level, engines
 from lbgen.engines.metrics_spec import metrics_files
-from lbgen.engines.verdicts import judge
+from lbgen.engines.verdicts import answers, judge
 from lbgen.plan.features import Feature
 from lbgen.plan.resolve import findings, plan
 from lbgen.records import replace
@@ -40,7 +40,7 @@ class State:
         except LbgenError as error:
             every = error.diagnostics
         self.found = frozenset((d.code, d.field) for d in every if d.severity is Severity.ERROR or d.code in IDLE)
-        self._stops, self._files = {}, {}
+        self._stops, self._said, self._files = {}, {}, {}
 
     @property
     def alike(self):
@@ -52,6 +52,15 @@ class State:
             engine = engines()[name]
             self._stops[name] = frozenset((d.message, d.field) for d in judge(self.plan, engine, engine.versions[0])[1])
         return self._stops[name]
+
+    def said(self, name):
+        """The fields of which `explain` says that the engine differs, whether that stops anything or not."""
+        if name not in self._said:
+            engine = engines()[name]
+            every = answers(self.plan, engine, engine.versions[0])
+            differs = (x for x in every if x.verdict.level in (Level.HABIT, Level.APPROXIMATE))
+            self._said[name] = frozenset(field for x in differs for field in x.fields)
+        return self._said[name]
 
     def files(self, name):
         """What the engine gets when all that can be accepted is; None when it is refused."""
@@ -80,6 +89,8 @@ def came_of(change: Change, name: str) -> str:
         return "stopped before"
     if after.stops(name) - before.stops(name) or change.under(field for _, field in after.stops(name)):
         return "verdict"
+    if change.within(before.said(name) | after.said(name)):
+        return "said"
     return "rendered" if after.files(name) != before.files(name) else ""
 
 

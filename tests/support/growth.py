@@ -130,13 +130,14 @@ def _name(code: CodeType) -> str:
 
 
 def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> str:
-    """As `topology`, with hosts and pools that grow as the routes do, and routes and pools that use most features."""
+    """As `topology`, with hosts and pools that grow as the routes do, and routes and pools that use what
+    every engine can."""
     each = max(routes // 6, 1)
     ports = ", ".join(f"web{n or ''}: {{ port: {8080 + n} }}" for n in range(listeners))
     lines = ["version: 1", "name: growth", f"listeners: {{ {ports} }}", "pools:"]
     pool_kinds = (
         "sticky: { cookie: LB }",
-        "connections: { max_per_endpoint: 10, queue: { size: 5, timeout: 1s } }",
+        "balance: least_connections",
         "balance: { hash: { header: x-user } }",
         "health: { active: { path: /healthz } }",
         "health: { passive: { failures: 5, eject_for: 10s } }",
@@ -154,11 +155,11 @@ def rich_topology(routes: int, *, changed: bool = False, listeners: int = 1) -> 
     policies = (
         "forward: %s, timeouts: { connect: 1s, response: 5s }, retries: { max: 1, on: [connect_failure, reset] }",
         "forward: %s, rate_limit: { rate: 10/s, burst: 20, key: client_ip }, max_body: 1MiB",
-        "forward: %s, concurrency: { max: 20, key: route }, request_headers: { set: { x-route: r%%d } }",
+        "forward: %s, request_headers: { set: { x-route: r%%d } }",
         "forward: %s, cors: { origins: [https://shop.example] }, response_headers: { add: { x-a: r%%d } }",
         "forward: %s, compression: { types: [application/json] }, access: { allow: [10.0.0.0/8] }",
         "forward: [{ pool: %s, weight: 9 }, { pool: p0, weight: 1 }], rewrite: { path: /x%%d }",
-        "forward: %s, mirror: { pool: p0, percent: 10 }, retries: { max: 1, on: [503] }",
+        "forward: %s, retries: { max: 1, on: [503] }",
         "redirect: { path: /new%%d }",
         'respond: { status: 200, body: "r%%d" }',
     )

@@ -102,6 +102,19 @@ def ask(path: str = "/", *lines: str, start: str = "", host: str = "a.example", 
     return answer
 
 
+def send(data: bytes, seconds: float = 5) -> bytes:
+    """What comes back within that time for bytes as they stand."""
+    answer = b""
+    with closing(socket.create_connection(("127.0.0.1", PORT), seconds)) as client:
+        client.sendall(data)
+        try:
+            while part := client.recv(65536):
+                answer += part
+        except TimeoutError:
+            pass
+    return answer
+
+
 def connect(
     path: str, *lines: str, start: str = "", host: str = "a.example", source: str = "127.0.0.1"
 ) -> socket.socket:

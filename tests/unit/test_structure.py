@@ -46,7 +46,6 @@ SKELETON = frozenset(
         "cors",
         "compression",
         "mirrors",
-        "bodies",
         "l4",
         "udp",
         "access_log",
@@ -54,16 +53,14 @@ SKELETON = frozenset(
 )
 # Parts of a concern that is too long for one file, and what only some engines have.
 PARTS = {
-    "objections": {"header_objections", "pool_objections", "route_objections"},
-    "matching": {"conditions", "maps", "location_tree", "number_regex", "predicates", "prefix_trees", "virtual_hosts"}
-    | {"routers"},
+    "objections": {"pool_objections", "route_objections"},
+    "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "virtual_hosts"} | {"routers"},
     "headers": {"forwarded_headers", "request_values", "rewrites"},
-    "upstreams": {"balancing", "pool_selection", "backend_selection", "split_shares"}
+    "upstreams": {"balancing", "pool_selection", "backend_selection"}
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
     "run": {"counters", "live", "stages", "transaction"},
-    "routes": {"routes", "actions", "per_route", "conditional_filters", "filter_chains"}
-    | {"middlewares", "server_blocks", "includes"},
+    "routes": {"routes", "actions", "per_route", "filter_chains"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
         "comments",

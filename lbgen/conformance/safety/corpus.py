@@ -44,6 +44,7 @@ class Target(Struct, frozen=True):
             "<hidden-size>": str(len(hidden)),
             "<hidden-hex>": f"{len(hidden):x}",
             "<hidden>": hidden,
+            "<next>": hidden.replace("/hidden-", "/next-"),
             "<open>": self.open,
             "<host>": self.host,
             "<mark>": mark,

@@ -24,7 +24,9 @@ _HOP = frozenset(
     {"close", "keep-alive", "upgrade", "te", "trailers", "http2-settings"}
 )  # what Connection may name towards endpoints
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
-_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")  # a valid one, or none
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[^][:/,@ ]*)?"
+)  # one host, or none; no rule names a port
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")  # hosts that rules can name
 _OTHER = "lbgen-other.invalid"  # a host, as a method that no rule names
 _RAW = re.compile(r"[|\"<>{}^`]")  # browsers send some of them raw; an engine may escape them
@@ -58,7 +60,7 @@ def judge_arrival(plan: Plan, attack: Attack, arrival: Arrival, plain: Message) 
     message = arrival.message
     if message is None:
         return
-    if message.method.upper() in _NEVER_SERVED:
+    if message.method in _NEVER_SERVED:  # methods are case-sensitive (RFC 9110 9.1)
         yield breach("S1", f"{message.method} reaches an endpoint")
     if "/hidden-" in message.target:
         yield breach("S1", "what was sent as part of another request arrives as one")
@@ -137,7 +139,7 @@ def _line_choices(headers: Headers, host: str) -> Iterator[Headers]:
     for name, value in headers:
         if name not in _FRAMING:
             lines.setdefault(name, []).append(_CONTROL.sub("?", value))
-    plain = re.sub(r":[0-9]*$", "", host).lower().removesuffix(".")
+    plain = re.sub(r":[^][:]*$", "", host).lower().removesuffix(".")
     lines["host"] = [plain if _NAME.fullmatch(plain) else _OTHER]
     for choice in (lambda of: of[-1:], lambda of: of[:1], lambda of: [", ".join(of)]):
         yield tuple((name, value) for name, of in lines.items() for value in choice(of))

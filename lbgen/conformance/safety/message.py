@@ -76,7 +76,9 @@ async def read_body(reader: asyncio.StreamReader, length: int | None, body: byte
         if (end := await reader.readexactly(2)) != b"\r\n":
             raise AmbiguousError(f"{end!r} after a chunk")
     while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
-        if _FIELD.fullmatch(line[:-2]) is None:
+        if (
+            _FIELD.fullmatch(line[:-2].lstrip(b" \t")) is None
+        ):  # folded: the body ends alike, and no rule reads trailers
             raise AmbiguousError(f"trailer line {line[:120]!r}")
         body += line  # whose marks count too
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -160,6 +161,24 @@ def log_of_a_websocket(ctx: ScriptContext) -> Iterator[str]:
     found = _records(ctx, path)
     if len(found) != 1 or found[0].get("status") != 101:
         yield f"statuses {[record.get('status') for record in found]}, expected one line with 101"
+
+
+def log_of_a_connection(ctx: ScriptContext) -> Iterator[str]:
+    """A connection of the L4 listener `with.listener` has a line of JSON, with the endpoint and the
+    bytes that it got: probes that open connections have lines as well, without bytes."""
+    name = ctx.params["listener"]
+    endpoint = ctx.plan.pool(ctx.params["pool"]).endpoints[0].authority
+    with ClientConnection(ctx.at[name]) as stream:
+        stream.send(b"hello")
+        stream.read_exactly(5)
+
+    def lines() -> list[set[str]]:
+        read = (json.loads(line) for line, _ in ctx.log())
+        return [set(map(str, line.values())) for line in read]
+
+    want = {name, endpoint, "5"}
+    if not wait_until(lambda: any(want <= line for line in lines()), PATIENCE):
+        yield f"lines {lines()}, expected one with {sorted(want)}"
 
 
 def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[str]:

@@ -10,10 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.http1_client import Address, Answer, fetch
+from lbgen.conformance.http1_client import Address, Answer, ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.transport import DEFAULT, Transport, TransportOptions, transport_for, without_verification
-from lbgen.plan.model import Mode, Plan
+from lbgen.conformance.transport import (
+    DEFAULT,
+    Transport,
+    TransportOptions,
+    client_hello,
+    host_of,
+    transport_for,
+    without_verification,
+)
+from lbgen.plan.model import Mode, Plan, Protocol
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
 from lbgen.runtime.local.network import reaches
@@ -32,12 +40,14 @@ HANDOVER = 0.5  # seconds in which old and new workers may serve side by side af
 TAKES_HOLD = 0.05  # seconds until an ejection surely counts, on a busy machine too; promised are 10 ms
 _ANSWERED = 1.0  # seconds for the answer to a datagram
 PATIENCE = 4.0  # seconds that an engine has to notice something
+NOBODY = "no endpoint"  # what `who_answers` says where none is left
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptContext:
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
-    the engine's access log, each with what it says in lbgen's own schema. `own`: see `judge.differences`."""
+    the engine's access log, each with what it says in lbgen's own schema: nothing where the line is about a connection
+    of an L4 listener. `own`: see `judge.differences`."""
 
     at: Mapping[str, Address]
     endpoints: StandInServers
@@ -54,6 +64,46 @@ class ScriptContext:
         """As `transport`, for a certificate that the client does not verify."""
         listener = self.plan.listener(request.listener)
         return transport_for(listener, request, without_verification(listener, request))
+
+
+def who_answers(ctx: ScriptContext, request: Request) -> str:
+    """The endpoint that answers on the request's listener, at layer 4 as well; `NOBODY` where none does, else the
+    status that came without one."""
+    listener = ctx.plan.listener(request.listener)
+    address = ctx.at[listener.name]
+    if listener.protocol is Protocol.UDP:
+        got = exchange_datagram(address, b"x", request.client)
+        return NOBODY if got is None else got.partition(b": ")[0].decode()
+    if listener.tls is not None and listener.tls.passthrough:
+        return _end_of_hello(ctx, request)
+    answer = fetch(address, request, transport=ctx.unverified(request))
+    account = account_of(answer)
+    if account is not None:
+        return str(account["name"])
+    failed = answer.status is None if listener.mode is Mode.L4 else is_own_status(answer.status, 503)
+    return NOBODY if failed else str(answer.status)
+
+
+def _end_of_hello(ctx: ScriptContext, request: Request) -> str:
+    """The endpoint that says good-bye after the first message of TLS."""
+    with ClientConnection(ctx.at[request.listener], client=request.client, timeout=2) as stream:
+        stream.send(client_hello(host_of(request)))
+        stream.shutdown_write()
+        _, mark, name = stream.read_to_end().rpartition(b"end of ")
+    return name.decode().strip() if mark else NOBODY
+
+
+def names_that_answer(ctx: ScriptContext, request: Request, count: int, pool: str = "") -> set[str]:
+    """Who answers `count` requests; with `pool`, what endpoints of other pools answer is not counted."""
+    found: set[str] = set()
+    for _ in range(count * (20 if pool else 1)):
+        name = who_answers(ctx, request)
+        if not pool or name == NOBODY or name.rpartition("-")[0] == pool:
+            found.add(name)
+            count -= 1
+        if count <= 0:
+            break
+    return found
 
 
 def get(target: str, *headers: tuple[str, str], method: str = "GET") -> Request:
@@ -100,7 +150,7 @@ def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[s
     return found
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def wait_until(holds: Callable[[], object], seconds: float = PATIENCE) -> bool:
     """Wait until `holds` is true; False when it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not holds():

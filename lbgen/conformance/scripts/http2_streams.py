@@ -50,6 +50,23 @@ def http2_pause(ctx: ScriptContext) -> Iterator[str]:
             time.sleep(1.2)
 
 
+def http2_expects_continue(ctx: ScriptContext) -> Iterator[str]:
+    """A client that sends its body after 100 Continue alone, as Java's HttpClient does."""
+    with _open(ctx) as stream:
+        client = Http2Client(stream)
+        asked = Request("POST", "/p", (("Host", "h"), ("Expect", "100-continue"), ("Content-Length", "3")))
+        number = client.send_head(header_list(asked, stream.secure), method="POST", end=False)
+        begun = time.monotonic()
+        half = client.halves[number]
+        while not half.interim and half.status is None and time.monotonic() - begun < 1:
+            client.receive(0.2)
+        if 100 not in half.interim:
+            yield "no 100 Continue within a second"
+        client.send_body(number, b"abc")
+        if (length := account_field(client.read_answer(number), "body_length")) != "3":
+            yield f"the endpoint got {length} bytes"
+
+
 def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
     """A client that stops within a body gets one of `statuses` (or a reset stream) in time."""
     method = ctx.params.get("method", "PUT")

@@ -75,5 +75,8 @@ def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[str]:
     if found != [502, 502]:
         yield f"a cookie of {broken}, which fails: {found}, expected 502 twice"
     yield from _moved(ctx, broken, healthy, "ejected")
+    served = [account_field(fetch(ctx.at["web"], get(f"/{pool}")), "name") for _ in range(4)]
+    if set(served) != {healthy}:
+        yield f"{broken} is ejected: clients without a cookie get {served}"
     if not wait_until(lambda: account_field(_asked(ctx, home), "name") == broken):
         yield f"{broken} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"

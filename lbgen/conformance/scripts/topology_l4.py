@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.scripts.context import ScriptContext, exchange_datagram, wait_until
 from lbgen.conformance.scripts.topology_timeouts import ends_in_time
@@ -105,9 +106,9 @@ def bytes_connect(ctx: ScriptContext) -> Iterator[str]:
         end = "closed"
     took = (time.monotonic() - begun) * 1000
     if end == "open":
-        yield f"after {took:.0f} ms the connection is open, expected its end after {low} to {high}"
+        yield late(f"after {took:.0f} ms the connection is open, expected its end after {low} to {high}")
     elif not low <= took <= high:
-        yield f"took {took:.0f} ms, expected {low} to {high}"
+        yield late(f"took {took:.0f} ms, expected {low} to {high}")
 
 
 def _stream(ctx: ScriptContext) -> ClientConnection:

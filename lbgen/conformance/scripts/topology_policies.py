@@ -1,4 +1,4 @@
-"""Checks of any rate, limit, balance and health check; requests, numbers and times are parameters."""
+"""Checks of any rate, limit and mirror; requests, numbers and times are parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
-from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext, behaving, broken_endpoint, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, wait_until
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
-from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -66,69 +65,7 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
     if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
-        yield f"after they have ended: {_ask(ctx, request).status}, expected 200"
-
-
-def shares_hold(ctx: ScriptContext) -> Iterator[str]:
-    """Of `times` requests each pool (`by`: pool) or endpoint (name) gets its share, five deviations off at most."""
-    counts: Counter[str] = Counter()
-    for _ in range(ctx.params["times"]):
-        account = account_of(_ask(ctx, ctx.params["request"]))
-        counts[str(account[ctx.params["by"]]) if account is not None else "no endpoint"] += 1
-    for name, (low, high) in ctx.params["share"].items():
-        if not low <= counts[name] <= high:
-            yield f"{name} got {counts[name]} of {ctx.params['times']}, expected {low} to {high}; all: {dict(counts)}"
-
-
-def equal_keys_stay(ctx: ScriptContext) -> Iterator[str]:
-    """Requests of one key go to one endpoint, those of many keys to several. `requests`: one for each key."""
-    homes = {}
-    for number, request in enumerate(ctx.params["requests"]):
-        names = {_name(_ask(ctx, request)) for _ in range(3)}
-        if len(names) > 1:
-            yield f"key {number} went to {sorted(names)}"
-            return
-        homes[number] = names.pop()
-    if ctx.params["several"] and len(set(homes.values())) < 2:
-        yield f"{len(homes)} keys all went to {next(iter(homes.values()))}"
-
-
-def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:
-    """An endpoint that refuses connections is left out in time, without any request failing afterwards, and serves
-    again in time once it is back. Without another one the answer is 503. Where it is checked on another port, that
-    refuses."""
-    name, others = ctx.params["name"], ctx.params["others"]
-    elsewhere = f"{name}-check"
-    checked = elsewhere if elsewhere in ctx.endpoints.listening else name
-    seconds = ctx.params["out_ms"] / 1000
-    want = set(others) or {"503"}
-    if not wait_until(lambda: name in _names(ctx, 12), 3):
-        yield f"{name} serves nothing although it is healthy"
-        return
-    with broken_endpoint(ctx, checked, "refuse"):
-        if not wait_until(lambda: _names(ctx, 8) <= want, seconds):
-            yield f"{seconds:.1f} s after {name} failed: {sorted(_names(ctx, 12))}, expected only {sorted(want)}"
-    seconds = ctx.params["back_ms"] / 1000
-    if not wait_until(lambda: name in _names(ctx, 12), seconds):
-        yield f"{name} is back for {seconds:.1f} s and serves nothing"
-
-
-def failures_eject(ctx: ScriptContext) -> Iterator[str]:
-    """`failures` failures in a row take an endpoint out for `eject_ms`, then it serves again."""
-    name, others, failures = ctx.params["name"], ctx.params["others"], ctx.params["failures"]
-    want = set(others) or {"503"}
-    with behaving(ctx, name, Behaviour("close")):
-        before = ctx.endpoints.requests[name]
-        for _ in range((failures + 2) * (len(others) + 1) * 4):
-            _ask(ctx, ctx.params["request"])
-            if ctx.endpoints.requests[name] - before >= failures:
-                break
-        found = _names(ctx, 4 * (len(others) + 1))
-        if not found <= want:
-            yield f"{name} failed {failures} times in a row: {sorted(found)}, expected only {sorted(want)}"
-    time.sleep(ctx.params["eject_ms"] / 1000)
-    if not wait_until(lambda: name in _names(ctx, 12), 2):
-        yield f"{name} serves nothing after {ctx.params['eject_ms']} ms"
+        yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
 
 
 def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
@@ -161,13 +98,3 @@ def _at(ctx: ScriptContext) -> tuple[str, int]:
 
 def _ask(ctx: ScriptContext, request: Request) -> Answer:
     return fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
-
-
-def _name(answer: Answer) -> str:
-    account = account_of(answer)
-    return str(account["name"]) if account is not None else str(answer.status)
-
-
-def _names(ctx: ScriptContext, count: int) -> set[str]:
-    """The endpoints that answer `count` requests, or the statuses that come without one."""
-    return {_name(_ask(ctx, ctx.params["request"])) for _ in range(count)}

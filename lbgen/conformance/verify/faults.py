@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.topology_timeouts import LARGE
 from lbgen.conformance.transport import without_verification
-from lbgen.conformance.verify import client_timeouts, l4, request_timeouts, traffic_policies
+from lbgen.conformance.verify import checked_pools, client_timeouts, everyday, l4, request_timeouts, traffic_policies
 from lbgen.conformance.verify.cases import (
     ALIKE,
     BODY,
@@ -51,7 +51,12 @@ def fault_cases(plan: Plan, client: str) -> tuple[ScheduledCase, ...]:
     """Every fault case of `plan`, numbered within its clause."""
     counts: dict[str, int] = {}
     found = []
-    for one in (*_every(plan, client), *traffic_policies.policy_cases(plan, client)):
+    cases = (
+        *_every(plan, client),
+        *everyday.everyday_cases(plan, client),
+        *traffic_policies.policy_cases(plan, client),
+    )
+    for one in cases:
         name = " ".join((one.case.clause, *one.case.routes))
         counts[name] = number = counts.get(name, 0) + 1
         listener = plan.listener(one.case.request.listener)
@@ -64,14 +69,23 @@ def fault_cases(plan: Plan, client: str) -> tuple[ScheduledCase, ...]:
 
 
 def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
+    checked: set[str] = set()  # routes to pools with health checks, each of which is tried once
     for listener in plan.listeners:
         if listener.mode is not Mode.L7:
             yield from l4.l4_cases(plan, listener, client)
             continue
         yield from client_timeouts.client_timeout_cases(plan, listener, client)
         for route, hit in route_requests(plan, listener, client):
-            if isinstance(route.action, Forward) and not has_health_checks(plan, route.action):
+            if not isinstance(route.action, Forward):
+                continue
+            if not has_health_checks(plan, route.action):
                 yield from _apart(plan, route, _route(plan, route, route.action, hit))
+            elif route.name not in checked:
+                checked.add(route.name)
+                found = checked_pools.fault_cases(
+                    plan, route, route.action, hit, _route(plan, route, route.action, hit)
+                )
+                yield from _apart(plan, route, found)
 
 
 def _apart(plan: Plan, route: Route, found: Iterator[ScheduledCase]) -> Iterator[ScheduledCase]:
@@ -146,7 +160,14 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     if silence and simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         last = first if first != times.idle else max(first, silence)
         params = {"request": deaf, "within_ms": (time_window(min(first, silence))[0], time_window(last)[1])}
-        one = script_case("6.idle.upload", "stuck_upload", hit, params, (*ends, "timeouts.idle.upload"), route.name)
+        one = script_case(
+            "6.idle.upload",
+            "stuck_upload",
+            hit,
+            params,
+            (*ends, "timeouts.idle.upload", "listener.timeouts.stuck_endpoint"),
+            route.name,
+        )
         yield replace(one, phase=Phase.HEAVY)
 
 
@@ -176,9 +197,8 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Schedule
     clause = "5.{}" if count == 1 else "6.retries.{}"
     for mode in ("close", "reset"):
         one = fault_case(clause.format(mode), asked, route, {"mode": mode}, fault=502, tries=count)
-        if retries is not None and count == 1:
-            one = replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY, _ONE_ATTEMPT)))
-        yield one
+        # A connection that has been used before may end without an answer.
+        yield replace(one, case=replace(one.case, features=(*one.case.features, _NO_RETRY, _ONE_ATTEMPT)))
     if count > 1:
         yield fault_case("6.retries.recovers", asked, route, {"mode": "close"}, {"mode": "json"}, status=200, tries=2)
     count = tries(retries, RetryCause.TIMEOUT, asked.method)
@@ -229,4 +249,4 @@ def _silent(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCa
     times = action.timeouts
     if times.idle and (not times.request or times.idle < times.request):
         stall = {"mode": "stall_body", "wait_ms": 60_000}
-        yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle))
+        yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle, 2))

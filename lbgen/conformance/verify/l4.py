@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import has_certificate_for
+from lbgen.conformance.verify import pools as pool_cases
 from lbgen.conformance.verify.cases import Phase, ScheduledCase, script_case, time_window
 from lbgen.conformance.verify.handshakes import NO_NAME, names
-from lbgen.plan.model import Forward, Listener, Plan, Protocol
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
 from lbgen.records import replace
@@ -27,6 +29,11 @@ def l4_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledC
     for source in _clients(plan, listener, client):
         if listener.protocol is Protocol.UDP:
             yield _datagrams(plan, listener, source)
+            outcome = simulate_l4(plan, listener.name, None, source)
+            if outcome.route is not None and outcome.pools and outcome.route not in timed:
+                timed.add(outcome.route)
+                request = Request(listener=listener.name, client=source)
+                yield from _pools(plan, listener, request, outcome.route)
             continue
         for sni in _names(listener):
             known = listener.tls is None or listener.tls.passthrough or _held(listener.tls, sni)
@@ -51,6 +58,33 @@ def l4_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledC
                 crowded = any(plan.pool(name).max_per_endpoint is not None for name in pools)
                 for one in _times(action, request, params, outcome.route, secure=secure):
                     yield _alone(one) if crowded and one.phase is Phase.CALM else one
+                headers = () if sni is None else (("Host", sni),)
+                yield from _pools(plan, listener, replace(request, headers=headers), outcome.route)
+
+
+def _pools(plan: Plan, listener: Listener, request: Request, name: str) -> Iterator[ScheduledCase]:
+    """What the pools of a route do with connections beside carrying them."""
+    route = plan.route(name)
+    action = route.action
+    targets = [target for target in action.targets if target.weight] if isinstance(action, Forward) else []
+    # HTTP asks the endpoints for their names; without a Host (no TLS) any will do.
+    asked = request if request.headers else replace(request, headers=(("Host", NOWHERE),))
+    total = sum(target.weight for target in targets)
+    if len(targets) > 1:
+        share = {target.pool: pool_cases.deviation_bounds(target.weight / total) for target in targets}
+        params = {"request": asked, "times": pool_cases.TIMES, "by": "l4 pool", "share": share}
+        one = script_case("7.split", "shares_hold", asked, params, (str(Feature.SPLIT),), name)
+        yield _alone(replace(one, case=replace(one.case, tries_fields=(f"routes[{name}].forward",))))
+    for target in targets:
+        of = target.pool if len(targets) > 1 else ""
+        access = (listener.access, route.access)
+        pool = plan.pool(target.pool)
+        turns = sum(1 for each in pool.endpoints if each.weight and not each.backup)
+        idle = action.timeouts.idle if isinstance(action, Forward) else 0
+        if listener.protocol is Protocol.UDP and idle and not of and turns > 1 and pool.balance is Balance.ROUND_ROBIN:
+            params = {"request": asked, "count": turns, "within_ms": time_window(idle)}
+            yield _alone(script_case("7.idle.datagrams", "datagram_flows_end", asked, params, _IDLE, name))
+        yield from map(_alone, pool_cases.pool_cases(plan, plan.pool(target.pool), asked, route, access, of))
 
 
 def _datagrams(plan: Plan, listener: Listener, source: str) -> ScheduledCase:

@@ -47,7 +47,7 @@ class Report:
     """`results` hold every case on every engine. `green`: no difference that no verdict names, no engine broke, and
     not every case was refused.
     `moved_because`: why listeners and endpoints did not have the topology's own addresses, "" when they had.
-    `untried`: what of the topology no case is about, in words."""
+    `untried`: the fields of the topology that no case tried."""
 
     name: str
     results: tuple[Result, ...]

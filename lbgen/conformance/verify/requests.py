@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from lbgen.conformance.verify.cases import (
     route_requests,
     server_name_excuses,
 )
+from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.route_policies import policy_requests
@@ -27,15 +29,16 @@ from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
+from lbgen.runtime.standins.http1 import CONTROL
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
 AMBIGUOUS_PATHS = (
     *("//a", "/a//b", "/a/../b", "/a/./b", "/a%2Fb", "/a%5Cb", "/%61", "/%2e%2e/a", "/a%00b", "/a%zz"),
     *("/a\\b", "/a|b", "/a#b", "/a%20b"),
 )
-_NO_URI = "\\|#"  # what no target may hold: 400, or the connection is closed
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
+_PARTS = {"path": "path", "method": "methods", "header": "headers", "query": "query", "cookie": "cookies"}
 _MOST_PAIRS = 2_000
 _MOST_TRIED = 50 * _MOST_PAIRS  # where rules differ in their headers only, each pair must be looked at
 _SPOOFED = (
@@ -49,10 +52,11 @@ _SPOOFED = (
 
 @dataclass(frozen=True, slots=True)
 class ClauseRequest:
-    """A request and what part of the contract it tries."""
+    """A request and what part of the contract it tries; `fields` of the topology beside those of the clause."""
 
     clause: str
     request: Request
+    fields: tuple[str, ...] = ()
 
 
 def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Case, ...]:
@@ -66,11 +70,20 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
         request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
         if local and not request.client.startswith("127."):
             continue  # no such address is ours
-        every.setdefault(request, replace(ask, request=request))
+        known = every.get(request)
+        every[request] = (
+            replace(ask, request=request) if known is None else replace(known, fields=(*known.fields, *ask.fields))
+        )
     found = list(every.values())
     if len(found) > most:
-        first = [ask for ask in found if ask.clause in ("2.rule", "2.order")][:most]
-        others = [ask for ask in found if ask.clause not in ("2.rule", "2.order")]
+        first = [ask for ask in found if ask.clause in ("2.rule", "2.order")]
+        kinds: dict[tuple[object, ...], ClauseRequest] = {}  # one of each field and clause of each route
+        for ask in found:
+            route = simulate(plan, ask.request).route if not ask.fields else ""
+            kinds.setdefault((ask.clause, ask.request.listener, route, *ask.fields), ask)
+        first = list(dict.fromkeys((*first, *kinds.values())))[:most]
+        chosen = set(first)
+        others = [ask for ask in found if ask not in chosen]
         drawn = random.Random(seed).sample(range(len(others)), max(0, most - len(first)))  # noqa: S311  # no secret
         found = [*first, *(others[i] for i in sorted(drawn))]
     limited = not local and any(is_limited_by_client(route) for route in plan.routes)
@@ -81,9 +94,10 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
             replace(ask.request, client=distinct_client(n) or client)
             if limited and ask.request.client == client
             else ask.request,
-            Expect(refused=any(char in ask.request.target for char in _NO_URI)),
+            Expect(),
             features=(*excusing_features(ask), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
+            tries_fields=ask.fields,
         )
         for n, ask in enumerate(found, 1)
     )
@@ -117,7 +131,7 @@ def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
         known = rules(listener)
         for rule in known:
             for what, draft in labelled_drafts(rule):
-                yield ClauseRequest(f"2.{what}", draft.request(listener.name))
+                yield ClauseRequest(f"2.{what}", draft.request(listener.name), tuple(_fields(plan, rule, what)))
         yield from _orders(listener, known)
         for rule in known:
             hit = matching_draft(rule)
@@ -135,6 +149,14 @@ def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
         yield ClauseRequest("3.host", replace(nowhere, target=f"http://{NOWHERE}/a"))
         yield ClauseRequest("3.host", replace(nowhere, target="http://other.invalid/a"))
         yield ClauseRequest("3.host", replace(nowhere, headers=(("Host", f"{NOWHERE}:99x"),)))
+
+
+def _fields(plan: Plan, rule: Rule, what: str) -> Iterator[str]:
+    """The fields of a rule that a draft tries: what it is near to miss, or does miss."""
+    if what == "host":
+        yield f"{named(plan, plan.route(rule.route).field)}.hosts"
+    elif what in _PARTS:
+        yield f"{named(plan, rule.field)}.{_PARTS[what]}"
 
 
 def rules(listener: Listener) -> list[Rule]:
@@ -173,6 +195,11 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     )
     touched = sorted(set(_edited(route)))
     yield ClauseRequest("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
+    edits = route.response_headers
+    if edits.remove and isinstance(route.action, Forward):
+        lines = [[name, "sent"] for name in (*edits.remove, *(name for name, _ in (*edits.set, *edits.add)))]
+        answer = json.dumps({"mode": "fixed", "headers": lines, "body": "its own"})
+        yield ClauseRequest("4.edits", replace(hit, headers=(*hit.headers, (CONTROL, answer))))
     yield ClauseRequest("4.underscores", replace(hit, headers=(*hit.headers, ("X_Lbgen_Sent", "1"))))
     yield ClauseRequest("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
     yield ClauseRequest(
@@ -211,8 +238,6 @@ def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
         found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]
     if "%zz" in request.target:
         found.append("framing.malformed.bad_escape")
-    if any(char in request.target for char in _NO_URI):
-        found.append("framing.raw_target")
     found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
     if request.method.islower():
         found.append("framing.method")

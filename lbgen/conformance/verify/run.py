@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import edited_files, faults
 from lbgen.conformance.verify.cases import ScheduledCase
-from lbgen.conformance.verify.gaps import find_gaps
+from lbgen.conformance.verify.coverage import fields_not_tried
 from lbgen.conformance.verify.loopback import move_to_loopback
 from lbgen.conformance.verify.messages import Failed, Finished, Job, JobProgress
 from lbgen.conformance.verify.own_addresses import LOOPBACK, why_moved
@@ -148,15 +148,16 @@ def _verified(
     broken = [
         UnverifiedEngine(each.engine, each.diagnostics, broken=True) for each in ended if isinstance(each, Failed)
     ]
+    results = tuple(result for each in done for result in each.results)
     return Report(
         name=real.name,
-        results=(*(result for each in done for result in each.results), *compare_engines(done, wanted)),
+        results=(*results, *compare_engines(done, wanted)),
         left=(*(UnverifiedEngine(name, reasons) for name, reasons in skipped), *broken),
         served=tuple(served for _, served in prepared),
         scale=scale,
         moved_because=obstacle,
         seconds=time.monotonic() - begun,
-        untried=find_gaps(real),
+        untried=fields_not_tried(plan, (one.case for one in cases), results),
     )
 
 

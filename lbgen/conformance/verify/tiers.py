@@ -165,7 +165,6 @@ def _asked(
         scale,
         moved_because="",  # its own addresses are tried tier by tier
         seconds=time.monotonic() - begun,
-        untried=("faults and times, which are tried behind the tier in front",),
     )
 
 

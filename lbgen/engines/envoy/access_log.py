@@ -83,6 +83,7 @@ def build_l4_logs(listener: Listener) -> list[dict[str, Data]]:
             "time": "%START_TIME%",
             "listener": listener.name,
             "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+            **({"sni": "%REQUESTED_SERVER_NAME%"} if listener.tls is not None else {}),
             "pool": "%UPSTREAM_CLUSTER_RAW%",
             "endpoint": "%UPSTREAM_HOST%",
             "duration_ms": "%DURATION%",
@@ -118,13 +119,13 @@ def parse_record(line: str) -> AccessRecord | None:
         return None
     if not isinstance(found, dict) or "upstream_us" not in found or "total_ms" not in found:
         return None
-    endpoint, route = found["endpoint"] or "", found["route"] or ""
+    endpoint = found["endpoint"] or ""
     duration = _milliseconds(found["duration_us"], found["total_ms"] or 0)
     tried = _milliseconds(found["upstream_us"], _milliseconds(found["tried_us"], duration))
     return {
         "time": found["time"],
         "listener": found["listener"],
-        "route": "" if route.startswith(REFUSED) else route,
+        "route": "" if f"policy[{REFUSED}]" in (found.get("because") or "") else found["route"] or "",
         "pool": pool_name(found["pool"] or ""),
         "endpoint": endpoint,
         "method": found["method"] or "",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.engines.envoy.protobuf import extension, typed
-from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -54,9 +53,6 @@ def build_cors_headers() -> list[dict[str, Data]]:
 
 
 def _match(origin: Origin) -> dict[str, Data]:
-    if origin.any:
-        return {"exact": "*"}
-    port = "" if origin.port is None else f":{origin.port}"
-    if not origin.wildcard:
-        return {"exact": f"{origin.scheme}://{origin.host}{port}"}
-    return regex(rf"{escape_regex(origin.scheme)}://{SUBDOMAIN_CHARACTER}*\.{escape_regex(origin.host)}{port}")
+    if origin.any or origin.is_exact:
+        return {"exact": origin.text}
+    return regex(origin.pattern(escape_regex))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.conditional_filters import skip_where
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.limits import needs_client_address
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
@@ -32,9 +31,14 @@ _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # a trusted peer's X-Forwarded-Proto, which Envoy itself needs to be http or https
 _PEER = "x-lbgen-peer"
+FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding, which HTTP/1.0 does not have
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
 PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `needs_client_address`
+_OPTIONS = Commented(
+    "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
+    header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
+)
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
 
 
@@ -47,7 +51,7 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
             "use_remote_address": True,
             "skip_xff_append": True,
             **_early(
-                [{"remove": name} for name in _NAMES if name not in kept],
+                [{"remove": name} for name in (*_NAMES, FRAMING) if name not in kept],
                 [header_option(x, v, SET) for x, v in ours.items()],
             ),
             **({} if listener.request_id else {"generate_request_id": False}),
@@ -58,7 +62,7 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
         [control],
         [
             header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT"),
-            header_option(_PEER, _REMOTE, SET),
+            header_option(_PEER, _REMOTE, "ADD_IF_ABSENT"),
         ],
         [Commented(_WHY_SAVED, {"remove": PROTO})],
     )
@@ -85,14 +89,22 @@ def build_untrusted_filters(plan: Plan, listener: Listener) -> list[dict[str, Da
         return []
     mutations: list[Data] = [{"remove": name} for name in _removed_names()]
     trusted = address_in(listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
-    return [skip_where(trusted, build_mutation_filter("untrusted-peer", mutations))]
+    skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
+    fields: dict[str, Data] = {
+        "extension_config": build_mutation_filter("untrusted-peer", mutations),
+        "xds_matcher": {"matcher_list": {"matchers": [{"predicate": trusted, "on_match": skip}]}},
+    }
+    return [extension("untrusted-peer", "common.matching.v3.ExtensionWithMatcher", fields)]
 
 
 def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The fields of a route configuration for these headers."""
     ours = _own_headers(listener)
     if not listener.trusted_proxies:
-        return {"request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL]}
+        return {
+            "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL, FRAMING],
+            "request_headers_to_add": [_OPTIONS],
+        }
     client = needs_client_address(plan, listener)
     added = []
     for name, value in ours.items():
@@ -107,8 +119,8 @@ def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
     why = "Removed before routing where the peer is not in internal_address_config."
     return {
         **({} if client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
-        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL],
-        "request_headers_to_add": list(added),
+        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
+        "request_headers_to_add": [*added, _OPTIONS],
     }
 
 
@@ -138,9 +150,14 @@ def _removed_names() -> tuple[str, ...]:
 def _early(
     removed: Iterable[Data], added: Iterable[dict[str, Data]], then_removed: Iterable[Data] = ()
 ) -> dict[str, Data]:
-    mutations = [*removed, *({"append": each} for each in added), *then_removed]
-    if not mutations:
-        return {}
+    coded: dict[str, Data] = {"append": header_option(FRAMING, "%REQ(TRANSFER-ENCODING)%", "ADD_IF_ABSENT")}
+    mutations = [
+        *removed,
+        *({"append": each} for each in added),
+        Commented("Where there is a transfer coding: the protocol, as HTTP/1.0 has none.", coded),
+        {"append": header_option(FRAMING, "%PROTOCOL%", "OVERWRITE_IF_EXISTS")},
+        *then_removed,
+    ]
     kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
     return {"early_header_mutation_extensions": [extension("before-routing", kind, {"mutations": mutations})]}
 

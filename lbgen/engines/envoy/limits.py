@@ -1,4 +1,4 @@
-"""Access lists, rate limits and body sizes: Envoy filters that are off until a route enables them."""
+"""Access lists, rate limits, body sizes and buffers: Envoy filters that are off until a route enables them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 ACCESS = "access"
 RATE = "rate-limit"
+BUFFER = "request-buffer"
 DENIED = "denied"
+_IN_MEMORY = 1 << 20  # bytes of a body in memory; the rest is on disk
+_ON_DISK = 1 << 40
 _NO_LIMIT = 1_000_000_000
 _KEYS = 100_000  # buckets kept; the one idle for longest is dropped first
 _ROUTE = "route"
@@ -144,3 +147,18 @@ def build_body_size_filter(size: int, version: str) -> dict[str, Data]:
 
 def body_size_filter_name(size: int) -> str:
     return f"max-body-{size}"
+
+
+def build_buffer_filter() -> dict[str, Data]:
+    """The filter that holds a request until its body is complete, whatever its length."""
+    config: dict[str, Data] = {
+        "manager_config": {"thread_pool": {}},
+        "request": {
+            "behavior": {"fully_buffer": {}},
+            "memory_buffer_bytes_limit": _IN_MEMORY,
+            "storage_buffer_bytes_limit": _ON_DISK,
+        },
+        "response": {"behavior": {"bypass": {}}},
+    }
+    kind = "filters.http.file_system_buffer.v3.FileSystemBufferFilterConfig"
+    return extension(BUFFER, kind, config, disabled=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from lbgen.engines.document import Tagged, comment_on
+from lbgen.engines.document import Commented, Tagged, comment_on
 from lbgen.engines.envoy.access_log import build_access_log, build_snapshot_filter
-from lbgen.engines.envoy.comments import NOTES, ROUTE_NOTES, explain_filter
+from lbgen.engines.envoy.comments import BUFFER_NOTE, NOTES, ROUTE_NOTES, explain_filter
 from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
 from lbgen.engines.envoy.forwarded_headers import (
     PEER_ADDRESS,
@@ -17,7 +17,7 @@ from lbgen.engines.envoy.forwarded_headers import (
 )
 from lbgen.engines.envoy.l4 import build_l4_chains
 from lbgen.engines.envoy.limits import build_access_filter
-from lbgen.engines.envoy.paths import build_path_fields, build_size_filters
+from lbgen.engines.envoy.paths import build_path_fields, build_refusal_filter, build_size_filters
 from lbgen.engines.envoy.per_route import build_policy_filters
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import duration, extension
@@ -27,7 +27,7 @@ from lbgen.engines.envoy.udp import build_udp_proxy
 from lbgen.engines.envoy.upstreams import BUFFER_LIMIT, HTTP2_LIMITS
 from lbgen.engines.envoy.virtual_hosts import build_virtual_hosts, explain_hosts
 from lbgen.engines.verbatim import entries
-from lbgen.plan.model import Forward, Mode, Protocol, Respond
+from lbgen.plan.model import Forward, Mode, PoolProtocol, Protocol, Respond
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -48,7 +48,7 @@ def build_listener(plan: Plan, version: str, listener: Listener, clusters: Clust
     if listener.protocol is Protocol.UDP:
         address["protocol"] = "UDP"
         return Tagged(listener.field, {**found, **build_udp_proxy(plan, listener, clusters)})
-    found["per_connection_buffer_limit_bytes"] = BUFFER_LIMIT
+    found["per_connection_buffer_limit_bytes"] = Commented(BUFFER_NOTE, BUFFER_LIMIT)
     inspectors = [
         *([_proxy_header()] if listener.proxy_protocol else ()),
         *([build_tls_inspector()] if listener.tls else ()),
@@ -101,8 +101,10 @@ def _http(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> d
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     used = [routes[name] for name in names]
     rewritten = sorted(set().union(*(_list_rewrites(route) for route in used))) if listener.logs else []
+    pools = [pool for route in used for pool in clusters.target_pools(route)]
     filters = [
         *([build_snapshot_filter(rewritten)] if rewritten else ()),
+        build_refusal_filter(listener, hides_method=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)),
         *build_untrusted_filters(plan, listener),
         *build_size_filters(listener),
     ]

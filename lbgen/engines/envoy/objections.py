@@ -9,7 +9,7 @@ from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.envoy.retries import count_tries
 from lbgen.engines.envoy.timeouts import compute_idle_timeout
 from lbgen.engines.envoy.tls import select_certificates
-from lbgen.engines.escapes import has_boundary, may_hold, parse
+from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol, ValueKind
 from lbgen.plan.policy import RetryCause
@@ -79,18 +79,13 @@ def _rule_objections(rule: Rule) -> Iterator[Objection]:
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
             shows = {"match.query.regex.boundary": ("accepted", "status 404")}
             yield Objection(habit(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
-        if parameter.value.kind is ValueKind.REGEX and may_hold(parse(parameter.value.value), "%"):
-            # Envoy compares raw queries, and RE2 has no look-ahead to tell such a % from an escape.
-            note = "a % in the query that begins no escape matches nothing; %25 does"
-            shows = {"match.query.regex.bad_escape": ("accepted", "status 404")}
-            yield Objection(habit(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
 
 
 def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
     listeners = {listener.name: listener for listener, _ in rules}.values()
     if route.rate_limit is not None and len(listeners) > 1:
         note = "Envoy counts the requests of each listener apart, so a client may have the rate on each of them"
-        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.listeners": ("status 200", "text: passed")}
+        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "text: clients: ")}
         yield Objection(habit(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
     forward = route.action
     if not isinstance(forward, Forward):
@@ -106,19 +101,28 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
         note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
         shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    for listener in listeners:
-        longest = compute_idle_timeout(times, listener.timeouts, count_tries(forward))
-        if {longest} != {times.idle, listener.timeouts.body}:
-            ends = f"after {longest} ms" if longest else "never"
-            note = f"silence within a request's body, or in a tunnel, ends {ends}, the longest time of the route"
-            pause: dict[str, str | tuple[str, ...]] = {
-                "listener.timeouts.body": ("time", "status 200", "text: the upload"),
-                "timeouts.idle.tunnel": "text: the tunnel is open",
-            }
-            yield Objection(habit(note, pause), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
-            break
+    longest = {each: compute_idle_timeout(times, each.timeouts, count_tries(forward)) for each in listeners}
+    uploads = {time for each, time in longest.items() if time != each.timeouts.body}
+    if uploads:
+        note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
+        paused: dict[str, str | tuple[str, ...]] = {
+            "listener.timeouts.body": ("time", "status 200", "open", "text: the upload", "text: the stream ended"),
+            "listener.timeouts.stuck_endpoint": "text: the upload",
+        }
+        yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
+    tunnels = {time for time in longest.values() if time != times.idle}
+    if tunnels:
+        note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
+        silent: dict[str, str | tuple[str, ...]] = {
+            "timeouts.idle.tunnel_end": ("text: the tunnel is", "text: of silence the tunnel")
+        }
+        yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     if forward.retries is not None:
         yield from _retry_objections(plan, route, forward, forward.retries)
+
+
+def _when(times: set[int]) -> str:
+    return "never" if 0 in times else f"after {max(times)} ms"
 
 
 def _retry_objections(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:
@@ -174,6 +178,12 @@ def _pool_objections(pool: Pool, counted: set[str]) -> Iterator[Objection]:
     if pool.max_per_endpoint is not None and pool.protocol is not PoolProtocol.HTTP1:
         note = "Envoy bounds the connections of an endpoint, and one of HTTP/2 serves many requests"
         yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+    if pool.protocol is not PoolProtocol.HTTP1:
+        note = (
+            "a WebSocket handshake of HTTP/1.1 reaches the endpoint as an extended CONNECT (RFC 8441), and Envoy's 101 "
+            "has only a Sec-WebSocket-Accept that the endpoint sends"
+        )
+        yield Objection(habit(note), f"{pool.field}.protocol", Feature.POOL_HTTP2)
     if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
         note = f"Envoy has no slow start with {pool.balance}"
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.document import Tagged
+from lbgen.engines.envoy.forwarded_headers import FRAMING
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.plan.policy import Paths, PathsMode
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener
 
-REFUSED = "refused: "  # how names of routes begin that no topology has
+REFUSED = "malformed"  # the filter, and its policy, which Envoy names in the access log
+_ANYBODY: list[Data] = [{"any": True}]
 _HEX = "[0-9A-Fa-f]"
 _BROKEN = f"{_HEX}?|[^0-9A-Fa-f].*|{_HEX}[^0-9A-Fa-f].*"
-_OPTIONS = r"(?i)(?:[ \t,]|close|keep-alive|upgrade|te|trailers?|http2-settings|proxy-connection)*"
+_HOST = r"(?:[\w.~!$&()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
 
 
 def build_path_fields(paths: Paths) -> dict[str, Data]:
@@ -32,10 +33,9 @@ def build_path_fields(paths: Paths) -> dict[str, Data]:
     }
 
 
-def build_refusals(listener: Listener, *, hides_method: bool) -> list[Tagged]:
-    """The first routes of each host: what no endpoint may get. Envoy itself refuses CONNECT, and drops Connection, and
-    what it names, of other requests than handshakes. `hides_method`: a handshake to an endpoint of HTTP/2 loses its
-    method."""
+def build_refusal_filter(listener: Listener, *, hides_method: bool) -> dict[str, Data]:
+    """The filter that refuses what no endpoint may get; Envoy itself refuses CONNECT. `hides_method`: a handshake to an
+    endpoint of HTTP/2 loses its method."""
     paths = listener.paths
     refused = [_BROKEN, "00.*"] if paths.mode is PathsMode.VERBATIM else [_BROKEN, "[01].*", "7[Ff].*"]
     if paths.encoded_slash:
@@ -43,21 +43,27 @@ def build_refusals(listener: Listener, *, hides_method: bool) -> list[Tagged]:
     escapes = f".*%(?:{'|'.join(refused)})"
     if paths.encoded_slash and paths.mode is not PathsMode.VERBATIM:
         escapes += "|(?i).*(?:/|%2f)[.][.]?(?:/.*|%2f.*)?"  # dots beside an escaped slash
-    upgrade: Data = {"name": "upgrade", "present_match": True}
-    trace: Data = {"name": ":method", "string_match": {"exact": "TRACE"}}
-    post: Data = {"name": ":method", "string_match": {"exact": "GET"}, "invert_match": True}
-    named: Data = {"name": "connection", "string_match": regex(_OPTIONS), "invert_match": True}
-    found: list[tuple[str, dict[str, Data], int]] = [
-        ("escape", {**regex(escapes)}, 400),
-        ("trace", {"prefix": "/", "headers": [trace]}, 405),
-        ("connection", {"prefix": "/", "headers": [upgrade, named]}, 400),
+    found: list[Data] = [
+        {"url_path": {"path": regex(escapes)}},
+        _header(":method", string_match={"exact": "TRACE", "ignore_case": True}),
+        _header(":authority", string_match=regex(_HOST), invert_match=True),
+        _header(FRAMING, string_match={"exact": "HTTP/1.0"}),
     ]
     if hides_method:
-        found.append(("upgrade", {"prefix": "/", "headers": [upgrade, post]}, 400))
-    return [
-        Tagged(listener.field, {"name": f"{REFUSED}{name}", "match": match, "direct_response": {"status": status}})
-        for name, match, status in found
-    ]
+        handshake: list[Data] = [
+            _header("upgrade", present_match=True),
+            _header(":method", string_match={"exact": "GET"}, invert_match=True),
+        ]
+        found.append({"and_rules": {"rules": handshake}})
+    return _deny(REFUSED, {REFUSED: {"permissions": found, "principals": _ANYBODY}})
+
+
+def _header(name: str, **match: Data) -> dict[str, Data]:
+    return {"header": {"name": name, **match}}
+
+
+def _deny(name: str, policies: dict[str, Data]) -> dict[str, Data]:
+    return extension(name, "filters.http.rbac.v3.RBAC", {"rules": {"action": "DENY", "policies": policies}})
 
 
 def build_size_filters(listener: Listener) -> list[dict[str, Data]]:
@@ -66,11 +72,10 @@ def build_size_filters(listener: Listener) -> list[dict[str, Data]]:
         return []
     policy: Data = {
         "permissions": [{"any": True}],
-        "principals": [{"any": True}],
+        "principals": _ANYBODY,
         "condition": _longer(listener.limits.target),
     }
-    rules: dict[str, Data] = {"rules": {"action": "DENY", "policies": {"too-long": policy}}}
-    return [extension("target-size", "filters.http.rbac.v3.RBAC", rules)]
+    return [_deny("target-size", {"too-long": policy})]
 
 
 def _longer(limit: int) -> dict[str, Data]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.bodies import BUFFER, build_buffer_filter
 from lbgen.engines.envoy.compression import build_compression_filter, compression_filter_name
-from lbgen.engines.envoy.conditional_filters import ENABLED
 from lbgen.engines.envoy.cors import CORS, build_cors_config, build_cors_filter
 from lbgen.engines.envoy.limits import (
     ACCESS,
+    BUFFER,
     RATE,
     body_size_filter_name,
     build_access_filter,
     build_access_rules,
     build_body_size_filter,
+    build_buffer_filter,
     build_client_key_filters,
     build_rate_filter,
     build_rate_metadata,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.upstreams import Clusters
     from lbgen.plan.model import Listener, Route
+
+_ENABLED = typed("envoy.config.route.v3.FilterConfig", {"config": {}})  # of a route that enables a filter
 
 
 def build_policy_filters(
@@ -68,18 +70,18 @@ def build_per_route(route: Route, listener: Listener, clusters: Clusters, *, tun
     if route.cors is not None:
         found[CORS] = build_cors_config(route.cors)
     if route.rate_limit is not None:
-        found[RATE] = ENABLED
+        found[RATE] = _ENABLED
     if route.max_body is not None:
-        found[body_size_filter_name(route.max_body)] = ENABLED
+        found[body_size_filter_name(route.max_body)] = _ENABLED
     if not isinstance(route.action, Forward):
         return found
     if route.action.buffering.request and not tunnel:
-        found[BUFFER] = ENABLED
+        found[BUFFER] = _ENABLED
     if route.compression is not None:
-        found[compression_filter_name(route.compression)] = ENABLED
+        found[compression_filter_name(route.compression)] = _ENABLED
     if sticky := [pool for pool in clusters.target_pools(route) if pool.sticky is not None]:
         found[FILTER] = build_sticky_config(pool.name for pool in sticky)
-        found[SESSION] = ENABLED
+        found[SESSION] = _ENABLED
     return found
 
 

@@ -18,6 +18,7 @@ KEYS = ("admin", "node", "header_prefix", "overload_manager", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."
 _MOST_CONNECTIONS = 50_000
 NOTES = {
+    "admin": "Who can reach it can stop Envoy: it is on loopback, or a file of Envoy's user alone (384 is 0600).",
     "header_prefix": "Envoy obeys request headers with this prefix; with the default, x-envoy, it would obey clients.",
     "overload_manager": "Clients can exhaust neither descriptors nor the memory that a container has.",
 }
@@ -75,11 +76,12 @@ def _build_admin(plan: Plan) -> dict[str, Data]:
 def _build_layers(plan: Plan, version: str) -> list[Data]:
     """Runtime keys; those that limit the connections of listeners are a layer of their own."""
     l7 = any(listener.mode is Mode.L7 for listener in plan.listeners)
-    # Guards that older versions do not have.
-    guards: dict[str, Data] = {f"{_FEATURE}strict_chunk_parsing": True, f"{_FEATURE}re2_use_latin1_mode": False}
     found: dict[str, Data] = {"re2.max_program_size.error_level": 100_000}
+    # Guards that older versions do not have.
+    if l7 and version_key(version) >= (1, 38):
+        found[f"{_FEATURE}strict_chunk_parsing"] = True
     if l7 and version_key(version) >= (1, 39):
-        found |= guards
+        found[f"{_FEATURE}re2_use_latin1_mode"] = False
     notes = {
         f"{_FEATURE}strict_chunk_parsing": "A chunk must have the length that it declares.",
         f"{_FEATURE}re2_use_latin1_mode": "Regexes match characters, not bytes.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from functools import cache
 from ipaddress import ip_address
@@ -86,12 +85,11 @@ def _table(pool: Pool) -> str:
         attributes += f"; Max-Age={pool.sticky.ttl}"
     if pool.sticky.secure:
         attributes += "; Secure"
-    pattern = "[;, ]" + re.sub(r"(\W)", r"%\1", pool.sticky.cookie) + '="?([^;, "]+)'
     known = [(endpoint.cookie_value, encode_address(endpoint)) for endpoint in pool.endpoints if endpoint.is_ip]
     addresses = "".join(f'      ["{name}"] = "{address}",\n' for name, address in known)
     ids = "".join(f'      ["{address}"] = "{name}",\n' for name, address in known)
     return (
-        f'  ["{pool.name}"] = {{\n    cookie = "{pool.sticky.cookie}",\n    pattern = \'{pattern}\',\n'
+        f'  ["{pool.name}"] = {{\n    cookie = "{pool.sticky.cookie}",\n'
         f'    attributes = "{attributes}",\n'
         f"    addresses = {{\n{addresses}    }},\n    ids = {{\n{ids}    }},\n  }},\n"
     )

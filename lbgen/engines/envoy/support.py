@@ -42,12 +42,17 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.MALFORMED: habit(
         "ambiguous lengths and codings, a bad Host, more than 1000 header lines and a fragment get a 4xx or a closed "
         "connection; bare LF, folded headers, HTTP/0.9, user information and further blanks in the request line are "
-        "read leniently and passed on in clean form; of two Host lines, or a target in absolute form, one host counts"
+        "read leniently and passed on in clean form; of two Host lines, or a target in absolute form, one host counts; "
+        "a response without a length that is reset in the middle ends as if it were whole",
+        {
+            "framing.malformed.routes": ("accepted", "status 400", "status 403", "status 431", "closed", "text"),
+            "framing.malformed.reset_until_close": "text: the body is complete",
+        },
     ),
     Feature.HOP_BY_HOP: habit("`te: trailers` reaches endpoints of HTTP/1.1 too"),
     Feature.CONNECTION_NOMINATED: habit(
-        "headers that a request's Connection names are dropped, and a WebSocket handshake that names any is refused; "
-        "those that a response's Connection names reach the client"
+        "headers that a request's Connection names are dropped, but those of a WebSocket handshake reach the endpoint, "
+        "whose Connection names `upgrade` alone; those that a response's Connection names reach the client"
     ),
     Feature.UNDERSCORES_DROP: NATIVE,
     Feature.UNDERSCORES_PASS: NATIVE,
@@ -70,8 +75,12 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.REWRITE_PATH: NATIVE,
     Feature.REWRITE_HOST: NATIVE,
     Feature.WEBSOCKET: habit(
-        "the body of a 200 that declines a handshake is dropped, and the client's connection is closed; a client that "
-        "asks for an upgrade that Envoy does not know gets 403"
+        "a response that declines a handshake ends the client's connection where it is a 200, whose body is dropped, "
+        "or names an upgrade; a client that asks for an upgrade that Envoy does not know gets 403",
+        {
+            "route.websocket.routes": ("cut", "closed", "status 403"),
+            "route.websocket.upgrade_required": "text: the request after a 426",
+        },
     ),
     Feature.STATUSES: habit(
         "Envoy's own answers have its short texts, such as `no healthy upstream`, and none with 404; to a gRPC client "
@@ -102,6 +111,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
+    Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: NATIVE,
     Feature.PROXY_PROTOCOL_IN: NATIVE,
@@ -125,17 +135,38 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     Feature.BUFFERING: emulated("a filter that holds a body in memory and on disk"),
     Feature.RATE_LIMIT: habit(
-        "of several lines of a key's header the first counts, and requests with an empty one share a bucket"
+        "of several lines of a key's header the first counts, and requests with an empty one share a bucket; a 429 of "
+        "a route that responds or redirects lacks the route's `response_headers`",
+        {
+            "route.rate_limit.by_header": "text: with an empty one",
+            "route.rate_limit.respond": "text: response_headers are missing",
+            "route.rate_limit.redirect": "text: response_headers are missing",
+        },
     ),
     Feature.MAX_PER_ENDPOINT: approximate(
         "Envoy bounds the connections of an endpoint: a request for which it has chosen a full endpoint waits there, "
         "whether others are free or not, and each worker may open one more",
-        {
-            "pool.connections.max_per_endpoint": (
+        dict.fromkeys(
+            (
+                f"pool.connections.max_per_endpoint{part}"
+                for part in (
+                    "",
+                    ".503_at_once",
+                    ".beside_checks",
+                    ".all_endpoints",
+                    ".chosen",
+                    ".routes",
+                    ".copies",
+                    ".tries",
+                )
+            ),
+            (
                 *("at times: time", "at times: status 200", "at times: text: at a time"),
                 *("at times: text: answers", "at times: text: expected 503", "at times: text: all places are taken"),
-            )
-        },
+                *("at times: text: one more than", "at times: text: is served while"),
+                "at times: text: the only place is taken",
+            ),
+        ),
     ),
     Feature.QUEUE: refused("Envoy has no queue with a time of its own"),
     Feature.CONCURRENCY: refused("Envoy has no limit for requests under way by key"),
@@ -160,6 +191,7 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: NATIVE,
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: NATIVE,
+    Feature.ACCESS_LOG_L4: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
@@ -170,11 +202,9 @@ _V1_40: dict[Feature, Verdict] = {
 # What the habits above show, in any request of a route that uses the feature.
 _SHOWS: dict[Feature, tuple[str, ...]] = {
     Feature.PATHS_STRICT: ("accepted", "spelling", "another rule"),
-    Feature.MALFORMED: ("accepted", "status 400", "status 403", "status 431", "closed", "text"),
     Feature.CONNECTION_NOMINATED: ("status 400", "header connection"),
     Feature.HOP_BY_HOP: ("header te", "header trailer"),
     Feature.FORWARDED_HEADERS: ("header x-forwarded-client-cert",),
-    Feature.WEBSOCKET: ("cut", "closed", "status 403"),
     Feature.STATUSES: ("text", "status 200", "header grpc-status"),
     Feature.FAILURES: ("status 502", "status 503", "status 504", "text"),
     Feature.TIMEOUT_IDLE: ("cut",),
@@ -184,7 +214,6 @@ _SHOWS: dict[Feature, tuple[str, ...]] = {
     Feature.PATHS_NORMALIZE: ("status 400", "spelling"),
     Feature.PATHS_VERBATIM: ("accepted",),
     Feature.CORS: ("status 200", "header access-control-allow-origin", "header vary"),
-    Feature.RATE_LIMIT: ("status 429",),
     Feature.RETRIES: ("status 200", "text: tries reached endpoints"),
     Feature.REDIRECT: ("header location",),
     Feature.COMPRESSION: ("header content-encoding", "header vary", "header etag"),
@@ -200,6 +229,11 @@ _OLD: dict[Feature, Verdict] = {
     ),
 }
 _V1_37: dict[Feature, Verdict] = _OLD | {
+    Feature.MALFORMED: approximate(
+        f"{_V1_40[Feature.MALFORMED].note}; where a chunk is longer than it says, what follows its length is read as "
+        "the next request, which a proxy in front that reads chunks otherwise has not seen (Envoy 1.38 refuses it)",
+        dict(_V1_40[Feature.MALFORMED].differs),
+    ),
     Feature.COMPRESSION: habit(
         "a compressed response loses a strong ETag (Envoy 1.38 weakens it)", {"route.compression.etag": "header etag"}
     ),

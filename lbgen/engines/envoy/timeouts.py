@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import ClientTimeouts, Listener, Route, Timeouts
 
 MOST_HEADERS = 1000  # lines of a head, as of HAProxy; by default a response with over 100 is a 502
-_LEAST_CLOSE, _CLOSE = 50, 1000  # ms; the latter is Envoy's own
+_LEAST_CLOSE, _CLOSE = 50, 1000  # ms; the latter is Envoy's own, as of the next
 _LEAST_DRAIN, _DRAIN = 100, 5000
 _SLACK = 500  # ms for the time between tries
 
@@ -67,7 +67,10 @@ def build_client_timeouts(listener: Listener, routes: Iterable[Route]) -> dict[s
             **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
         }
     }
-    fields |= {"drain_timeout": duration(drain), "delayed_close_timeout": duration(close)}
+    if drain != _DRAIN:
+        fields["drain_timeout"] = duration(drain)
+    if close != _CLOSE:
+        fields["delayed_close_timeout"] = duration(close)
     if times.header != idle:
         fields["request_headers_timeout"] = duration(times.header)
     fields["stream_idle_timeout"] = duration(idle)

@@ -28,7 +28,7 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
     params: dict[str, Data] = {
         "tls_minimum_protocol_version": _VERSIONS[tls.min_version],
         "tls_maximum_protocol_version": "TLSv1_3",
-        "ecdh_curves": list(_CURVES),
+        "ecdh_curves": list(tls.curves or _CURVES),
     }
     if tls.ciphers:
         params["cipher_suites"] = list(tls.ciphers)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.comments import HOSTS_NOTE, PREFIX_NOTE, REFUSALS_NOTE, TIMEOUT_NOTE, TUNNEL_NOTE
+from lbgen.engines.envoy.comments import HOSTS_NOTE, PREFIX_NOTE, TIMEOUT_NOTE, TUNNEL_NOTE
 from lbgen.engines.envoy.forwarded_headers import build_host_rules
-from lbgen.engines.envoy.paths import build_refusals
 from lbgen.engines.envoy.predicates import header_input
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.rewrites import cuts_prefix
 from lbgen.engines.envoy.routes import build_routes, is_for_tunnels
-from lbgen.plan.model import PoolProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +34,6 @@ def explain_hosts(hosts: Sequence[Mapping[str, Data]]) -> str:
     actions = [each for x in routes if isinstance(each := x.get("route", x.get("redirect")), dict)]
     return "\n".join(
         [
-            REFUSALS_NOTE,
             *([HOSTS_NOTE] if len(hosts) > 1 else ()),
             *([TIMEOUT_NOTE] if any("timeout" in action for action in actions) else ()),
             *([TUNNEL_NOTE] if any(is_for_tunnels(route) for route in routes) else ()),
@@ -62,12 +59,9 @@ def _virtual_host(
         **build_host_rules(listener),
     }
     tree = build_prefix_tree(table.rules)
-    pools = [pool for rule in table.rules for pool in clusters.target_pools(routes[rule.route])]
-    hides_method = any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools)
-    refusals = build_refusals(listener, hides_method=hides_method)
     if tree is None:
-        return {**found, "routes": [*refusals, *built(table.rules)]}
-    return {**found, "matcher": _tree({key: [*refusals, *built(rules)] for key, rules in tree.items()})}
+        return {**found, "routes": built(table.rules)}
+    return {**found, "matcher": _tree({key: built(rules) for key, rules in tree.items()})}
 
 
 def _tree(lists: Mapping[str, list[Tagged]]) -> dict[str, Data]:

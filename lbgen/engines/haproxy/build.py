@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from lbgen.engines.haproxy.view import ActionBackend, Frontend, L4Frontend
+    from lbgen.engines.haproxy.view import ActionBackend, Frontend, L4Frontend, Mirror
     from lbgen.plan.model import Plan
 
 
@@ -65,6 +65,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
     frontends: list[Frontend] = []
     l4_frontends: list[L4Frontend] = []
     action_backends: list[ActionBackend] = []
+    mirrors: list[Mirror] = []
     for listener in plan.listeners:
         maps = Maps(listener.name)
         if (certificates := certificate_list(listener)) is not None:
@@ -72,9 +73,10 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         if listener.mode is Mode.L4:
             l4_frontends.append(l4_frontend(listener, plan, backends, maps))
         else:
-            one, actions = frontend(listener, plan, backends, maps)
+            one, actions, copies = frontend(listener, plan, backends, maps)
             frontends.append(one)
             action_backends += actions
+            mirrors += copies
         files += maps.rendered()
     pools = backends.pools()
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
@@ -95,12 +97,14 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         recent=recent,
         has_http2=any(listener.http2 for listener in plan.listeners),
         has_passive=any(pool.passive for pool in pools),
+        passes_nul=version_key(version) < (2, 8),
         loses_interim=version_key(version) < (3, 2),
         own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
         frontends=tuple(frontends),
         l4_frontends=tuple(l4_frontends),
         backends=backends.views(),
         action_backends=tuple(action_backends),
+        mirrors=tuple(mirrors),
         stored=tuple(
             statement("load crt", Literal(each.cert.path), "key", Literal(each.key.path), origin=each.field)
             for each in certificates_apart(plan.listeners)
@@ -111,6 +115,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         has_resolvers=any(is_resolved(endpoint) for pool in pools for endpoint in pool.endpoints),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
         logs=any(listener.logs for listener in l7),
+        logs_l4=any(listener.logs for listener in plan.listeners if listener.mode is Mode.L4),
         logged=sum(listener.logs for listener in l7),
         prints_log=any(listener.access_log for listener in plan.listeners),
         metrics_fd=METRICS_FD if plan.metrics is not None else None,

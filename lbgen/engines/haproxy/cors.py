@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.statements import Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
 
 _GRANTED = "txn.origin"  # the origin that the request's policy admits
 _ORIGIN = "req.fhdr(origin)"
-_IS_PREFLIGHT = (
-    acl("method OPTIONS"),
-    acl(f"{_ORIGIN} -m found"),
-    acl("req.fhdr(access-control-request-method) -m found"),
-)
+_PREFLIGHT = "txn.preflight"
+_IS_PREFLIGHT = found(_PREFLIGHT)
 Policies = dict["Cors", list[str]]
 
 
@@ -36,6 +32,9 @@ def policies(routes: Iterable[tuple[str, Route]]) -> Policies:
 def request_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
     """Store the origin where the policy admits it, and answer preflight requests. An origin that it does not admit
     gets an answer without permission."""
+    if each:
+        asks = (acl("method OPTIONS"), acl(f"{_ORIGIN} -m found"))
+        yield set_var(_PREFLIGHT, "req.fhdr(access-control-request-method)", asks)
     for number, (policy, keys) in enumerate(each.items(), 1):
         name = f"cors.{number}"
         value = "str(*)" if _is_for_all(policy) else _ORIGIN
@@ -51,8 +50,8 @@ def request_statements(each: Policies, per_route: PerRoute) -> Iterator[Statemen
             headers.append(("Access-Control-Max-Age", str(policy.max_age)))
         answer = "http-request return status 204"
         words = [word for header, text in headers for word in (f"hdr {header}", Literal(text))]
-        yield per_route.restrict(statement(answer, *words, when=[*_IS_PREFLIGHT, found(_GRANTED)]), keys, name)
-        yield per_route.restrict(statement(answer, when=_IS_PREFLIGHT), keys, name)
+        yield per_route.restrict(statement(answer, *words, when=[_IS_PREFLIGHT, found(_GRANTED)]), keys, name)
+        yield per_route.restrict(statement(answer, when=[_IS_PREFLIGHT]), keys, name)
 
 
 def response_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
@@ -69,7 +68,7 @@ def response_statements(each: Policies, per_route: PerRoute) -> Iterator[Stateme
     if some := [key for policy, keys in each.items() if not _is_for_all(policy) for key in keys]:
         yield per_route.restrict(statement(f"{rules} add-header Vary Origin"), some, "cors.vary")
     exposed = {key: ", ".join(p.expose_headers) for p, keys in each.items() if p.expose_headers for key in keys}
-    expose = statement(f"{rules} set-header Access-Control-Expose-Headers", when=[granted, ~acl("method OPTIONS")])
+    expose = statement(f"{rules} set-header Access-Control-Expose-Headers", when=[granted, ~_IS_PREFLIGHT])
     yield from per_route.with_values(expose, exposed, "cors.expose")
 
 
@@ -82,13 +81,8 @@ def _admitted(origins: Sequence[Origin]) -> Iterator[Acl]:
     if any(origin.any for origin in origins):
         yield acl(f"{_ORIGIN} -m found")
         return
-    for some in batches([_text(origin, "") for origin in origins if not origin.wildcard]):
+    for some in batches([origin.text for origin in origins if origin.is_exact]):
         yield acl(f"{_ORIGIN} -m str --", *map(Literal, some))
     for origin in origins:
-        if origin.wildcard:
-            start, _, rest = _text(origin, "*.").partition("*")
-            yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{re.escape(start)}{SUBDOMAIN_CHARACTER}*{re.escape(rest)}$"))
-
-
-def _text(origin: Origin, before: str) -> str:
-    return f"{origin.scheme}://{before}{origin.host}{'' if origin.port is None else f':{origin.port}'}"
+        if not origin.is_exact:
+            yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{origin.pattern(re.escape)}$"))

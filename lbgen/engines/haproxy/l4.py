@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import L4Rule, Listener, Plan
 
+SNI = "sess.sni"  # for the log
 DENIED = "access:denied"
 """The backend that closes connections of clients that a route's access list denies."""
 
@@ -35,17 +36,20 @@ def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) 
     terminates = listener.tls is not None and not listener.tls.passthrough
     if any(rule.sni for rule in listener.l4_rules) and not terminates:
         hello = [acl("req.ssl_hello_type 1")]
+        log_sni = statement(f"tcp-request content set-var({SNI}) req.ssl_sni", when=hello, origin=listener.field)
         statements += [
             statement("tcp-request inspect-delay 5s", origin=listener.field),
+            *([log_sni] if listener.logs else []),
             statement("tcp-request content accept", when=hello, origin=listener.field),
         ]
+    elif terminates and listener.logs:
+        statements.append(statement(f"tcp-request session set-var({SNI}) ssl_fc_sni", origin=listener.field))
     sni = "ssl_fc_sni,lower" if terminates else "req.ssl_sni,lower"
     for rule in listener.l4_rules:
         statements += _rule_statements(rule, sni, plan, backends, maps)
     return L4Frontend(
-        bind=bind(listener),
+        bind=bind(listener, maps),
         idle=Atom(duration(0 if 0 in idles else max(idles, default=0))),
-        logs=listener.access_log,
         statements=tuple(statements),
     )
 

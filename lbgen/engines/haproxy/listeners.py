@@ -18,11 +18,12 @@ from lbgen.engines.haproxy.buffers import WHOLE_BODY
 from lbgen.engines.haproxy.headers import CLAIMS, dropped_names, header_statements
 from lbgen.engines.haproxy.limits import Limits
 from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
+from lbgen.engines.haproxy.mirrors import mirror_frontends, mirror_statements
 from lbgen.engines.haproxy.per_route import PerRoute
 from lbgen.engines.haproxy.rewrites import rewrite_statements
 from lbgen.engines.haproxy.statements import Section, Statement, found, statement, words
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
-from lbgen.engines.haproxy.tls import tls_options
+from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
 from lbgen.engines.haproxy.view import Bind, Forwarded, Frontend, Paths
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, PoolProtocol, Redirect
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import Routing
     from lbgen.engines.haproxy.statements import Word
     from lbgen.engines.haproxy.upstreams import Backends
-    from lbgen.engines.haproxy.view import ActionBackend
+    from lbgen.engines.haproxy.view import ActionBackend, Mirror
     from lbgen.plan.model import Listener, Plan
 
 _OF_SPLITS = "; txn.target is the chosen share of a split"
 
 
-def bind(listener: Listener) -> Bind:
+def bind(listener: Listener, maps: Maps) -> Bind:
     """The address, and what the listener speaks there: PROXY, TLS, HTTP versions."""
     options: list[str | Word] = []
     address = f"[{listener.address}]" if ":" in listener.address else listener.address
@@ -48,8 +49,10 @@ def bind(listener: Listener) -> Bind:
         options.append("v6only")
     if listener.proxy_protocol:
         options.append("accept-proxy")
+    rejects = []
     if listener.tls is not None and not listener.tls.passthrough:
         options += tls_options(listener, listener.tls)
+        rejects.append(reject_unknown_names(listener.tls, f"{listener.field}.tls", maps))
     if listener.mode is Mode.L7 and not listener.http2:
         options.append("proto h1")
     return Bind(
@@ -60,11 +63,14 @@ def bind(listener: Listener) -> Bind:
         options=words(*options),
         max_connections=listener.max_connections,
         may_map=listener.proxy_protocol,
+        rejects=tuple(rejects),
     )
 
 
-def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> tuple[Frontend, list[ActionBackend]]:
-    """The frontend of an L7 listener, and backends for its routes without a pool.
+def frontend(
+    listener: Listener, plan: Plan, backends: Backends, maps: Maps
+) -> tuple[Frontend, list[ActionBackend], list[Mirror]]:
+    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for copies of requests.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
@@ -102,13 +108,14 @@ def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> 
         *cors.response_statements(cors.policies(routes), per_response),
         *header_statements("http-after-response", responses, per_response, "response"),
         *(answers or ()),
+        *mirror_statements(listener, forwards, plan, backends, per_route),
     ]
     use_backend = use_backend_statements(names, chosen, per_route, per_target) if names else []
     shares_log = listener.logs and sum(each.logs for each in plan.listeners if each.mode is Mode.L7) > 1
     is_single = _takes_all(routing) and not shares_log and not _names_route([*admission, *edits, *use_backend])
     return (
         Frontend(
-            bind=bind(listener),
+            bind=bind(listener, maps),
             http2=listener.http2,
             logs=listener.logs,
             only_route=Atom(next(iter(keys.values())).route) if is_single else None,
@@ -128,6 +135,7 @@ def frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> 
             use_backend=tuple(use_backend),
         ),
         list(actions.values()),
+        mirror_frontends(listener, forwards, plan, backends),
     )
 
 

@@ -25,7 +25,7 @@ def called_functions(frontends: Iterable[Frontend]) -> tuple[str, ...]:
     for each in frontends:
         words = [
             word.text
-            for section in (each.guards, each.routing)
+            for section in (each.guards, each.routing, each.edits)
             for one in section.statements
             for word in (one.directive, *one.arguments)
             if isinstance(word, Atom | Literal)

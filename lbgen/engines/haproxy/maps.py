@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.haproxy.statements import Acl, acl, is_one_of
+from lbgen.engines.haproxy.statements import Acl, acl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,15 +51,15 @@ class Maps(Struct):
         return self.files.setdefault(name, MapFile(name, title))
 
     def is_one_of(
-        self, variable: str, keys: Sequence[str], purpose: str, origins: Mapping[str, str], most: int = _INLINE_VALUES
+        self, sample: str, keys: Sequence[str], purpose: str, origins: Mapping[str, str], most: int = _INLINE_VALUES
     ) -> Acl:
-        """An ACL that holds when `variable` is one of `keys`; more than `most` keys go to a list file."""
+        """An ACL that holds when `sample`, a text, is one of `keys`; more than `most` keys go to a list file."""
         if len(keys) <= most:
-            return is_one_of(variable, keys)
-        listed = self.file(f"{purpose}.lst", f"values of {variable}")
+            return acl(f"{sample} -m str {' '.join(keys)}")
+        listed = self.file(f"{purpose}.lst", f"values of {sample}")
         for key in keys:
             listed.add(key, "", origins.get(key, ""))
-        return acl(f"var({variable}) -m str -f {listed.name}")
+        return acl(f"{sample} -m str -f {listed.name}")
 
     def is_within(self, sample: str, networks: Sequence[str], purpose: str, origin: str) -> Acl:
         """An ACL that holds when the address `sample` is in one of `networks`; many of them go to a list file."""

@@ -275,7 +275,7 @@ def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, maps:
     statements: list[Statement] = []
     for rule in rules:
         acls = conditions.of(rule.match, rule.field)
-        in_set = maps.is_one_of("txn.set", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
+        in_set = maps.is_one_of("var(txn.set)", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
         unrouted = [~named("routed")] if statements else []
         statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, in_set, *acls], rule.field))
     return [*conditions.variables, *conditions.acls, *statements]

@@ -11,6 +11,7 @@ from lbgen.engines.haproxy.timeouts import sets_time_of_bodies, shortest, shown
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Respond
 from lbgen.plan.policy import RetryCause
+from lbgen.plan.tls import HYBRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 LONGEST_BODY = 16_000  # bytes of a fixed response, which must fit into one buffer with its head
+_NO_HYBRID = refused(
+    f"HAProxy knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
+)
+
+_UPLOADS = (f"{AT_TIMES}time", f"{AT_TIMES}text: the upload took")  # to an endpoint that stops reading
 
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
@@ -51,6 +57,8 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             shows = {"pool.health.passive.checked": "text: came back after"}
             yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
+        if listener.tls is not None and HYBRID in listener.tls.curves:
+            yield Objection(_NO_HYBRID, f"{listener.field}.tls.curves", Feature.TLS_CURVES)
         for certificate in listener.tls.certificates if listener.tls is not None else ():
             yield from _key_beside(certificate, certificate.field, Feature.TLS_TERMINATE, stores=_has_store(version))
 
@@ -72,12 +80,14 @@ def _route_times(route: Route, action: Forward, version: str) -> Iterable[Object
         return
     if sets_time_of_bodies(version):
         note = f"an endpoint that stops reading is given up after {shown(times.response)} (response)"
-        yield _way(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.routes": f"{AT_TIMES}time"})
+        yield _way(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.routes": _UPLOADS})
     elif shortest(times.response, times.idle) == times.idle:
         note = (
             f"an endpoint may be silent in a body for {shown(times.response)} (response), not for idle; 3.0 tells both"
         )
-        yield _differs(Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.body": "time"})
+        yield _differs(
+            Feature.TIMEOUT_IDLE, where, note, {"timeouts.idle.body": "time", "timeouts.idle.routes": _UPLOADS}
+        )
     else:
         note = f"a response may begin within {shown(times.idle)} (idle), not response; HAProxy 3.0 tells both"
         yield _way(Feature.TIMEOUT_RESPONSE, where, note, {"timeouts.response.routes": "time"})

@@ -9,7 +9,7 @@ from lbgen.plan.policy import PathsMode
 if TYPE_CHECKING:
     from lbgen.plan.policy import Paths
 
-_NO_PATH = r"[#\\]"
+_NO_PATH = r"\\"
 STRICT = (
     rf"{_NO_PATH}|//|/\.\.?(?:/|$)|%(?:(?![0-9A-Fa-f]{{2}})|"
     r"(?i:[01][0-9A-F]|2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]))"

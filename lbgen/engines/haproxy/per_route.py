@@ -62,7 +62,7 @@ class PerRoute(Struct, frozen=True, eq=False):
     def _acls(self, keys: Sequence[str], purpose: str) -> Sequence[Acl]:
         if self.all_keys <= set(keys):
             return () if self.any_key is None else (self.any_key,)
-        return (self.maps.is_one_of(self.variable, keys, purpose, self.origins),)
+        return (self.maps.is_one_of(f"var({self.variable})", keys, purpose, self.origins),)
 
     def _origin(self, keys: Sequence[str]) -> str:
         return self.origins.get(keys[0], "") if keys else ""

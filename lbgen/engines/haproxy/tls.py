@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.haproxy.statements import Statement, acl, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Mode
-from lbgen.plan.tls import CURVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.engines.haproxy.statements import Word
     from lbgen.plan.model import HostPattern, Listener
     from lbgen.plan.tls import Certificate, ListenerTls
@@ -19,17 +20,35 @@ if TYPE_CHECKING:
 
 def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
     """What makes a `bind` line speak TLS."""
-    # Not strict-sni, which refuses clients without a server name, such as curl at an address.
     yield f"ssl crt-list {listener.name}.crt-list ssl-min-ver TLSv{tls.min_version}"
     if tls.ciphers:
         yield f"ciphers {':'.join(tls.ciphers)}"
-    if tls.curves != CURVES:  # the library knows better which are fast and safe today
+    if tls.curves:
         yield f"curves {':'.join(tls.curves)}"
     if tls.client_ca is not None:
         yield f"verify {'required' if tls.client_required else 'optional'} ca-file"
         yield Literal(tls.client_ca.path)
     if listener.mode is Mode.L7:
         yield f"alpn {'h2,http/1.1' if listener.http2 else 'http/1.1'}"
+
+
+def reject_unknown_names(tls: ListenerTls, field: str, maps: Maps) -> Statement:
+    """Close connections of clients that ask for a name which no certificate has: HAProxy gives them the first one, as
+    it should those without a name. Its `strict-sni` would refuse both."""
+    every = dict.fromkeys(name for certificate in tls.certificates for name in certificate.names)
+    exact = [name.name for name in every if not name.wildcard]
+    above = [f".{name.name}" for name in every if name.wildcard]
+    known = [
+        maps.is_one_of(sample, names, purpose, dict.fromkeys(names, field))
+        for sample, names, purpose in (
+            ("ssl_fc_sni,lower", exact, "names"),
+            ("ssl_fc_sni,lower,regsub(^[^.]*,)", above, "domains"),
+        )
+        if names
+    ]
+    return statement(
+        "tcp-request session reject", when=[acl("ssl_fc_sni -m found"), *(~each for each in known)], origin=field
+    )
 
 
 def certificates_apart(listeners: Iterable[Listener]) -> Iterator[Certificate]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct, field
 
-from lbgen.engines.haproxy.compression import compression_statements
+from lbgen.engines.api import version_key
 from lbgen.engines.haproxy.health_checks import active_statements
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.retries import retry_statements
@@ -69,6 +69,10 @@ class Backends(Struct):
         action = route.action
         assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
         return self._draft(pool, action.timeouts, action.retries, route.compression, True, key).name
+
+    def for_mirror(self, pool: Pool, times: Timeouts) -> str:
+        """The name of the backend that gets copies of the requests of a route with those times."""
+        return self._draft(pool, times, None, None, True, "").name
 
     def for_l4(self, pool: Pool, times: Timeouts) -> str:
         """The name of the backend with that pool's endpoints and those times for an L4 route."""
@@ -142,7 +146,7 @@ def _statements(draft: _Draft, tracked: str, version: str) -> Iterator[Statement
     if not tracked:
         yield from active_statements(pool)
     if draft.compression:
-        yield from compression_statements(draft.compression, version, pool.field)
+        yield from _compression_statements(draft.compression, version, pool.field)
     if draft.l7:
         yield from body_statements(pool.field, draft.times, version, [])
     for other, keys in draft.other_times.items():
@@ -167,6 +171,15 @@ def _pool_statements(pool: Pool, l7: bool) -> Iterator[Statement]:
             set_scheme = "http-request set-uri http://%[req.fhdr(host)]%[pathq]"
             yield statement(set_scheme, when=[acl("pathq -m beg /")], origin=pool.field)
         yield statement("http-request set-header TE trailers", when=[is_true("txn.trailers")], origin=pool.field)
+
+
+def _compression_statements(compression: Compression, version: str, origin: str) -> Iterator[Statement]:
+    """HAProxy compresses only whole responses that are not encoded yet; versions before 3.1 know no least size."""
+    yield statement("filter compression", origin=origin)
+    yield statement("compression algo gzip", origin=origin)
+    if version_key(version) >= (3, 1):
+        yield statement(f"compression minsize-res {compression.min_size}", origin=origin)
+    yield statement("compression type", *map(Literal, compression.types), origin=origin)
 
 
 def _queue_statements(pool: Pool, l7: bool) -> Iterator[Statement]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class Bind(Struct, frozen=True, eq=False):
     """The first lines of a frontend. `options` follow the address; `max_connections` None = no limit; `may_map`: a
-    client may have an address such as ::ffff:192.0.2.7."""
+    client may have an address such as ::ffff:192.0.2.7; `rejects`: connections that end at once."""
 
     name: Atom
     origin: Atom
@@ -22,6 +22,7 @@ class Bind(Struct, frozen=True, eq=False):
     options: tuple[Word, ...]
     max_connections: int | None
     may_map: bool
+    rejects: tuple[Statement, ...]
 
 
 class Forwarded(Struct, frozen=True, eq=False):
@@ -74,7 +75,6 @@ class L4Frontend(Struct, frozen=True, eq=False):
 
     bind: Bind
     idle: Atom
-    logs: bool
     statements: tuple[Statement, ...]
 
 
@@ -109,13 +109,23 @@ class ActionBackend(Struct, frozen=True, eq=False):
     statements: tuple[Statement, ...]
 
 
+class Mirror(Struct, frozen=True, eq=False):
+    """A frontend for copies of requests, at the abstract socket `address`."""
+
+    name: Atom
+    origin: Atom
+    address: Atom
+    backend: Atom
+
+
 class View(Struct, frozen=True, eq=False):
     """All of haproxy.cfg. `head_kib` is the room for a request head in KiB, `buffer` in bytes (0 = HAProxy's own size),
     of which `added` bytes are for additions to a head.
 
     `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some listener trusts proxies that set
     request ids. `limits_rates`, `limits_concurrency`: some route has these. `has_lua`: lbgen.lua is there; `recent`: it
-    is 3.1 or newer, which can give Lua booleans as such. `loses_interim`: it may lose what follows an endpoint's 100.
+    is 3.1 or newer, which can give Lua booleans as such. `passes_nul`: it takes such a byte in a header;
+    `loses_interim`: it may lose what follows an endpoint's 100.
     `has_http2`: a listener speaks it. `has_passive`: some checks are due only after a failure. `own` begins the names
     of sections `defaults`. `denied`: the backend for connections that an L4 route denies. `stored`: certificates whose
     keys are not beside them.
@@ -135,6 +145,7 @@ class View(Struct, frozen=True, eq=False):
     limits_concurrency: bool
     has_lua: bool
     recent: bool
+    passes_nul: bool
     loses_interim: bool
     has_http2: bool
     has_passive: bool
@@ -143,11 +154,13 @@ class View(Struct, frozen=True, eq=False):
     l4_frontends: tuple[L4Frontend, ...]
     backends: tuple[Backend, ...]
     action_backends: tuple[ActionBackend, ...]
+    mirrors: tuple[Mirror, ...]
     stored: tuple[Statement, ...]
     nameservers: tuple[Statement, ...]
     has_resolvers: bool
     purge_delay: Atom
     logs: bool
+    logs_l4: bool
     logged: int
     prints_log: bool
     metrics_fd: int | None

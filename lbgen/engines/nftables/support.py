@@ -27,6 +27,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.TLS_NO_SNI: _TLS,
     Feature.TLS_CLIENT_CERT: _TLS,
     Feature.TLS_PASSTHROUGH: _TLS,
+    Feature.TLS_CURVES: _TLS,
     Feature.PROXY_PROTOCOL_IN: _BYTES,
     Feature.L4_MAX_CONNECTIONS: emulated("a connection above the limit is reset at once"),
     Feature.LISTENER_ACCESS: _RESET,
@@ -68,6 +69,9 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
+    Feature.ACCESS_LOG_L4: approximate(
+        "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "text: lines"}
+    ),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused(
         "the kernel counts connections when they begin (`lbgen stats`, `lbgen ps`), not their time and bytes"

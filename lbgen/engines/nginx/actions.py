@@ -9,6 +9,7 @@ from lbgen.engines.nginx.compression import response_lines
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.headers import (
     apply_edits,
+    grpc_headers,
     header_directives,
     header_name,
     protocol_headers,
@@ -18,11 +19,10 @@ from lbgen.engines.nginx.limits import RouteGuards, is_guarded
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
 from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
-from lbgen.engines.nginx.pool_selection import PoolSelection
+from lbgen.engines.nginx.pool_selection import PoolSelection, share_names
 from lbgen.engines.nginx.request_values import RequestValues, header_variable
 from lbgen.engines.nginx.retries import retry_lines
 from lbgen.engines.nginx.rewrites import Rewrites
-from lbgen.engines.nginx.split_shares import share_names
 from lbgen.engines.nginx.sticky import StickyCookies
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.timeouts import proxy_times
@@ -192,7 +192,8 @@ class RouteActions:
             base = apply_edits(base, route.request_headers, self.texts)
             each = [apply_edits(base, t.request_headers, self.texts) for t in targets]
             lines = self._by_target(route, targets, each) if len(each) > 1 else each[0]
-            self._headers[key] = header_directives(lines, protocol_headers(protocol))
+            headers = header_directives(lines, protocol_headers(protocol))
+            self._headers[key] = headers if protocol.module == PROXY else grpc_headers(headers)
         return self._headers[key]
 
     def _by_target(self, route: Route, targets: list[Target], each: list[HeaderLines]) -> HeaderLines:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_variable
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES, RouteActions
-from lbgen.engines.nginx.headers import UPGRADES, header_directives, standard_headers, trust_by_listener, trust_maps
+from lbgen.engines.nginx.headers import (
+    UPGRADES,
+    grpc_headers,
+    header_directives,
+    standard_headers,
+    trust_by_listener,
+    trust_maps,
+)
 from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
@@ -99,7 +106,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     for listener in listeners:
         own = lines[listener.name]
         headers = () if own == shared else header_directives(own, UPGRADES)
-        grpc = header_directives(own) if headers else ()
+        grpc = grpc_headers(header_directives(own)) if headers else ()
         times = client_times(listener.timeouts)
         blocks += [
             servers.build(listener, each, own, headers, grpc, None if times == shared_times else times)
@@ -164,10 +171,11 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         with_real_ip=bool(with_real_ip),
         log=servers.shared_log,
         log_formats=tuple(log_format(x, _request_id(lines[x.name]), log_pool) for x in listeners if x.logs),
-        grpc=header_directives(shared) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
+        grpc=grpc_headers(headers) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),
         tls=any(x.tls is not None for x in listeners),
-        http2=any(pool.protocol is PoolProtocol.HTTP2 and upstream_module(pool, version) == PROXY for pool in pools),
+        http2=any(x.http2 for x in listeners),
+        trailers=any(pool.protocol is PoolProtocol.HTTP2 and upstream_module(pool, version) == PROXY for pool in pools),
         geos=tuple(guards.access.geos),
         long_keys=any(len(word) > _MAX_DEFAULT_KEY for word in (*hosts, *_keys(maps))),
     )

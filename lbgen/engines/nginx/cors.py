@@ -11,7 +11,6 @@ from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.view import NONE, Check, Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, allows_any_origin, vary_header
-from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +77,8 @@ class CorsMaps:
 def _origin_key(origin: Origin) -> Literal:
     if origin.any:
         return Literal(".", "regex")
-    port = "" if origin.port is None else f":{origin.port}"
-    if not origin.wildcard:
-        return Literal(f"{origin.scheme}://{origin.host}{port}", "key")
-    host = escapes.group(escapes.literal(origin.host), escapes.plain())
-    return Literal(f"^{origin.scheme}://{SUBDOMAIN_CHARACTER}*[.]{host}{port}$", "regex")
+    return Literal(origin.text, "key") if origin.is_exact else Literal(f"^{origin.pattern(_quote)}$", "regex")
+
+
+def _quote(value: str) -> str:
+    return escapes.group(escapes.literal(value), escapes.plain())

@@ -13,6 +13,7 @@ from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,7 @@ UPGRADES = (
 """To HTTP/1 endpoints; HTTP/2 has no upgrades."""
 TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
 """To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""
+_HOST = Atom("Host")
 _FORWARDED = ("for", "proto", "host", "port")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
@@ -141,6 +143,13 @@ def header_directives(lines: HeaderLines, more: tuple[Header, ...] = ()) -> tupl
     """As directives, and `more`; nginx drops a header whose value is empty."""
     every = (Header(header_name(name), value) for name, values in lines.items() for value in values or (EMPTY,))
     return (*every, *more)
+
+
+def grpc_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """As the gRPC module sends them: the host as `:authority`, which has to be the first, and not as a field beside."""
+    host = next(each for each in headers if each.name == _HOST)
+    rest = (replace(each, value=EMPTY) if each is host else each for each in headers)
+    return (replace(host, name=Atom(":authority")), *rest)
 
 
 def protocol_headers(protocol: UpstreamProtocol) -> tuple[Header, ...]:

@@ -13,8 +13,8 @@ from lbgen.engines.nginx import tls as listener_tls
 from lbgen.engines.nginx.access_log import FILE
 from lbgen.engines.nginx.limits import AccessGeos, unmapping_map
 from lbgen.engines.nginx.listeners import listen_parameters, real_ip_from
-from lbgen.engines.nginx.names import Names, inline, inline_upstream, network, reference
-from lbgen.engines.nginx.split_shares import shares
+from lbgen.engines.nginx.names import Names, network, reference
+from lbgen.engines.nginx.pool_selection import shares
 from lbgen.engines.nginx.strings import directive, text, variables
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import tls_lines, verifies_address
@@ -66,7 +66,7 @@ def _action(plan: Plan, rule: L4Rule) -> Forward:
 
 def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> Stream:
     """The stream block."""
-    streams = _StreamServers(plan)
+    streams = _StreamServers(plan, is_alone=len(listeners) == 1)
     servers = tuple(server for listener in listeners for server in streams.build(listener))
     peer = _PEER
     if any(x.proxy_protocol for x in listeners) and any(pool.balance is Balance.SOURCE_HASH for pool in pools):
@@ -86,7 +86,8 @@ def build_stream(plan: Plan, listeners: list[Listener], pools: list[Pool]) -> St
 class _StreamServers:
     """Builds servers; collects what the stream block needs beside them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
         self.splits: list[Split] = []
         self.maps: list[Map] = []
         self.geos: list[Geo] = []
@@ -145,24 +146,25 @@ class _StreamServers:
 
     def _log(self, listener: Listener, upstream: Atom) -> Iterator[Line]:
         """The log of connections, and the one that the agent counts."""
-        traffic = {"received": inline("bytes_received"), "sent": inline("bytes_sent")}
-        pool, endpoint, seconds = inline_upstream(upstream), inline("upstream_addr"), inline("session_time")
+        traffic = {"received": "$bytes_received", "sent": "$bytes_sent"}
+        pool, endpoint, seconds = upstream.text, "$upstream_addr", "$session_time"
         if listener.access_log:
-            start = {"time": inline("msec"), "listener": listener.name, "client": inline("remote_addr"), "pool": pool}
-            values = {**start, "endpoint": endpoint, "status": inline("status"), "duration": seconds, **traffic}
-            yield self._log_file(f"json-{listener.name}", FILE, "{", values)
+            start = {"time": "$msec", "listener": listener.name, "client": "$remote_addr", "pool": pool}
+            values = {**start, "endpoint": endpoint, "status": "$status", "duration": seconds, **traffic}
+            yield from self._log_file(f"json-{listener.name}", FILE, "{", values)
         if listener.metrics and listener.protocol is not Protocol.UDP:
             counted = {"pool": pool, "endpoint": endpoint, "seconds": seconds, **traffic}
-            yield self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
+            yield from self._log_file(f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
 
-    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str | Atom]) -> Line:
-        """A log whose lines are one JSON object each."""
-        parts: list[str | Atom] = [start]
-        for key, value in values.items():
-            parts += [f'"{key}":"', value, '",']
-        parts[-1] = '"}'
-        self.zones.append(directive("log_format", name, "escape=json", text(*parts)))
-        return directive("access_log", file, name, "buffer=64k", "flush=1s")
+    def _log_file(self, name: str, file: str, start: str, values: Mapping[str, str]) -> Iterator[Line]:
+        """A log whose lines are one JSON object each; of a listener that is alone it stands in the stream block."""
+        fields = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+        self.zones.append(directive("log_format", name, "escape=json", f"'{start}{fields}}}'"))
+        log = directive("access_log", file, name, "buffer=64k", "flush=1s")
+        if self._is_alone:
+            self.zones.append(log)
+        else:
+            yield log
 
     def _upstream(self, listener: Listener) -> Atom:
         """The upstream of the listener, a name or a variable."""

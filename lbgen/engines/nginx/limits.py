@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.cors import PREFLIGHT
 from lbgen.engines.nginx.names import inline, network, reference, unmapped
-from lbgen.engines.nginx.number_regex import above
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
 from lbgen.engines.text import Atom, Literal
@@ -251,3 +250,15 @@ def header_buffers(limits: Limits) -> Line | None:
 
 def _buffers(number: int, size: int) -> Line:
     return directive("large_client_header_buffers", str(number), f"{-(-size // _KIB)}k")
+
+
+def above(limit: int) -> str:
+    """A regex of the decimal numbers above `limit`, leading zeros allowed: nginx compares texts only."""
+    digits = str(limit)
+    ways = [f"[1-9][0-9]{{{len(digits)},}}"]
+    for at, digit in enumerate(digits):
+        if digit != "9":
+            rest = len(digits) - at - 1
+            first = "9" if digit == "8" else f"[{int(digit) + 1}-9]"
+            ways.append(digits[:at] + first + (f"[0-9]{{{rest}}}" if rest else ""))
+    return f"0*(?:{'|'.join(ways)})"

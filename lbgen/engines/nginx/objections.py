@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
-from lbgen.engines.nginx.header_objections import is_readable
 from lbgen.engines.nginx.l4 import port_settings
 from lbgen.engines.nginx.matching import key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
-from lbgen.engines.nginx.request_values import RequestValues
+from lbgen.engines.nginx.request_values import RequestValues, is_readable
 from lbgen.engines.nginx.route_objections import route_objections
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
@@ -21,6 +20,7 @@ from lbgen.plan.model import Forward, Mode, PathKind, Protocol, ValueKind
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
 from lbgen.plan.regex import matches_whole
+from lbgen.plan.tls import HYBRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +118,9 @@ def _proxy_headers(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener(listener: Listener, version: str) -> Iterator[Objection]:
+    if listener.tls is not None and HYBRID in listener.tls.curves:
+        why = f"nginx knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
+        yield Objection(refused(why), f"{listener.field}.tls.curves", Feature.TLS_CURVES)
     if not VERSIONS[version].http2_directive and listener.http2 and listener.tls is None:
         why = "nginx 1.22 cannot serve HTTP/1.1 and HTTP/2 on one port without TLS (1.25 and newer can)"
         yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)

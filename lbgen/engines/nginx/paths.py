@@ -18,8 +18,9 @@ NORMAL = "normal_target"
 _STRICT = Paths()
 _UNRESERVED = "2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]"
 _DOT = "(?:[.]|%2[Ee])"
-_USUAL = ("", "close", "keep-alive", "upgrade")  # found without a regex
 _OF_CONNECTIONS = "close|keep-alive|upgrade|te|trailers?|http2-settings|proxy-connection"
+# A name or an address, and a port.
+_HOST = r"^(?:[\w.~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$"
 # Bytes of a path and of a query: printable ASCII as browsers send it, without what no URI holds.
 _PATH_BYTE, _QUERY_BYTE = r"[^\x00-\x20#?\x5c\x7f-\xff]", r"[^\x00-\x20#\x7f-\xff]"
 
@@ -35,6 +36,8 @@ class PathPolicies:
         """The variable that is not 0 for a request that no rule may see: for its target, or since its Connection header
         names other fields than those of one connection, which nginx would forward."""
         paths = listener.paths
+        if not self.maps:
+            self.maps.append(_odd_host())
         if paths not in self._known:
             number = "" if not self._known else f"_{len(self._known) + 1}"
             self.maps += (_unclear_targets(paths, f"unclear{number}"), _refused(f"refused{number}", f"unclear{number}"))
@@ -54,19 +57,26 @@ def unambiguous_targets(paths: Paths) -> tuple[str, str]:
 
 
 def _unclear_targets(paths: Paths, name: str) -> Map:
-    """The map that is 0 for targets which rules and endpoints read alike."""
+    """The map that is 0 for targets which rules and endpoints read alike, of hosts that they read alike."""
     notes = (
         Atom("Paths that can be read in two ways are refused, so that no spelling of a path passes a rule: empty"),
         Atom("and dot segments, and escapes that are broken, of slashes, of controls, or of letters and digits."),
     )
-    entries = tuple(Entry(Literal(each, "regex"), Atom("0")) for each in unambiguous_targets(paths))
+    regexes = unambiguous_targets(paths)
+    entries = tuple(Entry(Literal(each, "regex"), text(inline("odd_host"))) for each in regexes)
     return Map(NONE, text(inline(PATH)), reference(name), Atom("1"), entries, notes=notes if paths == _STRICT else ())
+
+
+def _odd_host() -> Map:
+    note = Atom("Endpoints must read the host that rules saw: none, as of HTTP/1.0, is refused, as is u@a or a:80:80.")
+    entry = Entry(Literal(_HOST, "regex"), Atom("0"))
+    return Map(NONE, text(inline("endpoint_host")), reference("odd_host"), Atom("1"), (entry,), notes=(note,))
 
 
 def _refused(name: str, unclear: str) -> Map:
     note = Atom("Connection must not name fields that nginx would forward: endpoints get no Connection header.")
     entries = (
-        *(Entry(Literal(word, "key"), text(inline(unclear))) for word in _USUAL),
+        Entry(Literal("", "key"), text(inline(unclear))),
         Entry(Literal(rf"(?i)^(?:[ \t,]|(?:{_OF_CONNECTIONS})[ \t]*(?:,|$))*$", "regex"), text(inline(unclear))),
     )
     return Map(NONE, text(inline("http_connection")), reference(name), Atom("1"), entries, notes=(note,))

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.headers import header_name
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
-from lbgen.engines.nginx.split_shares import share_names, shares
 from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
-from lbgen.engines.nginx.view import Entry, Header, Map, Split
+from lbgen.engines.nginx.view import Entry, Header, Map, Share, Split
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward
 from lbgen.records import replace
@@ -140,3 +139,21 @@ class PoolSelection:
         entries = tuple(Entry(Literal(v, "key"), text(t.pool)) for v, t in zip(values, targets, strict=True))
         self._maps.append(Map(origin, text(inline(name)), reference(pool), EMPTY, entries))
         return reference(pool)
+
+
+def share_names(targets: list[Target]) -> list[str]:
+    """The values of a split: the pools, numbered when one occurs twice."""
+    pools = [t.pool for t in targets]
+    return pools if len(set(pools)) == len(pools) else [f"{pool}:{at}" for at, pool in enumerate(pools)]
+
+
+def shares(targets: list[Target], values: list[str]) -> tuple[Share, ...]:
+    """Percentages with two decimals, the finest that nginx accepts; the last target gets the rest."""
+    total = sum(t.weight for t in targets)
+    out = []
+    left = 10_000
+    for target, value in zip(targets[:-1], values[:-1], strict=True):
+        part = min(max(1, round(target.weight * 10_000 / total)), left - 1)
+        left -= part
+        out.append(Share(Atom(f"{part / 100:g}%"), Atom(value)))
+    return (*out, Share(Atom("*"), Atom(values[-1])))

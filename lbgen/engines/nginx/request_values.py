@@ -7,6 +7,7 @@ may set are empty for all other peers, as endpoints get them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
@@ -27,6 +28,7 @@ SET_BY_PROXIES = frozenset(
 )
 """Fields that count from trusted proxies only."""
 
+_READABLE = re.compile(r"[a-z0-9_-]+")
 # The leftmost match is the first pair of that name.
 _COOKIE = r"(?:^|;)[ \t]*{}=(?<found>[^;]*)"
 _QUERY = r"(?:^|&){}(?=[=&]|$)=?(?<found>[^&]*)"
@@ -91,6 +93,11 @@ class RequestValues:
 
     def _add(self, name: str, source: Text, entries: tuple[Entry, ...]) -> None:
         self.maps.append(Map(NONE, source, reference(name), EMPTY, entries))
+
+
+def is_readable(header: str) -> bool:
+    """Whether nginx has a variable for the header."""
+    return _READABLE.fullmatch(header) is not None
 
 
 def header_variable(header: str) -> str:

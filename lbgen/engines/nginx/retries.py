@@ -23,12 +23,12 @@ STATUSES = frozenset({403, 404, 429, 500, 502, 503, 504})
 
 def retry_lines(policy: Retries | None, module: str) -> tuple[Line, ...]:
     """The directives of `module` in a location. nginx repeats POST, PATCH and LOCK only where nothing was sent yet,
-    unless `non_idempotent` is set."""
+    which is all that `connect_failure` asks for, unless `non_idempotent` is set."""
     if policy is None:
         return ()
     causes = {word for cause in policy.causes for word in _CONDITIONS[cause]}
     conditions = [*sorted(causes), *(f"http_{status}" for status in policy.statuses)]
-    if policy.all_methods:
+    if policy.all_methods and (policy.statuses or policy.causes - {RetryCause.CONNECT_FAILURE}):
         conditions.append("non_idempotent")
     return (
         directive(f"{module}_next_upstream", *conditions),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
-from lbgen.engines.nginx.header_objections import is_readable, key_objections
 from lbgen.engines.nginx.limits import format_rate
+from lbgen.engines.nginx.pool_objections import key_objections
+from lbgen.engines.nginx.request_values import is_readable
 from lbgen.engines.nginx.retries import STATUSES
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
@@ -107,7 +108,8 @@ def _timeouts(timeouts: Timeouts, field: str) -> Objection:
         shows = {"timeouts.idle.body": ("cut", "time")}
         return Objection(approximate(note, shows), f"{field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     note = f"{only}: the head may take {idle} (idle), the longer one, not {response}"
-    return Objection(habit(note), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
+    late = {"timeouts.response.longer": "time"}
+    return Objection(habit(note, late), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
 
 
 def _seconds(milliseconds: int) -> str:

@@ -63,7 +63,6 @@ _FAILURES = habit(
         "statuses.failures.server": "header server: nginx",
     },
 )
-_HOST_FIELD = "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
 
 _COMMON: dict[Feature, Verdict] = {
     Feature.L7: NATIVE,
@@ -75,8 +74,13 @@ _COMMON: dict[Feature, Verdict] = {
         "a client without a valid certificate gets 400 after the handshake",
         {"listener.tls.client.refusal": ("status 400", "status 421")},
     ),
+    Feature.TLS_CURVES: NATIVE,
     Feature.TLS_PASSTHROUGH: NATIVE,
-    Feature.HTTP2: NATIVE,
+    Feature.HTTP2: habit(
+        "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
+        "with expectContinue(true) does, never sends its body",
+        {"listener.http2.expect": "text: no 100 Continue"},
+    ),
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
     Feature.L4_MAX_CONNECTIONS: NATIVE,
@@ -186,7 +190,11 @@ _COMMON: dict[Feature, Verdict] = {
         "time to connect from the time to respond, so it retries both; what was sent already it repeats for all "
         "methods but POST, PATCH and LOCK, and only without a body or with one that came with the head or is "
         "buffered (buffering.request)",
-        {"route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}text: tries reached")},
+        {
+            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}text: tries reached"),
+            "route.retries.broken": "text: tries reached",
+            "route.retries.unknown_methods": "text: tries reached",
+        },
     ),
     Feature.RETRY_BUDGET: refused("nginx does not relate retries to requests"),
     Feature.ROUND_ROBIN: NATIVE,
@@ -223,20 +231,28 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
     Feature.STICKY: emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
     Feature.POOL_TLS: NATIVE,
-    Feature.POOL_HTTP2: emulated(_HOST_FIELD),
-    Feature.POOL_GRPC: emulated(_HOST_FIELD),
+    Feature.POOL_HTTP2: emulated(
+        "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
+    ),
+    Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header to HTTP endpoints"),
     Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated(
         "nginx's own times and lists of tries, which `lbgen logs` translates to the schema; bytes include the framing "
         "of chunks and a 100 Continue, and an endpoint's 499 without a body counts as a client that left"
     ),
+    Feature.ACCESS_LOG_L4: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
     Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
 }
 
+_H2_FIELDS = habit(
+    f"{_MALFORMED.note}; before 1.31 nginx drops the fields of a connection from a request over HTTP/2, which 1.31 "
+    "refuses",
+    {"framing.h2_headers": f"{AT_TIMES}accepted"},
+)
 # nginx before 1.30.
 _OLD_UPSTREAMS: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: habit(
@@ -245,12 +261,16 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
         {"pool.health.active.kept": "text: answers on kept connections: {'200"},
     ),
     Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
-    Feature.POOL_HTTP2: emulated(f"nginx's gRPC module carries any request over HTTP/2; {_HOST_FIELD}"),
+    Feature.FRAMING: habit(
+        f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
+        {**dict(_H2_FIELDS.differs), "framing.h2_host": "text: at the endpoint"},
+    ),
+    Feature.POOL_HTTP2: emulated("nginx's gRPC module carries any request over HTTP/2"),
 }
 
 SUPPORT: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
-    "1.30": _COMMON,
+    "1.30": _COMMON | {Feature.FRAMING: _H2_FIELDS},
     "1.26": _COMMON | _OLD_UPSTREAMS,
     OLD: _COMMON
     | _OLD_UPSTREAMS

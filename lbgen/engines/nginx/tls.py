@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.tls import CURVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +83,7 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: 
     yield directive("ssl_protocols", *(["TLSv1.2"] if tls.min_version == "1.2" else []), "TLSv1.3")
     if tls.ciphers:
         yield directive("ssl_ciphers", Atom.of(r"[A-Z0-9:-]+", ":".join(tls.ciphers)))
-    if tls.curves not in ((), CURVES):  # else those of the TLS library, which come to include newer ones
+    if tls.curves:
         yield directive("ssl_ecdh_curve", Atom.of(r"[A-Za-z0-9:-]+", ":".join(tls.curves)))
     if tls.client_ca is not None:
         yield directive("ssl_client_certificate", file_path(tls.client_ca))

@@ -235,7 +235,8 @@ class Http(Struct, frozen=True, eq=False):
     zones: tuple[Line, ...] = ()  # of rate and concurrency limits
     geos: tuple[Geo, ...] = ()
     tls: bool = False
-    http2: bool = False  # some endpoints speak HTTP/2 to the proxy module
+    http2: bool = False  # some clients may speak HTTP/2
+    trailers: bool = False  # some endpoints speak HTTP/2 to the proxy module
     grpc: tuple[Header, ...] = ()  # `headers` for the gRPC module, empty when it is unused
     verifies_address: bool = False  # some certificates are verified against addresses
     log_formats: tuple[LogFormat, ...] = ()

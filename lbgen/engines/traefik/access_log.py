@@ -62,8 +62,12 @@ def build_access_log(plan: Plan) -> Commented | None:
 
 def relayed_log(plan: Plan) -> str:
     """The access log, where the agent writes it: Traefik has one log, which the agent counts and frees."""
-    written = plan.metrics is not None and any(listener.access_log for listener in plan.listeners)
-    return names.ACCESS_LOG if written else ""
+    return names.ACCESS_LOG if plan.metrics is not None and is_written(plan) else ""
+
+
+def is_written(plan: Plan) -> bool:
+    """Whether requests are logged; Traefik logs no connections of L4 listeners."""
+    return any(each.access_log for each in plan.listeners if each.mode is Mode.L7)
 
 
 def read_line(line: Mapping[str, Any]) -> AccessRecord | None:

@@ -14,9 +14,11 @@ from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
 from lbgen.engines.traefik.listeners import (
     build_bare,
     build_entry_points,
+    build_guard,
     build_requests,
     have_same_routers,
     name_bare,
+    name_guard,
     name_requests,
 )
 from lbgen.engines.traefik.names import MARK
@@ -87,8 +89,9 @@ def build_static(plan: Plan, version: str, *, plugged: bool) -> dict[str, Data]:
     """The static configuration as data."""
     data: dict[str, Data] = {
         "global": _PRIVATE,
-        # Endpoints that fail their checks are warnings.
-        "log": {"level": "WARN"},
+        "log": Commented(
+            "By default Traefik logs errors alone; an endpoint that fails its checks is a warning.", {"level": "WARN"}
+        ),
     }
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
@@ -137,12 +140,14 @@ def _http(plan: Plan, version: str) -> dict[str, Data]:
         comment += f" NAME{MARK}2 is a further rule of the route NAME."
     if any(isinstance(data, dict) and "parentRefs" in data for data in routers.values()):
         comment += "\nThose without a service choose among the routers below them, so that few are tried for a request."
+    comment += "\nThe first ones refuse what an endpoint could read in another way than rules do."
     sections: dict[str, Data] = {"routers": Commented(comment, routers)}
     every: dict[str, Data] = {}
     for listener in plan.listeners:
         if listener.mode is Mode.L7:
             every[name_bare(listener)] = every.get(name_bare(listener)) or build_bare(listener)
             every[name_requests(plan, listener)] = build_requests(plan, listener)
+            every[name_guard(listener)] = build_guard(listener, version)
     if middlewares := {name: data for name, data in every.items() if data} | routes.middlewares():
         sections["middlewares"] = Commented(routes.explain_middlewares(), middlewares, apart=True)
     if services := routes.services.build():

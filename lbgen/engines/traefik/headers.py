@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import quote_regex
-from lbgen.plan.policy import SUBDOMAIN_CHARACTER
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import HeaderEdits
-    from lbgen.plan.policy import Compression, Cors, Origin
+    from lbgen.plan.policy import Compression, Cors
 
 
 def build_edits(edits: HeaderEdits) -> dict[str, Data]:
@@ -27,8 +26,8 @@ def title(name: str) -> str:
 
 def build_cors(cors: Cors) -> dict[str, Data]:
     data: dict[str, Data] = {}
-    exact = [_text(origin) for origin in cors.origins if not origin.wildcard]
-    patterns = [_pattern(origin) for origin in cors.origins if origin.wildcard]
+    exact = [origin.text for origin in cors.origins if origin.any or origin.is_exact]
+    patterns = [f"^{origin.pattern(quote_regex)}$" for origin in cors.origins if not (origin.any or origin.is_exact)]
     if exact:
         data["accessControlAllowOriginList"] = list(exact)
     if patterns:
@@ -53,15 +52,3 @@ def build_compression(compression: Compression) -> dict[str, Data]:
             "minResponseBodyBytes": compression.min_size,
         }
     }
-
-
-def _text(origin: Origin) -> str:
-    return "*" if origin.any else f"{origin.scheme}://{origin.host}{_port(origin)}"
-
-
-def _pattern(origin: Origin) -> str:
-    return rf"^{origin.scheme}://{SUBDOMAIN_CHARACTER}*\.{quote_regex(origin.host)}{_port(origin)}$"
-
-
-def _port(origin: Origin) -> str:
-    return "" if origin.port is None else f":{origin.port}"

@@ -35,13 +35,14 @@ def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
 def have_same_routers(plan: Plan) -> bool:
     """Whether every router is for all L7 listeners, which need not be named in it then."""
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
-    return len({(each.tls, *describe_routers(plan, each)) for each in level7}) == 1
+    return len(level7) == 1 or len({(each.tls, *describe_routers(plan, each)) for each in level7}) == 1
 
 
 def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     """What the routers of a listener depend on, apart from TLS."""
     routes = list(find_routes(plan, listener))
-    believed = listener.trusted_proxies if any(looks_at_proxies(rule) for rule in _rules(listener)) else ()
+    trusted = listener.trusted_proxies
+    believed = trusted if trusted and any(map(looks_at_proxies, _rules(listener))) else ()
     redirects = any(isinstance(route.action, Redirect) for route in routes)
     address = (listener.scheme, listener.client_port) if redirects else ()
     above = repr(build_requests(plan, listener)) if runs_before_rules(plan, listener) else ""
@@ -65,9 +66,10 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
 def runs_before_rules(plan: Plan, listener: Listener) -> bool:
     """Whether rules depend on those addresses too. A middleware of an entry point runs behind the rules, one of a
     router above all others before them."""
+    if not needs_client_address(plan, listener):
+        return False
     accesses = (listener.access, *(route.access for route in find_routes(plan, listener)))
-    denies = any(access is not None and access.deny for access in accesses)
-    return denies and needs_client_address(plan, listener)
+    return any(access is not None and access.deny for access in accesses)
 
 
 def _asks_for_address(plan: Plan, route: Route) -> bool:
@@ -84,17 +86,17 @@ def _asks_for_address(plan: Plan, route: Route) -> bool:
 
 def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The middleware for every request of a listener; empty for none."""
-    address = needs_client_address(plan, listener)
-    if not listener.request_id and not address:
-        return {}
+    address, target = needs_client_address(plan, listener), listener.limits.target
     settings: dict[str, Data] = {}
-    if listener.trusted_proxies:
+    if listener.trusted_proxies and (address or listener.request_id):
         settings["trustedProxies"] = list(listener.trusted_proxies)
+    if target is not None:
+        settings["maxTarget"] = target
     if listener.request_id:
         settings["requestID"] = True
     if address:
         settings["clientAddress"] = True
-    return use_plugin("requests", settings)
+    return use_plugin("requests", settings) if settings else {}
 
 
 def build_bare(listener: Listener) -> dict[str, Data]:
@@ -109,6 +111,18 @@ def build_bare(listener: Listener) -> dict[str, Data]:
 def name_bare(listener: Listener) -> str:
     """The name of that middleware."""
     return "bare-but-id" if listener.request_id else "bare"
+
+
+def build_guard(listener: Listener, version: str) -> dict[str, Data]:
+    """The middleware that does for 3.6 what Traefik does by itself from 3.7 on; empty for none."""
+    return (
+        {} if names.has_alias_headers(version) else use_plugin("guard", {"dropUnderscores": not listener.underscores})
+    )
+
+
+def name_guard(listener: Listener) -> str:
+    """The name of that middleware."""
+    return "guard-but-underscores" if listener.underscores else "guard"
 
 
 def name_requests(plan: Plan, listener: Listener) -> str:
@@ -169,10 +183,12 @@ def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
         # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
         data["aliasHeadersStrategy"] = "delete"
     if listener.limits.headers is not None:
-        data["maxHeaderBytes"] = listener.limits.headers
+        data["maxHeaderBytes"] = listener.limits.headers + (listener.limits.target or 0)
     above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
     if build_requests(plan, listener) and not runs_before_rules(plan, listener):
         above.append(f"{name_requests(plan, listener)}@file")
+    if build_guard(listener, version):
+        above.append(f"{name_guard(listener)}@file")
     if above:
         data["middlewares"] = above
     return data

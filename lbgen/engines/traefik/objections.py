@@ -40,10 +40,13 @@ _FIRST = approximate(
 )
 _TWICE = refused(f"Traefik picks either of two certificates that hold the same name{_CAN}")
 # L7
-_TARGET = approximate(f"limits.target is not kept, as Traefik has one limit for target and headers{_CAN}")
 _ADDED = habit(
     "X-Forwarded-Proto, -Host and -Port are added where trusted proxies send none, though forwarded_headers is off",
     {"listener.trusted_proxies.everywhere": tuple(f"header x-forwarded-{name}" for name in ("host", "port", "proto"))},
+)
+_APPENDED = habit(
+    "X-Forwarded-For is added though forwarded_headers is off, as Traefik can leave it from 3.7 on",
+    {"forwarded_headers.everywhere": "header x-forwarded-for"},
 )
 _EMPTY_SEGMENTS = refused(f"Traefik merges repeated slashes before rules look at a path{_CAN}")
 _UNRESERVED = approximate("escapes of letters and digits reach endpoints decoded")
@@ -79,6 +82,7 @@ _STATUSES = approximate(
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
+_CLEARTEXT = habit("a listener without TLS speaks HTTP/2 with clients that begin with it, whatever http2 says")
 _RESOLVERS = habit("Traefik resolves names by the system's resolver")
 _TUNNEL = habit("handshakes of WebSocket go to endpoints of HTTP/2 over HTTP/1.1; one that lacks it answers none")
 
@@ -90,7 +94,7 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
         if listener.mode is Mode.L4:
             yield from _l4_objections(plan, listener)
         else:
-            yield from _listener_objections(listener)
+            yield from _listener_objections(listener, version)
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     rules = {rule.rank: rule for listener in level7 for table in listener.hosts for rule in table.rules}
     for rank in sorted(rules):
@@ -118,11 +122,13 @@ def _tls_objections(plan: Plan) -> Iterator[Objection]:
                 break
 
 
-def _listener_objections(listener: Listener) -> Iterator[Objection]:
+def _listener_objections(listener: Listener, version: str) -> Iterator[Objection]:
+    if listener.tls is None and not listener.http2:
+        yield Objection(_CLEARTEXT, f"{listener.field}.http2", Feature.HTTP2)
+    if version == "3.6" and not listener.forwarded_headers:
+        yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", Feature.FORWARDED_HEADERS)
     if listener.trusted_proxies and not listener.forwarded_headers:
         yield Objection(_ADDED, f"{listener.field}.trusted_proxies", Feature.TRUSTED_PROXIES)
-    if listener.limits.target is not None:
-        yield Objection(_TARGET, f"{listener.field}.limits.target", Feature.LISTENER_LIMITS)
     if listener.paths.empty_segments:
         yield Objection(_EMPTY_SEGMENTS, f"{listener.field}.paths", Feature.PATHS_ALLOW)
     elif listener.paths.encoded_unreserved:

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 
 _EVERYTHING = "PathPrefix(`/`)"
+# What endpoints could read in another way than rules do: CONNECT and TRACE, escapes of control characters, and hosts
+# that are no name and no address, such as `a.example:80:80`, of which rules take the whole for the name.
+_REFUSED = "Method(`CONNECT`) || Method(`TRACE`) || PathRegexp(`[[:cntrl:]]`)"
+_NO_HOST = call("HostRegexp", r"[,/@ ]|[^0-9a-f:\[].*:|^\[[^\]]*$")
+_DOTS = r"(?:/|%2F)\.\.?(?:/|%2F|$)"  # dot segments between escaped slashes
 
 
 class _Site(Struct, frozen=True):
@@ -139,12 +144,11 @@ def _build_flat(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator
 
 
 def _refuse_at_listener(site: _Site, total: int, routes: Routes, entry: dict[str, Data]) -> Iterator[_Router]:
-    """The routers of what the listener refuses, which come before all: TRACE, dot segments between escaped slashes,
-    and clients."""
+    """The routers of what the listener refuses, which come before all: what endpoints could read in another way than
+    rules do, and clients."""
     name = site.first.name
-    refusals = [("trace", "Method(`TRACE`)", 405)]
-    if site.first.paths.encoded_slash:
-        refusals.append(("dots", call("PathRegexp", r"(?:/|%2F)\.\.?(?:/|%2F|$)"), 400))
+    refused = f"{_REFUSED} || {call('PathRegexp', _DOTS)}" if site.first.paths.encoded_slash else _REFUSED
+    refusals = [("refused", refused, 400), ("hosts", _NO_HOST, 400)]
     if denied := denied_clients(site.first.access):
         refusals.append(("denied", denied, 403))
     for place, (what, rule, status) in enumerate(refusals):

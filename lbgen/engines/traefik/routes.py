@@ -8,10 +8,10 @@ from lbgen.engines.traefik import limits
 from lbgen.engines.traefik.headers import build_compression, build_cors
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.engines.traefik.retries import build_retries
 from lbgen.engines.traefik.rewrites import build_redirect, build_rewrite
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.plan.model import Forward, HeaderEdits, Mode, Redirect, Respond
+from lbgen.plan.policy import REPLAYED_BODY, RetryCause
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, PathMatch, Plan, Route
+    from lbgen.plan.policy import Retries
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
 
 _NO_SERVICE = "noop@internal"
 _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
+# What Traefik answers itself where an endpoint resets the connection, or is late; an endpoint's own count as well.
+_STATUSES = {RetryCause.RESET: 502, RetryCause.TIMEOUT: 504}
 
 
 def _find_refusals(plan: Plan) -> Iterator[int]:
     """The statuses with which routers answer by themselves."""
     level7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     if level7:
-        yield 405
-    if any(listener.paths.encoded_slash for listener in level7):
         yield 400
     accesses = (*(listener.access for listener in level7), *(route.access for route in plan.routes))
     if any(map(limits.denied_clients, accesses)):
@@ -64,7 +65,7 @@ class Routes:
         return self._router((*self._listener_access(listener), *chain), service)
 
     def refuse(self, status: int) -> dict[str, Data]:
-        """The same for a router of requests that are answered with 400, 403 or 405."""
+        """The same for a router of requests that are answered with 400 or 403."""
         return self._router(self._refusals[status], _NO_SERVICE)
 
     def middlewares(self) -> dict[str, Data]:
@@ -110,6 +111,8 @@ class Routes:
             policies += use(name, "cors", build_cors(route.cors))
         if (compression := route.compression) is not None:
             policies += use(name, "gzip", build_compression(compression))
+        if route.max_body is not None and not isinstance(route.action, Forward):
+            policies += use(name, "body", use_plugin("maxBody", route.max_body))
         action, service = self._action(route, matched, listener)
         if policies or not isinstance(route.action, Forward):
             # Before the limits, so that their own answers have the headers too.
@@ -146,7 +149,7 @@ class Routes:
         if forward.timeouts.request:
             chain += use(route.name, "time", use_plugin("timeout", forward.timeouts.request))
         if forward.retries is not None:
-            chain += use(route.name, "retry", build_retries(forward.retries))
+            chain += use(route.name, "retry", _build_retries(forward.retries))
         return chain
 
     def _request_edits(self, route: Route, forward: Forward) -> HeaderEdits:
@@ -157,3 +160,18 @@ class Routes:
         if rewrite.prefix is not None or rewrite.path is not None:
             edits = replace(edits, remove=(*edits.remove, *(n for n in _TRACE if n not in dict(edits.set))))
         return edits if rewrite.host is None else replace(edits, set=(*edits.set, ("host", rewrite.host)))
+
+
+def _build_retries(retries: Retries) -> dict[str, Data]:
+    """Without statuses only failed connections are retried, which is nearly free; with them bodies are kept in memory,
+    by default in 2 MiB for each request."""
+    data: dict[str, Data] = {"attempts": retries.max + 1}
+    own = [status for cause, status in _STATUSES.items() if cause in retries.causes]
+    if statuses := sorted({*retries.statuses, *own}):
+        data["status"] = [str(status) for status in statuses]
+        data["maxRequestBodyBytes"] = REPLAYED_BODY
+        if retries.all_methods:
+            data["retryNonIdempotentMethod"] = True
+        if RetryCause.CONNECT_FAILURE not in retries.causes:
+            data["disableRetryOnNetworkError"] = True
+    return {"retry": data}

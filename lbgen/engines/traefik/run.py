@@ -38,7 +38,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
     Traefik listens, and answers /ping, before it has read its dynamic files.
     """
     argv = (str(binary.path), "--configFile=traefik.yaml")
-    log = ACCESS_LOG if any(listener.access_log for listener in plan.listeners) else ""
+    log = ACCESS_LOG if access_log.is_written(plan) else ""
     return ProcessSpec(
         argv,
         stop=Signals.SIGTERM,

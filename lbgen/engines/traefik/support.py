@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, approximate, emulated, habit, refused
-from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match
+from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ _NATIVE = (
 )
 
 _QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
-_WHOLE = "requests and responses are both read whole before they are sent on"
 
 
 def _any_of(feature: Feature, says: str) -> Verdict:
@@ -89,23 +88,15 @@ _SUPPORT: dict[Feature, Verdict] = {
         when=where_no_rule_may_match,
     ),
     Feature.LISTENER_LIMITS: habit(
-        "one limit holds for target and headers together, some 4 KiB above limits.headers",
+        "headers alone may be as long as target and headers together, and 4 KiB longer",
         {"listener.limits.routes": ("text: an endpoint answered", "status 404", "status 403", "status 200")},
     ),
-    Feature.CLIENT_TIMEOUTS: approximate(
-        "a whole request may take ten times the longer of client_header and client_body, since Traefik cannot tell "
-        "slow uploads from silent ones; one that is cut gets any of 400, 408, 499, 500 and 504; nginx, HAProxy and "
-        "Envoy can",
+    Feature.CLIENT_TIMEOUTS: habit(
+        "heads and bodies share one time, which is ten times the longer of client_header and client_body, as Traefik "
+        "cannot tell slow uploads from silent ones; a client that is slower gets any of 400, 408, 499, 500 and 504",
         {
-            "listener.timeouts.routes": (
-                "status 400",
-                "status 499",
-                "status 500",
-                "status 504",
-                "time",
-                "open",
-                "text: ",
-            )
+            "listener.timeouts.routes": ("status 400", "status 499", "status 500", "status 504"),
+            "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status 400", "time", "open", "text: ")),
         },
     ),
     Feature.HEADER_REGEX: habit(
@@ -124,8 +115,9 @@ _SUPPORT: dict[Feature, Verdict] = {
         "NUL, and broken ones, get 400",
     ),
     Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
-    Feature.PATHS_NORMALIZE: approximate(
-        "a path that leads above the root is taken for one at the root, and escapes of slashes get 400",
+    Feature.PATHS_NORMALIZE: habit(
+        "a path that ends with a dot segment loses its last slash, and one that leads above the root begins there",
+        {"paths.normalize.last": "text: to the endpoint: target"},
     ),
     Feature.PATHS_VERBATIM: refused(
         "Traefik decodes and adds escapes before rules look at a path; nginx, HAProxy and Envoy can"
@@ -195,11 +187,15 @@ _SUPPORT: dict[Feature, Verdict] = {
                 "spelling",
             ),
             "route.forward.one_attempt": "text: 2 tries",
-            "route.forward.cut": "closed",
+            "route.forward.cut": f"{AT_TIMES}closed",
+            "route.forward.early": "text: expected the endpoint's 413",
             "route.forward.upload": f"{AT_TIMES}text: responses were not whole",
         },
     ),
-    Feature.REDIRECT: emulated("the lbgen plugin answers; Traefik's redirects choose the status by the method"),
+    Feature.REDIRECT: habit(
+        "the lbgen plugin answers, as Traefik's redirects choose the status by the method; escapes are in upper case",
+        {"route.redirect.escapes": "text: location 'http"},
+    ),
     Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses"),
     Feature.MIRROR: habit(
         "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
@@ -226,7 +222,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         "counts, and a strong ETag stays strong",
         {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
     ),
-    Feature.BUFFERING: approximate(_WHOLE, {"route.buffering.routes": ("open", "closed", "time", "text: ")}),
+    Feature.BUFFERING: approximate(
+        "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
+        {"route.buffering.routes": ("open", "closed", "time", "text: ")},
+        where_one_way_is_buffered,
+    ),
     Feature.STATUSES: habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
     Feature.FAILURES: habit(
         "502 where a connection fails, 500 for a failure of TLS, 503 where no endpoint is up, 504 where a time is "
@@ -245,20 +245,30 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.TIMEOUT_IDLE: habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
         {
-            "timeouts.idle.routes": (
-                "time",
-                "open",
-                "text: is still open",
-                "text: the client took",
-                "text: of 240, expected",
-            )
+            "timeouts.idle.routes": "text: of silence the upload",
+            "timeouts.idle.body": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: of silence the upload")),
+            "timeouts.idle.tunnel": f"{AT_TIMES}text: of silence the tunnel",
         },
     ),
-    Feature.TIMEOUT_REQUEST: emulated("the lbgen plugin ends the request"),
+    Feature.TIMEOUT_REQUEST: habit(
+        "the lbgen plugin ends the request, but Traefik answers a client that pauses in its body only when that "
+        "goes on or its own time is over",
+        {
+            "timeouts.request.stalled_upload": "text: no answer head (open)",
+            "timeouts.request.stalled_upload_http2": "text: no end of the answer in time",
+            "timeouts.request.slow_upload": "text: no answer head (open)",
+            "timeouts.request.client_body_first": ("open", "time"),
+        },
+    ),
     Feature.RETRIES: habit(
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
-        "too, and both are retried for each other",
-        {"route.retries.routes": ("text: ", "status 200", "status 502", "status 504")},
+        "too, and both are retried for each other; a POST with an Idempotency-Key counts as idempotent",
+        {
+            "route.retries.routes": ("status 200", "status 502", "status 504"),
+            "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: tries reached endpoints")),
+            "route.retries.untried": f"{AT_TIMES}text: came back to an endpoint",
+            "route.retries.keyed": "text: idempotency-key reached endpoints",
+        },
     ),
     Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; HAProxy and Envoy can"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
@@ -269,7 +279,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "the lbgen plugin gives the key to Traefik's strategy hrw; a retry goes to the same endpoint"
     ),
     Feature.BACKUP: emulated("a failover service; on L4 routes `lbgen agent` changes the weights"),
-    Feature.ENDPOINT_NAMES: habit("a name is resolved for each new connection, by the system's resolver"),
+    Feature.ENDPOINT_NAMES: emulated("a name is resolved for each new connection, by the system's resolver"),
     Feature.HEALTH_ACTIVE: emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
     Feature.HEALTH_PASSIVE: habit(
         "failures count within eject_for, whether or not good answers lie between them",
@@ -290,10 +300,12 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    Feature.TLS_CURVES: emulated("all of the list; Go orders them by itself"),
+    Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "text: lines"}),
     Feature.ACCESS_LOG: habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
-        "connections repeat is not counted, the host has no port, a client that left has 499, what Go's server answers "
-        "by itself has no line, and L4 listeners have no log",
+        "connections repeat is not counted, the host has no port, a client that left has 499, and what Go's server "
+        "answers by itself has no line",
         {
             "access_log.routes": (
                 "text: the query or a cookie",
@@ -322,10 +334,7 @@ _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
         f"{_HOP_BY_HOP.note}, and `Upgrade: h2c` reaches endpoints",
         {part: (*shown, "header upgrade") for part, shown in _HOP_BY_HOP.differs},
     ),
-    Feature.UNDERSCORES_DROP: approximate(
-        "header fields with underscores in their names reach the endpoint, as Traefik drops them from 3.7 on",
-        {"headers_with_underscores.drop.everywhere": "text: is there, expected none"},
-    ),
+    Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops them, as Traefik does so from 3.7 on"),
     Feature.RETRIES: refused("Traefik's retries know causes from 3.7 on"),
     Feature.SPLIT_HEADERS: _SERVICE_MIDDLEWARES,
     Feature.HASH: _SERVICE_MIDDLEWARES,

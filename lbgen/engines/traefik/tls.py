@@ -28,7 +28,7 @@ _SUITES = {
     "ECDHE-ECDSA-CHACHA20-POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
     "ECDHE-RSA-CHACHA20-POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
 }
-_CURVES = {"X25519": "X25519", "P-256": "CurveP256", "P-384": "CurveP384", "P-521": "CurveP521"}
+_CURVES = {"P-256": "CurveP256", "P-384": "CurveP384", "P-521": "CurveP521"}  # others have the same name
 _VERSIONS = {"1.0": "VersionTLS10", "1.1": "VersionTLS11", "1.2": "VersionTLS12", "1.3": "VersionTLS13"}
 
 
@@ -99,9 +99,10 @@ def _pair(certificate: Certificate) -> dict[str, Data]:
 def _options(listener: Listener, tls: ListenerTls) -> Tagged:
     data: dict[str, Data] = {
         "minVersion": _VERSIONS[tls.min_version],
-        "curvePreferences": [_CURVES[curve] for curve in tls.curves],
         "alpnProtocols": ["h2", "http/1.1"] if listener.http2 else ["http/1.1"],
     }
+    if tls.curves:
+        data["curvePreferences"] = [_CURVES.get(curve, curve) for curve in tls.curves]
     if tls.ciphers:
         data["cipherSuites"] = [_SUITES[cipher] for cipher in tls.ciphers]
     if tls.client_ca is not None:

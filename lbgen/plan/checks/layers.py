@@ -40,7 +40,8 @@ def check(context: Context) -> None:
             _l4_route(context, f"routes[{index}]", index, route)
         elif route.sources is not None:
             message = "sources is for l4 routes"
-            context.add("LB207", f"routes[{index}].sources", message, "on l7 write access: { allow: [...] }", key=True)
+            hint = "on l7 access: { allow: [...] } answers others with 403; no l7 route is selected by address"
+            context.add("LB207", f"routes[{index}].sources", message, hint, key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
     for name, users in layers.items():

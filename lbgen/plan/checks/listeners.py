@@ -25,7 +25,8 @@ def check(context: Context) -> None:
         if tls is not None and tls.mode == "terminate" and not tls.certificates:
             hint = "write certificates: [{ cert: FILE, key: FILE }], or mode: passthrough on an l4 listener"
             context.add("LB103", f"{field}.tls", "TLS is terminated here without a certificate", hint)
-        if tls is not None and tls.mode == "passthrough" and (tls.certificates or tls.client or tls.min_version):
+        ends = tls is not None and (tls.certificates or tls.client or tls.min_version or tls.curves)
+        if tls is not None and tls.mode == "passthrough" and ends:
             message = "with passthrough the endpoints terminate TLS: no certificate, version or policy applies here"
             context.add("LB207", f"{field}.tls", message, "keep mode: passthrough alone")
         transport = "udp" if listener.protocol == "udp" else "tcp"

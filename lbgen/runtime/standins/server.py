@@ -182,9 +182,11 @@ class StandInServers(Struct):
             return self._how(name, arrival)
 
         def account(arrival: http1.Arrival) -> bytes:
-            return (json.dumps(http1.account(name, stand_in.pool, arrival, hello)) + "\n").encode()
+            found = {**http1.account(name, stand_in.pool, arrival, hello), "connection": connection}
+            return (json.dumps(found) + "\n").encode()
 
         self.connections[name] += 1
+        connection = self.connections[name]
         writer.transport.set_write_buffer_limits(high=1, low=0)  # what is drained has gone to the kernel
         own = self._behaviours[name, ""]
         first = await reader.read(1) if stand_in.http and own.mode in http1.NO_HTTP else b""

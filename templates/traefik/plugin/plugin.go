@@ -11,6 +11,7 @@ import (
 // Config has one field per job. Requests goes on an entry point or a router above all others, the rest on routes.
 type Config struct {
 	Requests *Requests
+	Guard    *Guard // on entry points of Traefik 3.6
 	Respond  *Respond
 	Redirect *Redirect
 	MaxBody  *int64
@@ -28,6 +29,8 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 	switch {
 	case config.Requests != nil:
 		return serveRequests(next, config.Requests)
+	case config.Guard != nil:
+		return guard(next, config.Guard.DropUnderscores), nil
 	case config.Respond != nil:
 		return serveResponse(config.Respond), nil
 	case config.Redirect != nil:

@@ -12,6 +12,7 @@ import (
 // Requests is about every request of a listener.
 type Requests struct {
 	TrustedProxies []string // networks
+	MaxTarget      int      // bytes; 0 = no limit
 	RequestID      bool     // make one where no trusted proxy sent one; what others sent is dropped
 	ClientAddress  bool     // take the client's address from the X-Forwarded-For of trusted proxies
 }
@@ -25,16 +26,42 @@ func serveRequests(next http.Handler, config *Requests) (http.Handler, error) {
 		}
 		trusted = append(trusted, network)
 	}
-	makesIDs, findsClients := config.RequestID, config.ClientAddress
-	if len(trusted) == 0 {
-		// Each interpreted call costs, so that most listeners have none but this.
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			id := make([]byte, 16)
-			rand.Read(id)
-			r.Header["X-Request-Id"] = []string{hex.EncodeToString(id)}
-			next.ServeHTTP(w, r)
-		}), nil
+	handler := next
+	switch {
+	case len(trusted) > 0:
+		handler = believeProxies(next, trusted, config)
+	case config.RequestID:
+		handler = makeIDs(next)
 	}
+	if config.MaxTarget > 0 {
+		handler = limitTarget(handler, config.MaxTarget)
+	}
+	return handler, nil
+}
+
+// makeIDs gives each request an id of its own. Each interpreted call costs, so that most listeners have only this.
+func makeIDs(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := make([]byte, 16)
+		rand.Read(id)
+		r.Header["X-Request-Id"] = []string{hex.EncodeToString(id)}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func limitTarget(next http.Handler, most int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.RequestURI) > most {
+			http.Error(w, "URI Too Long", http.StatusRequestURITooLong)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// believeProxies takes request ids and the client's address from trusted proxies alone.
+func believeProxies(next http.Handler, trusted []netip.Prefix, config *Requests) http.Handler {
+	makesIDs, findsClients := config.RequestID, config.ClientAddress
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isTrusted(trusted, r.RemoteAddr) {
 			delete(r.Header, "X-Request-Id")
@@ -47,7 +74,30 @@ func serveRequests(next http.Handler, config *Requests) (http.Handler, error) {
 			r.Header["X-Request-Id"] = []string{hex.EncodeToString(id)}
 		}
 		next.ServeHTTP(w, r)
-	}), nil
+	})
+}
+
+// Guard does what Traefik does from 3.7 on.
+type Guard struct {
+	DropUnderscores bool // fields that an endpoint could take for others, as X_Real_IP for X-Real-IP
+}
+
+// guard also refuses targets such as `host:80`, which are no path.
+func guard(next http.Handler, dropsUnderscores bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Opaque != "" {
+			http.Error(w, "Bad Request", http.StatusBadRequest)
+			return
+		}
+		if dropsUnderscores {
+			for name := range r.Header {
+				if strings.Contains(name, "_") {
+					delete(r.Header, name)
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // setClientAddress makes the last address in X-Forwarded-For that is no trusted proxy the request's own. Without a

@@ -27,7 +27,7 @@ from lbgen.records import replace
 
 SPEC = MetricsSpec(
     stack="shop",
-    engine="traefik",  # its plugin logs in lbgen's own schema
+    engine="traefik",
     version="3.7",
     address="127.0.0.1",
     port=0,
@@ -58,24 +58,29 @@ SERVED = {
 }
 
 
-def line(**values):
-    record = {
-        "time": "2026-11-22T10:00:00.000Z",
-        "listener": "web",
-        "route": "api",
-        "pool": "app",
-        "endpoint": "127.0.0.1:26000",
-        "method": "GET",
-        "host": "shop.example",
-        "path": "/api",
-        "status": 200,
-        "duration_ms": 7.5,
-        "upstream_ms": 6.0,
-        "tries": 1,
-        "bytes": 100,
-        "request_id": "1",
+def line(
+    method="GET", route="api", pool="app", tries=1, upstream_ms=6.0, status=200, size=100, host="shop.example", path="/"
+):
+    """A line of Traefik's log. Without `pool` no endpoint was asked."""
+    of_pool = {
+        "ServiceName": f"{pool}@file",
+        "ServiceAddr": "127.0.0.1:26000",
+        "RetryAttempts": tries - 1,
+        "OriginDuration": upstream_ms * 1e6,
     }
-    return json.dumps(record | values) + "\n"
+    record = {
+        "StartUTC": "2026-11-22T10:00:00.000123Z",
+        "entryPointName": "web",
+        "RouterName": f"{route}@file",
+        "RequestMethod": method,
+        "RequestHost": host,
+        "RequestPath": path,
+        "DownstreamStatus": status,
+        "DownstreamContentSize": size,
+        "Duration": 7_500_000,
+        "request_X-Request-Id": "1",
+    }
+    return json.dumps(record | (of_pool if pool else {})) + "\n"
 
 
 def counted(folder, spec=SPEC):
@@ -113,8 +118,8 @@ def test_the_page_of_the_documentation_has_them_all() -> None:
 
 
 def test_requests_are_counted_by_names_of_the_plan(tmp_path: Path) -> None:
-    odd = line(method="BREW", route="unheard-of", pool="", endpoint="", tries=0, upstream_ms=None, status=404)
-    left = line(status=0, tries=3, bytes=0)
+    odd = line(method="BREW", route="unheard-of", pool="", status=404)
+    left = line(status=0, tries=3, size=0)
     (tmp_path / "metrics.log").write_text(
         line() + line() + odd + left + "a message of the engine\n" + line()[:50] + "\n"
     )
@@ -274,10 +279,12 @@ def test_a_whole_agent_counts_serves_and_goes_on_after_its_end(tmp_path: Path) -
     log.write_text(line() * 3)
     for total, stop in ((3, signal.SIGTERM), (5, signal.SIGTERM), (7, signal.SIGKILL), (9, signal.SIGTERM)):
         with subprocess.Popen([sys.executable, "-m", "lbgen", "agent", tmp_path], stderr=subprocess.PIPE) as agent:
-            scraped(port, total)
-            if stop is signal.SIGKILL:
-                time.sleep(2)  # a second after the save
-            agent.send_signal(stop)
+            try:
+                scraped(port, total)
+                if stop is signal.SIGKILL:
+                    time.sleep(2)  # a second after the save
+            finally:
+                agent.send_signal(stop)
             assert agent.wait(10) == (0 if stop is signal.SIGTERM else -stop)
             said = agent.stderr.read().decode()
         assert f"serves metrics on 127.0.0.1:{port}" in said

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 import lbgen
 from lbgen.cli import verdict_table
-from lbgen.engines.api import engine, engine_names
+from lbgen.engines.api import NATIVE, engine, engine_names, habit
 from lbgen.engines.verdicts import Answer, answers
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 TITLES = {name: f"{engine(name).title} {engine(name).versions[0]}" for name in engine_names()}
 
@@ -26,12 +31,14 @@ def columns() -> dict[str, tuple[Answer, ...]]:
     return {name: answers(plan, engine(name), engine(name).versions[0]) for name in engine_names()}
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, width: int, *, pipe: bool = False) -> list[str]:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, width: int, *, pipe: bool = False, of: Mapping[str, Sequence[Answer]] | None = None
+) -> list[str]:
     out = Console(
         file=io.StringIO(), width=width, soft_wrap=pipe, highlight=False, force_terminal=not pipe, color_system=None
     )
     monkeypatch.setattr(verdict_table, "console", lambda: out)
-    verdict_table.print_verdicts(columns(), TITLES, "verdicts")
+    verdict_table.print_verdicts(columns() if of is None else of, TITLES, "verdicts")
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue().splitlines()
 
@@ -68,7 +75,9 @@ def test_a_wrapped_note_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_feature_shows_the_worst_of_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(monkeypatch, 120)
+    whole = Answer(Feature.TIMEOUT_IDLE, NATIVE, ("timeouts.idle",))
+    place = Answer(Feature.TIMEOUT_IDLE, habit("the longer holds"), ("routes[0].timeouts.idle",), place=True)
+    lines = shown(monkeypatch, 120, of=dict.fromkeys(TITLES, (whole, place)))
     row = next(line.split() for line in lines if line.startswith("timeouts.idle "))
-    assert row[1 + list(TITLES).index("envoy")] == "habit"
+    assert row[1:] == ["habit"] * len(TITLES)
     assert any("timeouts.idle at routes[0].timeouts.idle" in line for line in lines)

@@ -1,8 +1,11 @@
 """A difference is excused only when it is exactly what a verdict states."""
 
+import pickle
+
 import pytest
 
 from lbgen.conformance.case import CASES, case_files
+from lbgen.conformance.difference import Kind, in_context, kind_of, late
 from lbgen.conformance.expected_difference import (
     ROUTES,
     MissingDifferenceError,
@@ -75,7 +78,8 @@ def test_what_shows_at_times_need_not_show() -> None:
         ("open", "no answer and the connection stays open (no answer head (open))"),
         ("cut", "answer 200: the body does not end as its framing says (closed)"),
         ("no http", "no answer: status line '\\x00'; got b''"),
-        ("time", "took 3002 ms, expected 350 to 2200"),
+        ("time", late("took 3002 ms, expected 350 to 2200")),
+        ("time", in_context("request 2 of 3: ", late("took 3002 ms, expected 350 to 2200"))),
         ("header x-hop", "to the endpoint: x-hop: '1' is there, expected none"),
         ("header x-hop", "answer: x-hop is missing, expected '1'"),
         ("header server: x", "answer: server: 'x' is there, expected none"),
@@ -86,6 +90,15 @@ def test_words(word: str, found: str) -> None:
     assert is_known(word)
     assert matches(word, found)
     assert not matches("text", found)
+
+
+def test_a_sentence_about_a_time_is_not_enough() -> None:
+    assert not matches("time", "took 3002 ms, expected 350 to 2200")
+
+
+def test_kinds_survive_the_way_from_a_worker() -> None:
+    found = pickle.loads(pickle.dumps(late("took 3002 ms")))  # noqa: S301  # our own
+    assert (str(found), kind_of(found), kind_of("took 3002 ms")) == ("took 3002 ms", Kind.TIME, Kind.OTHER)
 
 
 # How an engine refuses what is not well-formed is shown by the judge of safety.

@@ -2,6 +2,7 @@
 
 import pytest
 
+import lbgen
 from lbgen.plan.compression import accepts_gzip, compresses
 from lbgen.plan.cors import is_preflight, preflight_headers, response_edits
 from lbgen.plan.policy import Compression, Cors, Origin
@@ -108,3 +109,29 @@ def test_what_is_compressed(status, headers, length, packed) -> None:
     asked_for = Compression(("text/plain",), 1000)
     assert compresses(asked_for, ["gzip"], status, headers.items(), length) is packed
     assert not compresses(asked_for, ["br"], status, headers.items(), length)
+
+
+@pytest.mark.parametrize(
+    ("written", "covered", "others"),
+    [
+        ("null", "null", ["", "null:1", "https://null"]),
+        ("capacitor://localhost", "capacitor://localhost", ["capacitor://localhost:1", "https://localhost"]),
+        ("http://localhost:*", "http://localhost:3000", ["http://localhost:", "http://localhost:3000.evil.example"]),
+        ("http://localhost:*", "http://localhost", ["http://localhost.evil.example", "http://a@localhost:1"]),
+        ("http://[::1]:*", "http://[::1]:80", ["http://[::1]x"]),
+        (
+            "https://*.a.example:*",
+            "https://b.a.example:8443",
+            ["https://a.example:8443", "https://evil.example/.a.example"],
+        ),
+    ],
+)
+def test_origins_are_what_browsers_send(written: str, covered: str, others: list[str]) -> None:
+    route = {"name": "r", "forward": "p", "cors": {"origins": [written]}}
+    pools = {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}}
+    data = {"version": 1, "name": "x", "listeners": {"web": {"port": 80}}, "pools": pools, "routes": [route]}
+    policy = lbgen.plan(lbgen.load(data)).routes[0].cors
+    assert policy is not None
+    (origin,) = policy.origins
+    assert origin.covers(covered)
+    assert not any(map(origin.covers, others))

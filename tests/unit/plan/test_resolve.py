@@ -145,11 +145,24 @@ def test_baseline_features_of_l7_listeners() -> None:
     assert base | {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
     database = {"name": "a", "listeners": ["db"], "forward": "app"}
     l4 = plan_of(database, listeners={"db": {"port": 1, "mode": "l4"}})
-    times = {Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
-    assert l4.uses_by_feature().keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *times}
-    assert all(use.default for feature in times for use in l4.uses_by_feature()[feature])
+    defaults = {Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE, Feature.ACCESS_LOG_L4}
+    assert l4.uses_by_feature().keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *defaults}
+    assert all(use.default for feature in defaults for use in l4.uses_by_feature()[feature])
     asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
     assert [use.default for use in asked.uses_by_feature()[Feature.TIMEOUT_IDLE]] == [False]
+
+
+def test_connections_of_l4_listeners_over_tcp_are_logged_as_requests_are() -> None:
+    listeners = {
+        "db": {"port": 1, "mode": "l4"},
+        "dns": {"port": 2, "mode": "l4", "protocol": "udp"},
+    }
+    routes = [{"name": name, "listeners": [name], "forward": "app"} for name in listeners]
+    for level, is_logged in (("json", True), ("none", False)):
+        plan = plan_of(*routes, listeners=listeners, access_log=level)
+        assert [each.access_log for each in plan.listeners] == [is_logged, False]
+        assert (Feature.ACCESS_LOG_L4 in plan.uses_by_feature()) == is_logged
+        assert Feature.ACCESS_LOG not in plan.uses_by_feature()
 
 
 def test_minimal_sets_what_nothing_set_means() -> None:
@@ -175,7 +188,11 @@ RICH: dict[str, Any] = {
         "web": {
             "port": 1,
             "address": "::",
-            "tls": {"certificates": [{"cert": "c", "key": "k", "names": ["a.example"]}], "client": {"ca": "ca"}},
+            "tls": {
+                "certificates": [{"cert": "c", "key": "k", "names": ["a.example"]}],
+                "client": {"ca": "ca"},
+                "curves": ["P-256"],
+            },
             "http2": True,
             "proxy_protocol": "accept",
             "trusted_proxies": ["10.0.0.0/8"],

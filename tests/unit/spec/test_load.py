@@ -26,7 +26,8 @@ listeners:
   web:    { port: 8080, trusted_proxies: [10.0.0.0/8] }
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
-            policy: intermediate, client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
+            policy: intermediate, curves: [X25519],
+            client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
             limits: { headers: 16KiB, target: 8KiB },

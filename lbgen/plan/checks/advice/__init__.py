@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import defaults, engines, listeners, pools, redirects, regexes, routes, tiers
+from lbgen.plan.checks.advice import defaults, engines, listeners, literals, pools, redirects, regexes, routes, tiers
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -17,6 +17,7 @@ def check(context: Context) -> None:
     routes.check(context)
     redirects.check(context)
     regexes.check(context)
+    literals.check(context)
     engines.check(context)
     defaults.check(context)
     tiers.check(context)

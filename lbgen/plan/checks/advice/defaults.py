@@ -53,9 +53,10 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
     for key in ("forwarded_headers", "request_id"):
         if getattr(model, key) is not None and not requests:
             yield key, "no route forwards requests"
-    for key in ("response_headers", "access_log"):
-        if getattr(model, key) is not None and not l7:
-            yield key, "there is no l7 listener"
+    if model.response_headers is not None and not l7:
+        yield "response_headers", "there is no l7 listener"
+    if model.access_log is not None and all(x.protocol == "udp" for x in model.listeners.values()):
+        yield "access_log", "there is no listener over TCP"
     if model.resolvers is not None and all(e.address.is_ip for p in model.pools.values() for e in p.endpoints):
         yield "resolvers", "every endpoint has an address"
 

@@ -127,6 +127,9 @@ def _cors(context: Context, field: str, route: Route) -> None:
         message = "any page could act with a visitor's cookies, and browsers refuse * with credentials"
         hint = "list the origins, or drop credentials: true"
         context.add("LB273", f"{field}.cors", message, hint, Severity.ERROR)
+    if "null" in cors.origins and cors.credentials:
+        message = "any page could act with a visitor's cookies, from a frame that it sandboxes"
+        context.add("LB273", f"{field}.cors", message, "drop null, or credentials: true", Severity.WARNING)
     without = [
         n for n, match in enumerate(route.match or []) if match.methods is not None and "OPTIONS" not in match.methods
     ]

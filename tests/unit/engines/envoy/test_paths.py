@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import re2
+import yaml
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.paths import build_path_fields, build_refusals
+from lbgen.engines.envoy.paths import build_path_fields, build_refusal_filter
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.records import replace
 
@@ -43,15 +44,37 @@ PLAN = plan_of(TOPOLOGY)
     ],
 )
 def test_paths(paths: Paths, path: str, let_in: bool) -> None:
-    found: Any = build_refusals(replace(PLAN.listeners[0], paths=paths), hides_method=False)
-    pattern = found[0]["match"]["safe_regex"]["regex"]
+    pattern = refused(paths)[0]["url_path"]["path"]["safe_regex"]["regex"]
     assert (re2.fullmatch(pattern, path) is None) is let_in
 
 
-@pytest.mark.parametrize(("protocol", "refused"), [("http1", False), ("http2", True), ("grpc", True)])
-def test_a_handshake_whose_method_http2_hides_is_a_get(protocol: str, refused: bool) -> None:
+def refused(paths: Paths, *, hides_method: bool = False) -> list[Any]:
+    found: Any = build_refusal_filter(replace(PLAN.listeners[0], paths=paths), hides_method=hides_method)
+    permissions: list[Any] = found["typed_config"]["rules"]["policies"]["malformed"]["permissions"]
+    return permissions
+
+
+@pytest.mark.parametrize("host", ["h.example", "h:80", "h:", "", "[::1]:80", "a_b~%41", "xn--bcher-kva.example."])
+def test_a_valid_host_is_let_in(host: str) -> None:
+    assert re2.fullmatch(refused(Paths())[2]["header"]["string_match"]["safe_regex"]["regex"], host)
+
+
+@pytest.mark.parametrize("host", ["a,b", "a:80:80", "a:x", "u@a", "[::1", "a/b", "a b", "a#b", "\\a", "ä"])
+def test_a_host_that_can_be_read_in_two_ways_is_refused(host: str) -> None:
+    assert not re2.fullmatch(refused(Paths())[2]["header"]["string_match"]["safe_regex"]["regex"], host)
+
+
+def config_of(data: dict[str, Any]) -> Any:
+    found = yaml.safe_load(ENGINE.render(plan_of(data), "1.40")[0].text)
+    return found["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+
+
+@pytest.mark.parametrize(("protocol", "hides"), [("http1", False), ("http2", True), ("grpc", True)])
+def test_a_handshake_whose_method_http2_hides_is_a_get(protocol: str, hides: bool) -> None:
     data = {**TOPOLOGY, "pools": {"p": {"protocol": protocol, "endpoints": [{"address": "10.0.0.1:80"}]}}}
-    assert ("refused: upgrade" in ENGINE.render(plan_of(data), "1.40")[0].text) is refused
+    filters = config_of(data)["http_filters"]
+    permissions = filters[0]["typed_config"]["rules"]["policies"]["malformed"]["permissions"]
+    assert (len(permissions) == len(refused(Paths(), hides_method=True))) is hides
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("version", "strict"), [("1.40", True), ("1.38", False)])
+@pytest.mark.parametrize(("version", "strict"), [("1.40", True), ("1.38", True), ("1.37", False)])
 def test_guards_are_set_where_envoy_has_them(version: str, strict: bool) -> None:
     layers: Any = build_static(plan(load(SMALL)), version)["layered_runtime"]
     flags = layers["layers"][0]["static_layer"]

@@ -71,8 +71,7 @@ def test_a_listener_names_times_that_are_not_envoys_own(
     plan = plan_of(topology({}, client))
     found = build_client_timeouts(plan.listeners[0], plan.routes)
     common: Any = found.pop("common_http_protocol_options")
-    closing = {"drain_timeout": "5s", "delayed_close_timeout": "1s"}
-    assert (common["idle_timeout"], found) == (kept, {**closing, **written})
+    assert (common["idle_timeout"], found) == (kept, written)
 
 
 def test_only_an_idle_time_below_the_response_time_stops() -> None:

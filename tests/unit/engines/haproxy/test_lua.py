@@ -16,6 +16,7 @@ USES = {
     "above_root": {"listener": {"paths": "verbatim"}},
     "client": {"listener": {"trusted_proxies": ["10.0.0.0/8"], "access": {"deny": ["192.0.2.0/24"]}}},
     "measured": {"route": {"max_body": "1KiB"}},
+    "mirror": {"route": {"mirror": {"pool": "p", "percent": 100}}},
     "normal_path": {"listener": {"paths": "normalize"}},
     "upper_escapes": {"route": {"match": [{"path": {"prefix": "/%C3"}}]}},
 }
@@ -43,6 +44,12 @@ def test_every_function_is_there_for_the_field_that_needs_it(name: str) -> None:
     files = rendered(**USES[name])
     assert f"lua.{name}" in files["haproxy.cfg"]
     assert re.findall(r'core\.register_\w+\("(\w+)"', files[lua.OWN]) == [name]
+
+
+def test_copies_go_to_the_pool_of_the_mirror_and_as_many_as_asked_for() -> None:
+    config = rendered(route={"mirror": {"pool": "p", "percent": 2.5}})["haproxy.cfg"]
+    assert "http-request lua.mirror abns@p:8080:t if { rand(40) lt 1 }" in config
+    assert "bind abns@p:8080:t\n    default_backend p\n" in config
 
 
 @pytest.mark.parametrize("name", FILES)

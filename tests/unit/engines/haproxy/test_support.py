@@ -8,7 +8,7 @@ from lbgen.engines.api import Level
 from lbgen.engines.haproxy.support import VERSIONS, support
 from lbgen.plan.features import Feature
 
-REFUSED = {Feature.L4_UDP, Feature.RETRY_BUDGET, Feature.TIMEOUT_REQUEST, Feature.MIRROR, Feature.DIRECT}
+REFUSED = {Feature.L4_UDP, Feature.RETRY_BUDGET, Feature.TIMEOUT_REQUEST, Feature.DIRECT}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

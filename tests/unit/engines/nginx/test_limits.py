@@ -9,8 +9,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 import lbgen
-from lbgen.engines.nginx.limits import format_rate, geo_default, geo_networks
-from lbgen.engines.nginx.number_regex import above
+from lbgen.engines.nginx.limits import above, format_rate, geo_default, geo_networks
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from tests.support.nginx import with_includes
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import lbgen
 from lbgen.runtime.common.certificates import write_self_signed
@@ -17,7 +18,8 @@ from lbgen.runtime.common.certificates import write_self_signed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SHOP = Path(__file__).parents[4] / "examples/shop/topology.yaml"
+TESTS = Path(__file__).parents[3]
+SHOP = TESTS.parent / "examples/shop/topology.yaml"
 GATEWAY = Path(__file__).parent / "topologies/gateway.yaml"
 TENANTS = {
     "version": 1,
@@ -52,13 +54,28 @@ def test_lines_that_nginx_reads(gateway):
         assert not any(word in text for text in files.values() for word in ("js_", "error_page 59"))
 
 
-def test_gixy_finds_nothing(gateway, tmp_path):
+def test_gixy_finds_nothing(tmp_path):
+    """In the rendered files of the examples, which are golden ones, and of the topologies of every day."""
     pytest.importorskip("gixy")
-    for at, source in enumerate((SHOP, gateway)):
-        folder = tmp_path / str(at)
-        lbgen.render(lbgen.load(source), engine="nginx").write(folder)
-        argv = (sys.executable, "-m", "gixy", "-f", "json", str(folder / "nginx.conf"))
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        found = json.loads(done.stdout[done.stdout.find("[") :])
-        serious = [x for x in found if x["severity"] in ("MEDIUM", "HIGH") and _RESOLVER not in x["reason"]]
-        assert [x for x in serious if x["plugin"] != "hsts_header"] == []
+    files = [*TESTS.glob("golden/**/nginx*/nginx.conf")]
+    for source in TESTS.glob("ordinary/*.yaml"):
+        files.append(_rendered(source, tmp_path / source.stem) / "nginx.conf")
+    done = subprocess.run((sys.executable, "-m", "gixy", "-f", "json", *files), capture_output=True, check=False)
+    found = json.loads(done.stdout[done.stdout.find(b"[") :])
+    serious = [x for x in found if x["severity"] in ("MEDIUM", "HIGH") and _RESOLVER not in x["reason"]]
+    assert [x for x in serious if x["plugin"] != "hsts_header"] == []
+    assert len(files) > 20
+    assert found, "gixy warns of what the test leaves out, so it has read the files"
+
+
+def _rendered(source: Path, folder: Path) -> Path:
+    """The folder with nginx's files for a topology, whose secrets and certificates are made up beside it."""
+    data = yaml.safe_load(source.read_text(encoding="utf-8"))
+    for name in ("secrets", "certs"):
+        (folder / name).mkdir(parents=True)
+    (folder / "secrets/sticky.key").write_text("0" * 64)
+    for listener in data["listeners"].values():
+        for each in listener.get("tls", {}).get("certificates", ()):
+            write_self_signed(folder / each["cert"], folder / each["key"], tuple(each.get("names", ("a.example",))))
+    lbgen.render(lbgen.load(data, base=folder), engine="nginx").write(folder / "nginx")
+    return folder / "nginx"

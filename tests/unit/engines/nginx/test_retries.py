@@ -15,6 +15,7 @@ CONNECT, RESET, TIMEOUT = RetryCause.CONNECT_FAILURE, RetryCause.RESET, RetryCau
     ("policy", "conditions"),
     [
         (Retries(1, frozenset({CONNECT}), ()), "error timeout"),
+        (Retries(1, frozenset({CONNECT}), (), all_methods=True), "error timeout"),
         (Retries(1, frozenset({RESET}), (503,)), "error http_503"),
         (Retries(1, frozenset({TIMEOUT}), (), all_methods=True), "timeout non_idempotent"),
         (Retries(1, frozenset(), (502, 504)), "http_502 http_504"),

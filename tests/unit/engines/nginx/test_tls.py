@@ -74,7 +74,7 @@ def test_one_block_is_the_default():
 
 
 def test_curves_are_the_librarys_unless_written() -> None:
-    """Newer libraries prefer X25519MLKEM768, which a list would refuse."""
+    """Newer libraries prefer X25519MLKEM768, which a list could leave out."""
     default, own = ListenerTls(certificates=CERTIFICATES), ListenerTls(certificates=CERTIFICATES, curves=("P-384",))
     for tls, expected in ((default, False), (own, True)):
         names = [line.name.text for line in tls_directives(tls, CERTIFICATES[0], HTTP_SESSIONS)]

@@ -34,7 +34,7 @@ def test_a_plain_plan_has_no_plugin_and_two_files():
     files = files_of({"name": "a", "forward": "app"})
     assert list(files) == ["traefik.yaml", "dynamic/http.yaml"]
     assert "experimental" not in files["traefik.yaml"]
-    assert set(files["dynamic/http.yaml"]["http"]["middlewares"]) == {"bare", "refuse-405"}
+    assert set(files["dynamic/http.yaml"]["http"]["middlewares"]) == {"bare", "refuse-400"}
 
 
 def test_the_plugin_is_loaded_where_a_field_needs_it():

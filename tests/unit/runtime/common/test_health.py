@@ -79,7 +79,8 @@ def test_what_nobody_tells_is_unknown() -> None:
         "refused",
     )
     assert (second.state, second.reason) == ("unknown", "nginx does not report it, and no agent checks it")
-    up = json.dumps({"p": [{"state": "up"}], "q": [{"state": "up"}]})
+    servers = {"p@file": "http://127.0.0.1:26000", "q@file": "http://web:80"}
+    up = json.dumps([{"name": name, "serverStatus": {url: "UP"}} for name, url in servers.items()])
     traefik = engine("traefik")
     states = [x.state for x in combine_health("Traefik", traefik, members, {traefik.status_paths[0]: up}, {})]
     assert states == ["up", "unknown"]

@@ -202,3 +202,29 @@ func TestTheKeyBecomesTheAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestLongTargetsAreRefused(t *testing.T) {
+	config := &Config{Requests: &Requests{MaxTarget: 10, RequestID: true}}
+	r := request("192.0.2.1:1")
+	r.RequestURI = "/0123456789"
+	if answer, reached := serve(t, config, r); answer.StatusCode != http.StatusRequestURITooLong || reached != nil {
+		t.Errorf("a long target got %d", answer.StatusCode)
+	}
+	r.RequestURI = "/012345678"
+	if answer, reached := serve(t, config, r); answer.StatusCode != http.StatusOK || reached == nil {
+		t.Errorf("a target that is just short enough got %d", answer.StatusCode)
+	}
+}
+
+func TestTheGuardDropsUnderscoresAndRefusesTargetsThatAreNoPath(t *testing.T) {
+	config := &Config{Guard: &Guard{DropUnderscores: true}}
+	_, reached := serve(t, config, request("192.0.2.1:1", "X_Real_IP", "forged", "X-Role", "r"))
+	if len(reached.Header) != 1 || reached.Header.Get("X-Role") != "r" {
+		t.Errorf("the endpoint gets %v", reached.Header)
+	}
+	r := request("192.0.2.1:1")
+	r.URL.Opaque = "80"
+	if answer, reached := serve(t, config, r); answer.StatusCode != http.StatusBadRequest || reached != nil {
+		t.Errorf("a target that is no path got %d", answer.StatusCode)
+	}
+}

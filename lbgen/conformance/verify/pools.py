@@ -1,0 +1,208 @@
+"""Cases of pools, at layer 7 and 4: shares and keys, busy endpoints, health checks, backups, kept connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor, log, sqrt
+from typing import TYPE_CHECKING, Any
+
+from lbgen.conformance.verify.cases import ScheduledCase, distinct_client, script_case, with_headers
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
+from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
+from lbgen.records import replace
+
+if TYPE_CHECKING:
+    from lbgen.plan.request import Request
+
+MOST = 300  # requests that one case may need
+TIMES = 240  # requests whose shares are counted
+_DEVIATIONS = 5.0
+_KEYS, _MOST_KEYS = 24, 120
+_FEW = 40  # requests of which all go to the only endpoint
+_MISSED = 1e-6  # chance that so many keys leave an endpoint out
+_CHOSEN = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)  # who serves does not depend on who has places
+_COUNTED = (Balance.ROUND_ROBIN, Balance.RANDOM, Balance.LEAST_CONNECTIONS)
+_LONG = 1_500  # milliseconds in which many requests have come together
+_LONGEST_IDLE = 10_000  # milliseconds that are waited for kept connections to end
+_MARGIN = 1_500  # milliseconds that a proxy may need to notice, beside those that the fields say
+_EARLY = 0.8  # of the time that failing checks take
+
+
+def pool_cases(
+    plan: Plan, pool: Pool, hit: Request, route: Route, access: tuple[Access | None, ...], of: str = ""
+) -> Iterator[ScheduledCase]:
+    """Cases of one pool, by a request that reaches it. `of`: the pool's name, where the request may reach others."""
+    listener = plan.listener(hit.listener)
+    l4 = listener.mode is Mode.L4
+    main = [(n, e) for n, e in enumerate(pool.endpoints) if e.weight and not e.backup]
+    backups = [f"{pool.name}-{n}" for n, e in enumerate(pool.endpoints) if e.weight and e.backup]
+    common: dict[str, Any] = {"request": hit, "pool": of}
+    secret = listener.tls is not None and listener.tls.passthrough  # only the server name can be read
+    yield from _balance(pool, main, common, route, access, l4=l4, secret=secret, udp=listener.protocol is Protocol.UDP)
+    if not l4:
+        yield from _places(pool, main, backups, hit, route)
+        yield from _kept(pool, main, common, route)
+    if pool.proxy_protocol is not None and not (secret or of or listener.protocol is Protocol.UDP):
+        params = {"request": hit, "version": int(pool.proxy_protocol.removeprefix("v"))}
+        one = script_case("4.proxy-header", "proxy_header_arrives", hit, params, (), route.name)
+        yield replace(one, case=replace(one.case, tries_fields=(f"{pool.field}.proxy_protocol",)))
+    hashed = pool.balance in (Balance.SOURCE_HASH, Balance.HASH)
+    yield from _health(pool, main, backups, common, route, hashed=hashed)
+
+
+def _places(
+    pool: Pool, main: list[tuple[int, Endpoint]], backups: list[str], hit: Request, route: Route
+) -> Iterator[ScheduledCase]:
+    if pool.max_per_endpoint is not None and pool.queue is None and pool.max_per_endpoint * len(main) <= MOST:
+        params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": hold_time(route)}
+        if not backups:
+            chosen = pool.balance in _CHOSEN and len(main) > 1
+            features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
+            yield script_case("6.full", "concurrency_holds", hit, params, features, route.name)
+
+
+def hold_time(route: Route) -> int:
+    """Milliseconds for which an answer may keep its client waiting."""
+    times = getattr(route.action, "timeouts", None)
+    limits = [] if times is None else [x for x in (times.response, times.request) if x]
+    return min([_LONG, *(int(limit) * 3 // 4 for limit in limits)])
+
+
+def _kept(
+    pool: Pool, main: list[tuple[int, Endpoint]], common: dict[str, Any], route: Route
+) -> Iterator[ScheduledCase]:
+    """Connections to endpoints that are used again, and those that are idle."""
+    if pool.protocol is not PoolProtocol.HTTP1 or pool.proxy_protocol is not None:
+        return
+    idle = pool.keepalive_idle if pool.keepalive_idle <= _LONGEST_IDLE else 0
+    names = [f"{pool.name}-{n}" for n, _ in main]
+    params = {**common, "names": names, "keepalive": pool.keepalive, "idle_ms": idle}
+    features = (str(Feature.KEEPALIVE), str(Feature.KEEPALIVE_IDLE))
+    tried = [f"{pool.field}.connections.keepalive"] + ([f"{pool.field}.connections.keepalive_idle"] if idle else [])
+    one = script_case("6.kept", "connections_are_kept", common["request"], params, features, route.name)
+    yield replace(one, case=replace(one.case, tries_fields=tuple(tried)))
+
+
+def _health(
+    pool: Pool,
+    main: list[tuple[int, Endpoint]],
+    backups: list[str],
+    common: dict[str, Any],
+    route: Route,
+    *,
+    hashed: bool,
+) -> Iterator[ScheduledCase]:
+    hit = common["request"]
+    names = [f"{pool.name}-{n}" for n, _ in main]
+    others = names[1:] or backups
+    alone = not hashed or len(main) == 1  # else one key meets one endpoint only
+    active, passive = pool.active, pool.passive
+    if active is not None and alone:
+        params = {**common, "name": names[0], "others": others, **_checks(pool, active)}
+        features = (str(Feature.HEALTH_ACTIVE),)
+        one = script_case("6.active", "failed_checks_take_out", hit, params, features, route.name)
+        yield replace(one, case=replace(one.case, tries_fields=(f"{pool.field}.endpoints[{main[0][0]}].address",)))
+    if backups and (active is not None or passive is not None):
+        out = _checks(pool, active) if active is not None else _ejected(pool)
+        params = {**common, "names": names, "backups": backups, "checked": active is not None, **out}
+        yield script_case("6.backup", "backups_take_over", hit, params, (str(Feature.BACKUP),), route.name)
+    if passive is not None and alone and passive.failures <= 20:
+        own = None if active is None or active.port is not None else active.path
+        eject = {"failures": passive.failures, "eject_ms": passive.eject_for, "path": own}
+        params = {**common, "name": names[0], "others": others, **eject}
+        yield script_case("6.passive", "failures_eject", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+
+
+def _checks(pool: Pool, active: ActiveHealth) -> dict[str, Any]:
+    """How checks fail, and the times within which that shows."""
+    step = active.interval + active.timeout
+    failing = next(x for x in (503, 404, 204, 302, 500) if not any(low <= x <= high for low, high in active.statuses))
+    silent = active.fall * step + _MARGIN
+    return {
+        "path": active.path,
+        "status": failing,
+        "fall": active.fall,
+        "out_ms": (0, active.fall * active.interval + active.timeout + _MARGIN),
+        "silent_ms": (round(_EARLY * ((active.fall - 1) * active.interval + active.timeout)), silent),
+        "back_ms": active.rise * active.interval + active.timeout + pool.slow_start + _MARGIN,
+    }
+
+
+def _ejected(pool: Pool) -> dict[str, Any]:
+    back = 0 if pool.passive is None else pool.passive.eject_for
+    return {"path": None, "out_ms": (0, 4 * _MARGIN), "back_ms": back + 2 * _MARGIN}
+
+
+def _balance(
+    pool: Pool,
+    main: list[tuple[int, Endpoint]],
+    common: dict[str, Any],
+    route: Route,
+    access: tuple[Access | None, ...],
+    *,
+    l4: bool,
+    secret: bool,
+    udp: bool,
+) -> Iterator[ScheduledCase]:
+    hit = common["request"]
+    names = [f"{pool.name}-{n}" for n, _ in main]
+    total = sum(endpoint.weight for _, endpoint in main)
+    shares = {f"{pool.name}-{n}": endpoint.weight / total for n, endpoint in main}
+    even = len(set(shares.values())) == 1
+    marks = [f"{e.field}.{mark}" for e in pool.endpoints for mark in ("weight", "backup")]
+    marks += [f"{e.field}.address" for e in pool.endpoints if not e.weight]  # where nothing may arrive
+    places = (*marks, *(f"{e.field}.address" for _, e in main))
+    balance = f"{pool.field}.balance"
+    if len(pool.endpoints) > 1 and (len(main) < 2 or pool.balance in _COUNTED):
+        if even or pool.balance is not Balance.LEAST_CONNECTIONS:
+            times = TIMES if len(main) > 1 else _FEW
+            share = {name: deviation_bounds(part) if len(main) > 1 else (_FEW, _FEW) for name, part in shares.items()}
+            params = {**common, "times": times, "by": "name", "share": share}
+            one = script_case("6.balance", "shares_hold", hit, params, (_feature(pool),), route.name)
+            own = () if pool.balance is Balance.LEAST_CONNECTIONS and len(main) > 1 else (balance,)
+            yield replace(one, case=replace(one.case, tries_fields=(*places, *own)))
+        if pool.balance is Balance.LEAST_CONNECTIONS and even and len(main) > 1 and not (secret or udp):
+            least = "fewest_connections_are_next" if l4 else "least_loaded_is_next"
+            params = {**common, "names": names}
+            one = script_case("6.balance.least", least, hit, params, (_feature(pool),), route.name)
+            yield replace(one, case=replace(one.case, tries_fields=(balance,)))
+        return
+    requests: list[Request] = []
+    if pool.balance is Balance.SOURCE_HASH and len(main) > 1 and not hit.client.startswith("127."):
+        clients = [distinct_client(80_000 + 251 * n, *access) for n in range(_keys(shares))]
+        requests = [replace(hit, client=each) for each in clients if each is not None]
+    elif pool.balance is Balance.HASH and len(main) > 1 and pool.hash_key is not None:
+        requests = [_hashed(hit, pool.hash_key, n) for n in range(_keys(shares))]
+    if requests:
+        every = len(requests) == _keys(shares) < _MOST_KEYS
+        params = {**common, "requests": requests, "names": names, "every": every}
+        feature = Feature.HASH if pool.balance is Balance.HASH else Feature.SOURCE_HASH
+        one = script_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name)
+        yield replace(one, case=replace(one.case, tries_fields=(balance, *(places if every else marks))))
+
+
+def _keys(shares: dict[str, float]) -> int:
+    """So many keys that each endpoint gets one, even where a ring of hashes is uneven."""
+    return max(_KEYS, min(_MOST_KEYS, ceil(log(_MISSED) / log(1 - min(shares.values()) / 2))))
+
+
+def _feature(pool: Pool) -> str:
+    of = {
+        Balance.LEAST_CONNECTIONS: Feature.LEAST_CONNECTIONS,
+        Balance.RANDOM: Feature.RANDOM,
+    }
+    return str(of.get(pool.balance, Feature.ROUND_ROBIN))
+
+
+def _hashed(hit: Request, key: Key, number: int) -> Request:
+    if key.kind is KeyKind.QUERY:
+        return replace(hit, target=f"{hit.target}{'&' if '?' in hit.target else '?'}{key.name}=verify-{number}")
+    value = f"verify-{number}"
+    return with_headers(hit, ("Cookie", f"{key.name}={value}") if key.kind is KeyKind.COOKIE else (key.name, value))
+
+
+def deviation_bounds(share: float) -> tuple[int, int]:
+    """How many of `TIMES` requests are drawn with that share, but for the rarest of runs."""
+    off = _DEVIATIONS * sqrt(TIMES * share * (1 - share))
+    return max(0, floor(TIMES * share - off)), min(TIMES, ceil(TIMES * share + off))
