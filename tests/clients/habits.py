@@ -31,12 +31,6 @@ class Habit:
 HABITS = (
     Habit(
         "nginx",
-        "grpcio_metadata",
-        r": lacks \[\], has \[\['host', '[^']*'\]\]",
-        "nginx sends the host to endpoints of gRPC in the field `host`, not in `:authority`",
-    ),
-    Habit(
-        "nginx",
         r"java\[.*expect-tls",
         r"error: '.*HttpTimeoutException.*",
         "nginx sends no 100 (Continue) over HTTP/2, and Java waits for it without a limit of its own",
