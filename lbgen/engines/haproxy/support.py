@@ -86,7 +86,10 @@ _HABITS = {
     "requests pass; a response that its endpoint cuts may look complete over HTTP/2, as may one that came in one "
     "packet with an interim response (HAProxy issue 3209, before 3.2.10)",
     Feature.CONNECTION_NOMINATED: "a request whose Connection names other fields is refused; in responses they pass",
-    **dict.fromkeys(_COOKIES, "a request matches by any of several cookies of that name"),
+    **dict.fromkeys(
+        _COOKIES,
+        "a request matches by any of several cookies of that name; a value ends at a comma, unless `exact` has one",
+    ),
     Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",
     Feature.MIRROR: "a Lua function of 25 lines sends the copies, with bodies of at most 8 KiB and of known length; a "
     "request with another body is copied only where its route buffers requests, and at most 500 in each thread wait "
