@@ -112,7 +112,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
-        "NUL, and broken ones, get 400",
+        "control characters, and broken ones, get 400",
     ),
     Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
     Feature.PATHS_NORMALIZE: habit(
@@ -124,7 +124,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.FRAMING: habit(
         "Transfer-Encoding wins over Content-Length, bare line feeds and folded fields are accepted, and endpoints get "
-        "one well-formed request; without TLS, clients may begin with HTTP/2 whatever http2 says",
+        "one well-formed request; CONNECT, TRACE, and hosts that are no name and no address get a 4xx; without TLS, "
+        "clients may begin with HTTP/2 whatever http2 says",
     ),
     Feature.MALFORMED: habit(
         "Go's server answers by itself: 400, 431, 501 for codings that it does not know and 505 for other versions of "
