@@ -76,9 +76,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
-    Feature.MAX_CONNECTIONS: refused(
-        "Traefik limits connections per client address only; nginx, HAProxy and Envoy can"
-    ),
+    Feature.MAX_CONNECTIONS: refused("Traefik limits connections per client address only; HAProxy and Envoy can"),
     Feature.L4_MAX_CONNECTIONS: refused(
         "Traefik limits TCP connections per client address only; nginx, HAProxy and Envoy can"
     ),
@@ -271,7 +269,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.retries.keyed": "text: idempotency-key reached endpoints",
         },
     ),
-    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; HAProxy and Envoy can"),
+    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; Envoy can"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
         "Traefik's least connections have no weights; nginx, HAProxy and Envoy can"
     ),
@@ -287,7 +285,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"pool.health.passive.routes": "text: "},
     ),
     Feature.MAX_PER_ENDPOINT: refused("Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"),
-    Feature.QUEUE: refused("Traefik has no queue; HAProxy and Envoy can"),
+    Feature.QUEUE: refused("Traefik has no queue; HAProxy can"),
     Feature.SLOW_START: refused("Traefik has no slow start; HAProxy and Envoy can"),
     Feature.STICKY: habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
