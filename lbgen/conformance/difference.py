@@ -14,6 +14,7 @@ class Kind(StrEnum):
     WHOLE = "whole"  # a body is complete that should have been cut
 
 
+WAITED = (504, 408)  # statuses of an engine that waited for an endpoint or a client
 # What a busy machine shows, too: such a case is tried again.
 LATE = frozenset({Kind.TIME, Kind.FAILED, Kind.WHOLE})
 

@@ -27,6 +27,10 @@ _WORDS = {
 }
 
 
+# What a verdict on no case of its own may excuse of a well-formed request whose endpoint is well.
+USUAL = ("spelling", "header ", "text")
+
+
 def feature_of(aspect: str) -> str:
     """`pool.backup.by_retry` -> `pool.backup`: the feature whose clause the aspect is a part of; "" = there is none."""
     name = aspect
@@ -97,15 +101,23 @@ def explained_by(
     return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
 
 
-def besides_everywhere(near: Iterable[DeclaredDifference], found: Iterable[str]) -> list[str]:
-    """What was found but for differences that a verdict declares for every request (the part `FEATURE.everywhere`)."""
+def besides_everywhere(
+    near: Iterable[DeclaredDifference], found: Iterable[str], usual: tuple[str, ...] | None = None
+) -> list[str]:
+    """What was found but for differences that a verdict declares for every request (the part `FEATURE.everywhere`), of
+    `usual` words alone if there are any."""
     everywhere = [word for n in near for part, given in n.differs if part == n.feature + EVERYWHERE for word in given]
+    everywhere = [word for word in everywhere if usual is None or word.removeprefix(AT_TIMES).startswith(usual)]
     return [one for one in found if not any(matches(word, one) for word in everywhere)]
 
 
-def explained_by_use(near: Iterable[DeclaredDifference], found: list[str]) -> tuple[DeclaredDifference, ...]:
-    """The verdicts on what a route uses (the part `FEATURE.routes`) that declare all of what was found together."""
+def explained_by_use(
+    near: Iterable[DeclaredDifference], found: list[str], usual: tuple[str, ...] | None = None
+) -> tuple[DeclaredDifference, ...]:
+    """The verdicts on what a route uses (the part `FEATURE.routes`) that declare all of what was found together, by
+    `usual` words alone if there are any."""
     words = [(n, word) for n in near for part, given in n.differs if part == n.feature + ROUTES for word in given]
+    words = [(n, word) for n, word in words if usual is None or word.removeprefix(AT_TIMES).startswith(usual)]
     if not found or not all(any(matches(word, one) for _, word in words) for one in found):
         return ()
     return tuple({n.note: n for n, word in words if any(matches(word, one) for one in found)}.values())

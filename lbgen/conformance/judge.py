@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.difference import Difference, Kind
+from lbgen.conformance.difference import WAITED, Difference, Kind
 from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
 from lbgen.conformance.own_answers import (
     account_of,
@@ -39,7 +39,6 @@ _PLAIN = (("content-type", "text/plain"),)
 _UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
 # Response fields of the endpoint's connection alone, which no client sees, like those that its Connection names.
 _ENDED = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
-_WAITED = 504  # what a proxy says that waited for an endpoint
 _FRAMING = frozenset({"content-length", "host", "transfer-encoding"})
 
 
@@ -159,7 +158,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     if account is None:
         wanted = [u.pool for u in outcome.upstreams]
         sentence = f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
-        yield Difference(sentence, Kind.FAILED if answer.status == _WAITED else Kind.OTHER)
+        yield Difference(sentence, Kind.FAILED if answer.status in WAITED else Kind.OTHER)
         return
     upstream = next((u for u in outcome.upstreams if u.pool == account["pool"] and u.weight), None)
     if upstream is None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.curl import curl
 from lbgen.conformance.difference import Kind, kind_of
 from lbgen.conformance.expected_difference import (
+    USUAL,
     MissingDifferenceError,
     besides_everywhere,
     explained_by,
     explained_by_use,
-    feature_of,
 )
 from lbgen.conformance.own_answers import is_own_difference
-from lbgen.conformance.prepare import DeclaredDifference, Prepared, own_headers, plan_of, prepare
+from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.conformance.transport import transport_for
@@ -36,6 +36,7 @@ from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, CaseFile
     from lbgen.conformance.engine_under_test import EngineUnderTest
+    from lbgen.plan.model import Plan
 
 _PARALLEL = 6  # cases of one engine at a time, so that waiting for timeouts overlaps
 # No binary, no root: the engine could not be tried at all.
@@ -126,15 +127,16 @@ class EngineSession:
         elif case.script is not None:
             again = f"script {case.script}"
         try:
-            found = besides_everywhere(verdicts.near, run_case(case, address, self._stage(case)))
+            usual = USUAL if not self.strict and is_usual(case, plan) else None
+            found = besides_everywhere(verdicts.near, run_case(case, address, self._stage(case)), usual)
         except KeyError as missing:  # a script that needs a listener which this engine refuses
             if case.script is None or missing.args[0] not in verdicts.listeners:
                 raise
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
         declared = [n for n in verdicts.near if n.route in needed | {""}]
         try:
-            near = explained_by(self._aspects(case, declared), declared, found)
-            near = near or explained_by_use(declared if needed else verdicts.near, found)
+            near = explained_by(case.features, declared, found)
+            near = near or explained_by_use(declared if needed else verdicts.near, found, usual)
         except MissingDifferenceError as error:
             return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)
         if not found:
@@ -145,15 +147,6 @@ class EngineSession:
         if case.script is not None and all(map(is_own_difference, found)):
             return CaseState.PASS, "", again
         return CaseState.FAIL, "; ".join(found), again, *map(kind_of, found)
-
-    def _aspects(self, case: Case, declared: Sequence[DeclaredDifference]) -> set[str]:
-        """The parts of features that excuse differences of `case`: those that it names, and with a topology of a user
-        (not `strict`) every part of these features."""
-        if self.strict:
-            return set(case.features)
-        about = {feature_of(each) for each in case.features}
-        parts = {part for each in declared for part, _ in each.differs if feature_of(part) in about}
-        return {*case.features, *parts}
 
     def _routes(self, case: Case, listener: str) -> set[str]:
         """The routes that the case needs."""
@@ -179,6 +172,11 @@ class EngineSession:
         target = engine(self.subject.engine)
         read = ((line, target.access_record(line)) for line in self.handle.access_lines())
         return [(line, record or {}) for line, record in read if record is not None or line.startswith("{")]
+
+
+def is_usual(case: Case, plan: Plan) -> bool:
+    """Whether the case is a well-formed request, and no endpoint fails."""
+    return case.oracle and not case.steps and simulate(plan, case.request).well_formed
 
 
 @contextmanager

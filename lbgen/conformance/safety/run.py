@@ -87,7 +87,7 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
         if group.arrivals and (message := group.arrivals[-1].message) is not None:
             plain[name] = message
     found_attacks = [each for each in attacks(plan) if each.target.listener in plain]
-    every = {each.mark: each for each in found_attacks[:: -(-len(found_attacks) // most) if most else 1]}
+    every = {each.mark: each for each in found_attacks[:: max(1, -(-len(found_attacks) // most)) if most else 1]}
     with ThreadPoolExecutor(_TOGETHER) as pool:
         for found in pool.map(lambda each: [*_attack(clients, each)], every.values()):
             breaches += found

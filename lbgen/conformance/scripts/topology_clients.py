@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
+from lbgen.conformance.difference import late
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
@@ -84,9 +85,9 @@ def events_arrive(ctx: ScriptContext) -> Iterator[str]:
         took = time.monotonic() - begun
         end, got = stream.end, bytes(stream.buffer)
     if first is None or not got.endswith(b"\r\n0\r\n\r\n"):
-        yield f"the stream is {end} after {took:.2f} s, no end came: {got[-80:]!r}"
+        yield late(f"the stream is {end} after {took:.2f} s, no end came: {got[-80:]!r}")
     elif first > took - ctx.params["pause_ms"] * (_EVENTS - 2) / 1000:
-        yield f"the first event came after {first:.2f} s, the end of the stream after {took:.2f} s"
+        yield late(f"the first event came after {first:.2f} s, the end of the stream after {took:.2f} s")
 
 
 def upload_passes(ctx: ScriptContext) -> Iterator[str]:
@@ -132,8 +133,9 @@ def kept_connection_serves(ctx: ScriptContext) -> Iterator[str]:
             outcome = simulate(ctx.plan, request)
             found = list(judge.differences(Case("", "", request, Expect()), outcome, answer, ctx.own))
             if found:
-                yield f"request {number} on one connection, {request.method} {request.target}: {'; '.join(found)}"
-                return
+                yield from found
+            if outcome.status is None and account_of(answer) is None:
+                yield f"request {number} on one connection, {request.method} {request.target}: no endpoint answered"
             if stream.end != "open" or answer.after != "open":
                 yield f"the connection is {answer.after} after request {number}"
                 return

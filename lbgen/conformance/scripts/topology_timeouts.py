@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.difference import Difference, Kind, in_context, late
+from lbgen.conformance.difference import WAITED, Difference, Kind, in_context, late
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/isolated_network.py)
 NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended
-_BUSY = (504, 408)  # what a proxy says on a busy machine, where an endpoint or a client was slow
 _RESUMES = 1.5  # seconds within which a body goes on, if it does
 _STUCK = 0.15  # seconds without progress of an upload
 
@@ -30,7 +29,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
     with _stream(ctx, request) as stream:
         if (status := stream.ask(asked).status) != 101:
-            yield Difference(f"status {status}, expected 101", Kind.FAILED if status in _BUSY else Kind.OTHER)
+            yield Difference(f"status {status}, expected 101", Kind.FAILED if status in WAITED else Kind.OTHER)
             return
         earliest = time.monotonic()
         if websocket_echo(stream, b"hello") != b"hello":

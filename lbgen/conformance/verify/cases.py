@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
-WAITS, BODY, TUNNEL = "timeouts.idle.waits", "timeouts.idle.body", "timeouts.idle.tunnel"
+WAITS, BODY = "timeouts.idle.waits", "timeouts.idle.body"
+TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
 _ANSWERED = "timeouts.idle.answered"  # by the clock of the client's body
 HANG = {"mode": "hang", "wait_ms": 60_000}

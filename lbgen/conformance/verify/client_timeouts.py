@@ -13,6 +13,7 @@ from lbgen.plan.model import Forward, Listener, Plan
 from lbgen.plan.request import Request
 
 _HEAD, _BODY, _KEPT = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.kept"
+_WHOLE = "listener.timeouts.whole"  # an engine with one time for all of a request
 
 
 def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledCase]:
@@ -28,10 +29,10 @@ def client_timeout_cases(plan: Plan, listener: Listener, client: str) -> Iterato
     alike = times.header == times.body  # then no verdict excuses when a head is ended
     if times.header:
         sent = f"GET / HTTP/1.1\r\nHost: {host}\r\n".encode()
-        when: tuple[str, ...] = () if alike else (_HEAD,)
-        yield from _slow("6.client.header", request, sent, times.header, (_HEAD,), when, drips=True)
+        when: tuple[str, ...] = (_WHOLE,) if alike else (_HEAD, _WHOLE)
+        yield from _slow("6.client.header", request, sent, times.header, (_HEAD, _WHOLE), when, drips=True)
     if times.body and found is not None:
-        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY,), (_BODY,))
+        yield from _slow("6.client.body", found, half_body(found), times.body, (_BODY, _WHOLE), (_BODY, _WHOLE))
 
 
 def _uploads(plan: Plan, listener: Listener, client: str) -> Iterator[Request]:

@@ -1,8 +1,8 @@
 """Scale the times in rendered files that a user has edited, and nothing else.
 
-lbgen renders the plan twice, with its own times and with scaled ones. Where the two differ they differ in numbers; a
-line of the user's file that is, or comes from, such a line gets the scaled number. A number that the user has changed
-is scaled by the same ratio, so that what was changed stays changed.
+lbgen renders the plan twice, with its own times and with scaled ones. The two differ in numbers, and in lines for times
+that are the engine's own in the first. A line of the user's file that is, or comes from, a line that differs gets the
+scaled number. A number that the user has changed is scaled by the same ratio, so that what was changed stays changed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
 
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
+_TIME_ALONE = re.compile(r"\s*[\w-]+[: ] *\d+(?:\.\d+)?(?:us|ms|s|m|h|d);?")
 _MILLISECONDS = re.compile(r"\d+ms\b")
 _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 
@@ -43,15 +44,34 @@ def line_changes(real: Rendered, verified: Rendered) -> tuple[LineChange, ...]:
         raise ValueError(f"{real.engine}: other files with scaled times: {sorted(set(real) ^ set(verified))}")
     found = []
     for name, text in real.items():
-        ours, theirs = split_lines(text), split_lines(verified[name])
-        if len(ours) != len(theirs):
-            raise ValueError(f"{real.engine}/{name}: {len(ours)} lines, {len(theirs)} with scaled times")
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=True), 1):
+        try:
+            pairs = zip(split_lines(text), _lines_by_line(text, verified[name]), strict=True)
+        except ValueError as error:
+            raise ValueError(f"{real.engine}/{name}: {error}") from error
+        for number, (one, other) in enumerate(pairs, 1):
             if one != other:
-                if _shape(one) != _shape(other):
+                if _shape(one) != _shape(other.partition("\n")[0]):
                     raise ValueError(f"{real.engine}/{name}:{number}: {one.strip()!r} and {other.strip()!r}")
                 found.append(LineChange(name, number, one.strip(), other.strip()))
     return tuple(found)
+
+
+def _lines_by_line(real: str, verified: str) -> list[str]:
+    """For each line of `real` what stands for it in `verified`: a line, and lines behind it that hold a time alone and
+    are left out where the time is the engine's own. ValueError when other lines are there."""
+    ours, theirs = split_lines(real), split_lines(verified)
+    if len(ours) == len(theirs):
+        return theirs
+    shapes = [_shape(line) for line in ours], [_shape(line) for line in theirs]
+    found: list[str] = []
+    for tag, _, _, c, d in _blocks(*shapes):
+        if tag == "equal":
+            found += theirs[c:d]
+        elif tag == "insert" and found and all(_TIME_ALONE.fullmatch(line) for line in theirs[c:d]):
+            found[-1] = "\n".join((found[-1], *theirs[c:d]))
+        else:
+            raise ValueError(f"{len(ours)} lines, {len(theirs)} with scaled times")
+    return found
 
 
 def with_verified_times(mine: Rendered, real: Rendered, verified: Rendered) -> Rendered:
@@ -97,7 +117,7 @@ def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[str, int, int, int
 
 
 def _merge(mine: str, real: str, verified: str) -> str:
-    base, goal = split_lines(real), split_lines(verified)
+    base, goal = split_lines(real), _lines_by_line(real, verified)
     ours = split_lines(mine)
     known: dict[str, set[str]] = {}
     for one, other in zip(base, goal, strict=True):
@@ -111,7 +131,7 @@ def _merge(mine: str, real: str, verified: str) -> str:
             elif len(found := known.get(ours[at], set())) == 1:  # a line that was moved
                 out[at] = next(iter(found))
             elif near := _nearest(ours[at], range(c, d), base, a, at, c):
-                out[at] = _rescaled(ours[at], base[near - 1], goal[near - 1], fine=fine)
+                out[at] = _rescaled(ours[at], base[near - 1], goal[near - 1].partition("\n")[0], fine=fine)
     ending = "\n" if mine.endswith("\n") else ""
     return "\n".join(out) + ending
 

@@ -137,7 +137,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
     times = action.timeouts
     if hit.method == "GET" and times.idle and not has_http2_upstream(plan, hit):
         params = {"request": hit, "within_ms": time_window(times.idle)}
-        yield script_case("6.idle.tunnel", "tunnel_idle", hit, params, (TUNNEL,), route.name)
+        yield script_case("6.idle.tunnel", "tunnel_idle", hit, params, TUNNEL, route.name)
     if hit.method == "GET" and times.idle and not hit.client.startswith("127."):
         yield from _stuck(plan, route, times, hit)
 
@@ -249,4 +249,4 @@ def _silent(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCa
     times = action.timeouts
     if times.idle and (not times.request or times.idle < times.request):
         stall = {"mode": "stall_body", "wait_ms": 60_000}
-        yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle, 2))
+        yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle, 3))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.safety.run import judge_safety
-from lbgen.plan.model import Mode, Plan
+from lbgen.plan.model import ClientTimeouts, Forward, Mode, Plan, Redirect, Respond, Timeouts
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -41,8 +41,14 @@ def safety_results(job: Job) -> Iterator[Result]:
             yield Result(subject.label, "topology", rule, rule, state, "; ".join(report.not_tried), "", seconds)
 
 
+def _patient(action: Forward | Redirect | Respond) -> Forward | Redirect | Respond:
+    return replace(action, timeouts=Timeouts()) if isinstance(action, Forward) else action
+
+
 def _without_limits(plan: Plan) -> Plan:
-    listeners = (replace(x, address="127.0.0.1", max_connections=None) for x in plan.listeners)
-    routes = (replace(x, rate_limit=None, concurrency=None) for x in plan.routes)
+    listeners = (
+        replace(x, address="127.0.0.1", max_connections=None, timeouts=ClientTimeouts()) for x in plan.listeners
+    )
+    routes = (replace(x, rate_limit=None, concurrency=None, action=_patient(x.action)) for x in plan.routes)
     pools = (replace(x, max_per_endpoint=None, queue=None) for x in plan.pools)
     return replace(plan, listeners=tuple(listeners), routes=tuple(routes), pools=tuple(pools))

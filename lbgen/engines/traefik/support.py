@@ -124,7 +124,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.FRAMING: habit(
         "Transfer-Encoding wins over Content-Length, bare line feeds and folded fields are accepted, and endpoints get "
-        "one well-formed request; TRACE and CONNECT get 405",
+        "one well-formed request; without TLS, clients may begin with HTTP/2 whatever http2 says",
     ),
     Feature.MALFORMED: habit(
         "Go's server answers by itself: 400, 431, 501 for codings that it does not know and 505 for other versions of "

@@ -388,3 +388,18 @@ def test_a_verification_in_which_every_case_is_refused_is_not_green(states: tupl
     results = tuple(Result("nginx", "topology", f"c/{n}", "c", CaseState(x)) for n, x in enumerate(states))
     report = Report("shop", results, (), (), Scale(1, ()), "", 1.0)
     assert (report.exit_code, report.green) == (code, code == 0)
+
+
+def test_a_time_that_is_the_engines_own_gets_a_line_of_its_own() -> None:
+    def files(text: str) -> Rendered:
+        return Rendered("x", "1", (RenderedFile("x.conf", text),), ())
+
+    real, verified = files("a: 3s\nb: c\n"), files("a: 1s\ndrain: 0.2s\nb: c\n")
+    assert [(each.line, each.verified) for each in edited_files.line_changes(real, verified)] == [
+        (1, "a: 1s\ndrain: 0.2s")
+    ]
+    mine = files("a: 6s\nb: d\n")
+    assert edited_files.with_verified_times(real, real, verified)["x.conf"] == verified["x.conf"]
+    assert edited_files.with_verified_times(mine, real, verified)["x.conf"] == "a: 2s\nb: d\n"
+    with pytest.raises(ValueError, match=r"x\.conf"):
+        edited_files.line_changes(real, files("a: 1s\ndrain\nb: c\n"))
