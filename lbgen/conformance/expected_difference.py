@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.difference import Kind, kind_of
-from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES
+from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES, Level
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def escape_target(target: str) -> str:
 
 
 def explained_by(
-    aspects: Iterable[str], near: Iterable[DeclaredDifference], found: list[str]
+    aspects: Iterable[str], near: Iterable[DeclaredDifference], found: list[str], *, habits: bool = True
 ) -> tuple[DeclaredDifference, ...]:
     """The verdicts that declare what was found, for a case about `aspects`; empty when none does. A verdict that
-    declares no difference explains only cases that name its whole feature.
+    declares no difference explains only cases that name its whole feature, a habit not even these without `habits`.
 
     Raises NotShownError when a verdict declares a difference for one of the aspects and none was found.
     """
@@ -98,7 +98,8 @@ def explained_by(
         raise MissingDifferenceError(f"the verdict says {', '.join(words)}, which does not show: {stating[0].note}")
     if stating and found:
         return tuple(stating) if all(any(matches(word, one) for word in words) for one in found) else ()
-    return tuple(n for n in near if n.feature in wanted and not n.differs) if found else ()
+    whole = (n for n in near if n.feature in wanted and not n.differs and (habits or n.level is not Level.HABIT))
+    return tuple(whole) if found else ()
 
 
 def besides_everywhere(

@@ -20,6 +20,7 @@ from lbgen.conformance.own_answers import (
     own_differences,
 )
 from lbgen.plan.compression import compresses
+from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.request import Headers, Request, connection_options
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
@@ -147,8 +148,21 @@ def _proxy_made(
     asked = {name.lower() for name, _ in expected}
     extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
     yield from header_differences("answer", expected, answer.headers, _HOP | extra)
-    if outcome.location is not None and answer.lines("location") != (outcome.location,):
+    if outcome.location is not None and tuple(map(without_default_port, answer.lines("location"))) != (
+        outcome.location,
+    ):
         yield f"location {answer.header('location')!r}, expected {outcome.location!r}"
+
+
+def without_default_port(location: str) -> str:
+    """`location` without the port that its scheme has by itself, which some engines write."""
+    scheme, mark, rest = location.partition("://")
+    host, slash, path = rest.partition("/")
+    return (
+        f"{scheme}{mark}{host.removesuffix(f':{DEFAULT_PORTS[scheme]}')}{slash}{path}"
+        if scheme in DEFAULT_PORTS
+        else location
+    )
 
 
 def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lbgen.plan.request import Request
 
 
+_OTHER_METHOD = "LBGEN-OTHER"  # which no rule names
 _STATUS = re.compile(r"\b([45]\d\d)\b")
 
 
@@ -66,9 +67,7 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
         yield from check_refused(answer) if answer.status is None else ()
         return
     headers = tuple(line for line in request.headers if line[0].lower() not in ("connection", "host"))
-    # `get` is a method that no rule names; endpoints get it as it came.
-    is_other = not request.method.isupper() and request.method.upper() not in ("CONNECT", "TRACE")
-    method = "OTHER" if is_other and account["method"] == request.method else request.method
+    method = account["method"] if re.fullmatch("[A-Z][A-Z_-]*", account["method"]) else _OTHER_METHOD
     readings = [
         replace(request, method=method, target=target, headers=(("Host", host), *headers))
         for target in _targets(request, account)
@@ -92,7 +91,7 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
 def _hosts(account: dict[str, Any]) -> Iterator[str]:
     """Hosts for which the request may have been served: the one that the endpoint saw, whatever its port, or none."""
     seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
-    yield from (seen, host_of(seen), "no-host.invalid")
+    yield from (seen, host_of(seen), host_of(seen).strip("."), "no-host.invalid")
 
 
 def _targets(request: Request, account: dict[str, Any]) -> Iterator[str]:

@@ -135,7 +135,7 @@ class EngineSession:
             return CaseState.REFUSED, verdicts.listeners[missing.args[0]], again
         declared = [n for n in verdicts.near if n.route in needed | {""}]
         try:
-            near = explained_by(case.features, declared, found)
+            near = explained_by(case.features, declared, found, habits=self.strict)
             near = near or explained_by_use(declared if needed else verdicts.near, found, usual)
         except MissingDifferenceError as error:
             return (CaseState.FAIL, str(error), again) if self.strict else (CaseState.PASS, "", again)

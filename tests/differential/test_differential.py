@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
+from lbgen.conformance.expected_difference import USUAL, besides_everywhere, explained_by_use
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
 from lbgen.conformance.own_answers import check_safe
-from lbgen.conformance.prepare import own_headers, verdicts_on
+from lbgen.conformance.prepare import DeclaredDifference, own_headers
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
@@ -143,10 +144,14 @@ def repeats_a_name(request: Request) -> bool:
     return any(len(set(names)) < len(names) for names in lists)
 
 
-def names_a_default_port(request: Request) -> bool:
-    """Whether the target is in absolute form with a port that some engines take out of Host then."""
-    authority = request.target.partition("://")[2].partition("/")[0]
-    return authority.endswith((":80", ":443"))
+def names_an_odd_host(request: Request) -> bool:
+    """Whether the host is written with a default port, a dot at its end or in capitals: engines may write it out in
+    their own way, in Host and in Location."""
+    hosts = [value for name, value in request.headers if name.lower() == "host"]
+    hosts.append(request.target.partition("://")[2].partition("/")[0])
+    return any(
+        host.endswith((":80", ":443")) or host.partition(":")[0].endswith(".") or host != host.lower() for host in hosts
+    )
 
 
 def ends_fields(request: Request) -> bool:
@@ -156,7 +161,7 @@ def ends_fields(request: Request) -> bool:
 
 def meets_habits(request: Request) -> bool:
     """Whether engines answer the request each in its own way."""
-    return repeats_a_name(request) or names_a_default_port(request) or ends_fields(request)
+    return repeats_a_name(request) or names_an_odd_host(request) or ends_fields(request)
 
 
 def told(plan: Plan) -> str:
@@ -167,13 +172,20 @@ def told(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def declared(subject: EngineUnderTest) -> list[DeclaredDifference]:
+    """All that the engine's verdicts declare: random plans list no uses of features."""
+    verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in Feature)
+    return [DeclaredDifference(str(feature), v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
+
+
 def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tuple[Request, list[str]]]:
     """The requests that one start of the engine answers otherwise than the oracle, with the differences."""
     with ExitStack() as stack:
         handle = stack.enter_context(run_engine(subject.engine, plan, subject.binary, accept=("all",)))
         wait_ready(plan, handle)
         address = handle.address("web")
-        own = own_headers(verdicts_on(plan, subject.engine, subject.version).near)
+        near = declared(subject)
+        own = own_headers(near)
 
         def one(request: Request) -> list[str]:
             outcome, answer = simulate(plan, request), fetch(address, request)
@@ -184,7 +196,10 @@ def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tu
                 if is_own_status(answer.status, outcome.status):
                     return []
                 return [f"status {answer.status}, not {outcome.status}"]
-            return list(differences(Case("random", "random", request, Expect()), outcome, answer, own))
+            found = besides_everywhere(
+                near, differences(Case("random", "random", request, Expect()), outcome, answer, own), USUAL
+            )
+            return [] if explained_by_use(near, found, USUAL) else found
 
         with ThreadPoolExecutor(4) as pool:
             return [(r, found) for r, found in zip(asked, pool.map(one, asked), strict=True) if found]

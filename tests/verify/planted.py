@@ -172,7 +172,12 @@ PLANTED = (
         LOST,
         _route(response_headers={"set": {"x-frame-options": "DENY"}}),
     ),
-    Planted("a shorter response time", (*_ROUTE, "timeouts", "response"), "1s"),
+    Planted(
+        "a shorter response time",
+        (*_ROUTE, "timeouts", "response"),
+        "1s",
+        _route(timeouts={"connect": "1s", "response": "2s"}),  # idle is as long
+    ),
     Planted("a shorter idle time at layer 4", (*_ROUTE, "timeouts", "idle"), "1s", l4=True),
     Planted("a shorter connect time", (*_ROUTE, "timeouts", "connect"), "500ms"),
     Planted("no retries", (*_ROUTE, "retries"), LOST, _route(retries={"max": 1, "on": ["connect_failure", "reset"]})),

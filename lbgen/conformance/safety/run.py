@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from msgspec import Struct, field
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
 from lbgen.conformance.safety.clients import Clients
-from lbgen.conformance.safety.corpus import Attack, attacks, targets
+from lbgen.conformance.safety.corpus import Attack, Target, attacks, targets
 from lbgen.conformance.safety.endpoint import MARK, Endpoints, endpoints
 from lbgen.conformance.safety.floods import FLOODS
 from lbgen.conformance.safety.judge import Breach, judge_arrival
@@ -94,13 +95,19 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
     flooded = [every_target[0] for name, every_target in known.items() if name in plain][: 1 if most else None]
     for target in flooded:
         for name, flood in FLOODS.items():
-            breaches += [Breach("S4", name, each) for each in flood(clients, target)]
+            breaches += [Breach("S4", name, each) for each in _flood(flood, clients, target)]
             breaches += [Breach("S4", name, each) for each in clients.serve_innocent(target)]
     breaches += _judge(plan, group, every, plain)
     first: dict[tuple[str, str], Breach] = {}
     for breach in breaches:
         first.setdefault((breach.rule, breach.attack), breach)
     return SafetyReport(len(every) + len(flooded) * len(FLOODS), list(first.values()), not_tried)
+
+
+def _flood(flood: Callable[[Clients, Target], Iterator[str]], clients: Clients, target: Target) -> Iterator[str]:
+    """What a flood finds; an engine that stops reading, or ends the connection, has stopped it."""
+    with suppress(OSError):
+        yield from flood(clients, target)
 
 
 def _attack(clients: Clients, attack: Attack) -> Iterator[Breach]:
