@@ -25,7 +25,8 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     """`burst` requests pass at once, then as many as come back in the time; the others are 429."""
     burst, per_second = ctx.params["burst"], ctx.params["per_second"]
     begun = time.monotonic()
-    found, took = [], 0.0
+    found: list[int | None] = []
+    took = 0.0
     while len(found) < burst + 8 + 2 * per_second * min(took, 3):  # more than come back on a slow machine
         found.append(_ask(ctx, ctx.params["request"]).status)
         took = time.monotonic() - begun
