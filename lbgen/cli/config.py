@@ -11,7 +11,7 @@ from lbgen.cli.output import print_json
 @click.command(
     epilog="\b\nExamples:\n  lbgen config shop.yaml\n"
     "  lbgen config base.yaml -f prod.yaml --set listeners.web.port=81\n"
-    "  lbgen config shop.yaml --profile native --json"
+    "  lbgen config shop.yaml --profile minimal --json"
 )
 @options.topology
 @options.json_flag

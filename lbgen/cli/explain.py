@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen explain shop.yaml\n  lbgen explain shop.yaml --line nginx.conf:42\n"
-    "  lbgen explain shop.yaml --field 'routes[2].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost\n"
+    "  lbgen explain shop.yaml --field 'routes[api].rewrite' -e haproxy\n  lbgen explain shop.yaml --cost\n"
     "  lbgen explain shop.yaml --versions\n"
     "  lbgen explain shop.yaml --html shop.html"
 )
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @options.engines
 @click.option("--line", metavar="FILE:N", help="Show the topology line behind line N of a rendered file.")
 @click.option(
-    "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[2].rewrite."
+    "--field", metavar="FIELD", help="Show the rendered lines that a field produces, such as routes[api].rewrite."
 )
 @click.option("--cost", is_flag=True, help="Show what features cost per request on each engine, and what is cheaper.")
 @click.option(
@@ -151,9 +152,10 @@ def _origin(found: Parts, line: str, as_json: bool) -> None:
     raise click.UsageError(f"no rendered file {file!r}; files: {', '.join(seen)}")
 
 
-def _lines(asked: Parts, field: str, as_json: bool) -> None:
+def _lines(asked: Parts, written: str, as_json: bool) -> None:
     found = []
-    for folder, _, rendered in _render_all(asked):
+    for folder, plan, rendered in _render_all(asked):
+        field = _by_number(plan, written)
         for each in rendered.files:
             owner = _owner(field, set(each.origins))
             for number, (origin, text) in enumerate(zip(each.origins, split_lines(each.text), strict=False), 1):
@@ -165,8 +167,24 @@ def _lines(asked: Parts, field: str, as_json: bool) -> None:
     for each_line in [] if as_json else found:
         click.echo(f"{each_line['file']}:{each_line['line']}: {each_line['text']}")
     if not found:
-        say(f"{field!r} produces no rendered line")
+        say(f"{written!r} produces no rendered line")
         raise click.exceptions.Exit(exit_codes.FINDINGS)
+
+
+def _by_number(plan: Plan, field: str) -> str:
+    """The field with numbers in place of names, as in `routes[api].forward[app]`."""
+    from lbgen.plan.model import Forward
+
+    parts = re.fullmatch(r"routes\[([^\]]+)\](?:(\.forward)\[([^\]]+)\])?(.*)", field)
+    route = None if parts is None else next((x for x in plan.routes if parts[1] in (x.name, str(x.index))), None)
+    if parts is None or route is None:
+        return field
+    inner = ""
+    if parts[2]:
+        targets = route.action.targets if isinstance(route.action, Forward) else ()
+        number = next((n for n, x in enumerate(targets) if x.pool == parts[3]), parts[3])
+        inner = f"{parts[2]}[{number}]"
+    return f"{route.field}{inner}{parts[4]}"
 
 
 def _owner(field: str, origins: set[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.equal_answers import EqualAnswers
+from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
@@ -208,7 +209,9 @@ def _changed(before: Plan, after: Plan, kind: tuple[str, str, str], group: list[
     smallest = min((_shrunk(before, after, kind, request) for request in group), key=_size)
     listener = before.listener(kind[0])
     host = "127.0.0.1" if listener.address in ("0.0.0.0", "::") else listener.address  # noqa: S104  # compared with
-    line = curl((host, listener.port), replace(smallest, client=""))
+    asked = replace(smallest, client="")
+    transport = transport_for(listener, asked, without_verification(listener, asked))
+    line = curl((host, listener.port), asked, transport)
     one, other = simulate(before, smallest), simulate(after, smallest)
     shown = _told(one), _told(other)
     if shown[0] == shown[1]:  # what differs is behind the route and the status

@@ -29,19 +29,6 @@ def where_no_rule_may_match(plan: Plan, field: str) -> bool:
     return not whole or not any(table.host is None for table in tables)
 
 
-def where_http2_is_served(plan: Plan, field: str) -> bool:
-    """Whether clients of the listener may speak HTTP/2."""
-    return any(listener.http2 for listener in _listeners_of(plan, field))
-
-
-def where_answers_are_kept(plan: Plan, field: str) -> bool:
-    """No engine answers failures to the letter."""
-    return False
-
-
-where_statuses_are_retried = where_answers_are_kept
-
-
 def where_bodies_are_forwarded(plan: Plan, field: str) -> bool:
     """Whether a route of the listener forwards."""
     rules = (rule for listener in _listeners_of(plan, field) for rule in _rules(listener))

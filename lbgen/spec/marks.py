@@ -206,13 +206,13 @@ class Marks(Struct, eq=False):
 
 
 def _index_of(node: Node | None, name: str) -> int:
-    """The index of the element with that name; one past the end when there is none."""
+    """The index of the element with that name, or of that pool; one past the end when there is none."""
     items = node.value if isinstance(node, SequenceNode) else []
     for index, item in enumerate(items):
         if isinstance(item, MappingNode) and any(
             isinstance(value, ScalarNode) and value.value == name
             for key, value in item.value
-            if isinstance(key, ScalarNode) and key.value == "name"
+            if isinstance(key, ScalarNode) and key.value in ("name", "pool")
         ):
             return index
     return len(items)

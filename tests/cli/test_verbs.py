@@ -230,6 +230,12 @@ def test_explain_shows_verdicts_and_follows_lines_both_ways():
     back = json.loads(lbgen("explain", SHOP, "--line", f"nginx.conf:{number}", "--json").stdout)
     assert back["field"].startswith("routes[2]")
     assert back["place"]["line"] > 0
+    for name, number in (
+        ("routes[api].rewrite", "routes[1].rewrite"),
+        ("routes[api].forward[api-v2]", "routes[1].forward[1]"),
+    ):
+        by_name, by_number = (lbgen("explain", SHOP, "--field", each, "-e", "nginx").stdout for each in (name, number))
+        assert by_name == by_number
 
 
 def test_schema_is_json_schema():

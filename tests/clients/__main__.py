@@ -1,4 +1,9 @@
-"""`python -m tests.clients [pytest arguments]`: run the clients, then print what works as a table in Markdown."""
+"""`python -m tests.clients [pytest arguments]`: run the clients, then print what works as a table in Markdown.
+
+It goes through every version of every engine here; `make test` takes one version of each. A client that is not here is
+a counted skip. Debian's packages: curl chromium default-jdk-headless nodejs npm golang bind9-dnsutils postgresql redis
+mariadb-server; grpcio, aiohttp and the others of Python come with the extra `dev`, grpc-go and ws by Go and npm.
+"""
 
 from __future__ import annotations
 

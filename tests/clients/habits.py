@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_RESET = (
+_RESET = (  # a matter of time: most often on nginx and Envoy, now and then on Traefik
     "a JDK before 21 waits for its own time-out where a server over HTTP/2 answers early and ends the rest of the "
     "upload with RST_STREAM (NO_ERROR), as RFC 9113, 8.1 has it (JDK-8293786)"
 )
@@ -31,22 +31,22 @@ class Habit:
 HABITS = (
     Habit(
         "nginx",
-        "grpcio_metadata",
-        r": lacks \[\], has \[\['host', '[^']*'\]\]",
-        "nginx sends the host to endpoints of gRPC in the field `host`, not in `:authority`",
-    ),
-    Habit(
-        "nginx",
         r"java\[.*expect-tls",
         r"error: '.*HttpTimeoutException.*",
         "nginx sends no 100 (Continue) over HTTP/2, and Java waits for it without a limit of its own",
     ),
-    Habit("nginx|envoy", r"java\[.*refused-tls", r"error: '.*HttpTimeoutException.*", _RESET),
+    Habit("nginx|envoy|traefik", r"java\[.*refused-tls", r"error: '.*HttpTimeoutException.*", _RESET),
     Habit(
         "haproxy",
         "curl_reset_instead_of_answer",
         "status: 0, exit: 92",
         "HAProxy resets a stream of HTTP/2 where the endpoint's connection ends without an answer",
+    ),
+    Habit(
+        "traefik",
+        "curl_8_at_once_with_a_closed_endpoint",
+        r"\d of 800 fail",
+        "a retry of Traefik may meet the endpoint that has just failed",
     ),
     Habit(
         "traefik",

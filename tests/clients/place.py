@@ -126,7 +126,7 @@ class Both:
         """Until that value of `stats` is `value`."""
         self.until(lambda: self.stats().get(name, 0) == value, f"{name} is not {value}")
 
-    def until(self, happened: Callable[[], bool], what: str = "it did not happen", seconds: float = 8) -> None:
+    def until(self, happened: Callable[[], bool], what: str = "it did not happen", seconds: float = 20) -> None:
         end = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < end, f"{what} after {seconds:g} s"

@@ -114,8 +114,10 @@ def get(target: str, *headers: tuple[str, str]) -> Request:
     return Request("GET", target, (("Host", "h"), *headers))
 
 
-def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths: list[str]) -> Iterator[str]:
-    """What did not come back as it was written."""
+def read_back(
+    ready: Prepared, address: tuple[str, int], texts: list[str], paths: list[str], *, adds: bool
+) -> Iterator[str]:
+    """What did not come back as it was written; `adds`: the engine leaves the lines of a client beside its own."""
     served = {r.name for r in ready.served.routes} if ready.served is not None else set()
 
     def check(name: str, what: str, got: object, want: object) -> Iterator[str]:
@@ -135,7 +137,8 @@ def read_back(ready: Prepared, address: tuple[str, int], texts: list[str], paths
         if f"s{i}" in served:
             answer = fetch(address, get(f"/s{i}", ("x-s", "other"), ("x-a", "first")))
             yield from check(f"s{i}", "request set", sent(answer, "x-s"), [wire])
-            yield from check(f"s{i}", "request add", ", ".join(sent(answer, "x-a")), f"first, {wire}")
+            whole = f"first, {wire}" if adds else wire
+            yield from check(f"s{i}", "request add", ", ".join(sent(answer, "x-a")), whole)
             yield from check(f"s{i}", "response set", answer.lines("x-s"), (wire,))
             yield from check(f"s{i}", "response add", answer.lines("x-a"), (wire,))
         if f"h{i}" in served:
@@ -176,7 +179,8 @@ def trial(subject: EngineUnderTest, texts: list[str], paths: list[str], counts: 
         stack.enter_context(stand_in_servers(ready.stand_ins))
         handle = stack.enter_context(run_engine(subject.engine, ready.served, subject.binary, accept=("all",)))
         wait_ready(ready.served, handle)
-        wrong = list(read_back(ready, handle.address("web"), texts, paths))
+        adds = subject.engine != "traefik"  # which replaces them, by its verdict
+        wrong = list(read_back(ready, handle.address("web"), texts, paths, adds=adds))
         assert not wrong, f"{subject.label}: {len(wrong)} texts changed\n" + "\n".join(wrong[:20])
         assert handle.is_alive()
 

@@ -364,3 +364,23 @@ def test_a_local_proxy_header_is_read_whatever_it_holds(binary, tmp_path) -> Non
                     client.sendall(signature + b"\x20" + header + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                     found[name] = client.recv(100)[:12]
     assert set(found.values()) == {b"HTTP/1.1 404"}
+
+
+def test_a_mirror_that_hangs_costs_clients_nothing(binary, tmp_path) -> None:
+    ends = {name: free_port() for name in ("p", "shadow")}
+    data = {
+        "version": 1,
+        "name": "hanging-mirror",
+        "profile": "minimal",
+        "listeners": {"web": {"port": free_port(), "address": "127.0.0.1"}},
+        "pools": {name: {"endpoints": [{"address": f"127.0.0.1:{at}"}]} for name, at in ends.items()},
+        "routes": [{"name": "r", "forward": "p", "mirror": [{"pool": "shadow", "percent": 100}]}],
+    }
+    with (
+        stand_in_servers([StandIn("p-0", "p", "127.0.0.1", ends["p"])]),
+        socket.create_server(("127.0.0.1", ends["shadow"]), backlog=8),  # accepts nothing
+        serving(plan_of(data), binary, tmp_path) as port,
+    ):
+        begun = time.monotonic()
+        assert {ask(port, "GET /")[0] for _ in range(100)} == {200}
+        assert time.monotonic() - begun < 10

@@ -35,7 +35,6 @@ BINARIES = candidates(ENGINE)
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not BINARIES, reason="no traefik here")]
 HOST = "127.0.0.1"
 PORTS = 23_400
-ACCEPT = ("listener.timeouts",)
 PROXY, OTHER = "127.0.0.2", "127.0.0.3"
 TIMES = {"client_header": "200ms", "client_body": "200ms", "keepalive": "5s"}
 
@@ -86,7 +85,7 @@ def bench(routes: list[dict[str, Any]], *names: str, **more: Any) -> Iterator[Be
 
     stand_ins = [StandIn(name, name, HOST, port()) for name in names]
     plan = plan_of(routes, {each.name: [each] for each in stand_ins}, port(), **more)
-    with stand_in_servers(stand_ins) as group, run_engine(ENGINE, plan, accept=ACCEPT) as handle:
+    with stand_in_servers(stand_ins) as group, run_engine(ENGINE, plan) as handle:
         yield Bench(handle, group)
 
 
@@ -220,7 +219,7 @@ def test_backups_serve_while_no_other_endpoint_is_up():
     main, backup = (StandIn(name, "p", HOST, at) for name, at in zip(("main", "backup"), sorted(taken), strict=True))
     endpoints = [{"address": f"{HOST}:{main.port}"}, {"address": f"{HOST}:{backup.port}", "backup": True}]
     plan = plan_of([rule("plain")], {"p": []}, port, p={"endpoints": endpoints, "health": checks})
-    with stand_in_servers([main, backup]) as group, run_engine(ENGINE, plan, accept=ACCEPT) as handle:
+    with stand_in_servers([main, backup]) as group, run_engine(ENGINE, plan) as handle:
         found = Bench(handle, group)
 
         def wait_for(name: str) -> None:
@@ -238,7 +237,7 @@ def test_backups_serve_while_no_other_endpoint_is_up():
 
 def test_the_checker_is_content_with_what_is_rendered():
     plan = plan_of([rule("plain")], {"p": [StandIn("p", "p", HOST, 9)]}, free_port(HOST, PORTS))
-    assert check.check(plan, ENGINE, BINARIES[0], accept=ACCEPT) == ()
+    assert check.check(plan, ENGINE, BINARIES[0]) == ()
 
 
 def test_the_checker_names_what_traefik_refuses():
@@ -254,5 +253,5 @@ def test_the_checker_names_what_traefik_refuses():
                 for file in super().render(plan, version)
             )
 
-    found = check.check(plan, Broken(), BINARIES[0], accept=ACCEPT)
+    found = check.check(plan, Broken(), BINARIES[0])
     assert any("invalid character class range" in problem.message for problem in found)

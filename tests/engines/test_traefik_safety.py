@@ -102,6 +102,19 @@ def test_no_spelling_of_a_path_passes_its_rule(guarded, target):
     assert answer.status is None or 400 <= answer.status < 500
 
 
+@pytest.mark.parametrize("target", ["/admin%0ax", "/admin%09x", "/admin%7fx", "/public/%01"])
+def test_escapes_of_control_characters_are_refused(guarded, target):
+    assert ask(guarded, target).status == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("h.example:80:80", 400), ("[::1", 400), ("a,b", 400), ("[::1]", 200), ("[::1]:80", 200), ("::ffff:1.2.3.4", 200)],
+)
+def test_a_host_is_a_name_or_an_address(guarded, host, status):
+    assert fetch(guarded.address("web"), Request("GET", "/public/x", (("Host", host),))).status == status
+
+
 @pytest.mark.parametrize("escape", ["%25", "%3B", "%3F", "%23", "%20", "%C3%A9"])
 def test_other_escapes_reach_the_endpoint(guarded, escape):
     account = account_of(ask(guarded, f"/public/a{escape}b"))

@@ -6,7 +6,9 @@ clause is about (`_TRIED`), of the listener, the route and the pools that it is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _NO_FIELDS = frozenset(
     {
         *("name", "index", "field", "names", "hosts", "l4_rules", "mode", "protocol_of", "metrics", "is_ip", "host"),
-        *("address_written", "public_port", "cookie_value", "written", "stand_ins", "leads_to", "ciphers", "curves"),
+        *("address_written", "public_port", "cookie_value", "written", "stand_ins", "leads_to", "ciphers"),
     }
 )
 _OF_L4 = {  # the only fields that layer 4 has
@@ -131,7 +133,9 @@ def named(plan: Plan, field: str) -> str:
     if not field.startswith("routes["):
         return field
     number, mark, rest = field.removeprefix("routes[").partition("]")
-    name = next((route.name for route in plan.routes if str(route.index) == number), number)
+    place = bisect_left(plan.routes, int(number), key=attrgetter("index"))
+    found = plan.routes[place : place + 1]
+    name = found[0].name if found and found[0].index == int(number) else number
     return f"routes[{name}{mark}{rest}"
 
 

@@ -89,7 +89,6 @@ def build_l4_logs(listener: Listener) -> list[dict[str, Data]]:
             "duration_ms": "%DURATION%",
             "received": "%BYTES_RECEIVED%",
             "sent": "%BYTES_SENT%",
-            "because": "%RESPONSE_FLAGS%",
         }
         found.append(_write("file", FILE, {"json_format": fields}))
     if listener.metrics:

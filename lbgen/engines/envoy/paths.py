@@ -43,6 +43,8 @@ def build_refusal_filter(listener: Listener, *, hides_method: bool) -> dict[str,
     escapes = f".*%(?:{'|'.join(refused)})"
     if paths.encoded_slash and paths.mode is not PathsMode.VERBATIM:
         escapes += "|(?i).*(?:/|%2f)[.][.]?(?:/.*|%2f.*)?"  # dots beside an escaped slash
+    if paths.mode is not PathsMode.VERBATIM and not paths.empty_segments:
+        escapes += "|//"  # which merge_slashes leaves where it is all of the path
     found: list[Data] = [
         {"url_path": {"path": regex(escapes)}},
         _header(":method", string_match={"exact": "TRACE", "ignore_case": True}),

@@ -67,10 +67,8 @@ def build_client_timeouts(listener: Listener, routes: Iterable[Route]) -> dict[s
             **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
         }
     }
-    if drain != _DRAIN:
-        fields["drain_timeout"] = duration(drain)
-    if close != _CLOSE:
-        fields["delayed_close_timeout"] = duration(close)
+    fields["drain_timeout"] = duration(drain)  # also where they are Envoy's own: `verify` shortens numbers alone
+    fields["delayed_close_timeout"] = duration(close)
     if times.header != idle:
         fields["request_headers_timeout"] = duration(times.header)
     fields["stream_idle_timeout"] = duration(idle)

@@ -139,6 +139,9 @@ def _cookie(match: NamedMatch) -> Acl:
             return acl(fetch, "-m reg --", Literal('[^"]'))
         case ValueKind.EXACT if value == "}":
             return acl(fetch, "-m reg --", Literal("^}$"))
+        case ValueKind.EXACT if "," in value:  # where req.cook ends a value
+            text = rf'(?:^|;)[ \t]*{re.escape(match.name)}="?{re.escape(value)}"?[ \t]*(?:;|$)'
+            return acl("req.fhdr(cookie) -m reg --", Literal(text))
         case ValueKind.EXACT:
             return acl(fetch, "-m str --", Literal(value), Literal(f'"{value}"'))
         case ValueKind.REGEX:

@@ -50,11 +50,11 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         yield from _pool(pool)
         if pool.max_per_endpoint is not None and len(uses.get(pool.name, ())) > 1:
             note = "requests of routes that differ in connect time, retries or compression are counted separately"
-            shows = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
-            yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, shows)
+            counted = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
+            yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, counted)
         if pool.active and pool.passive:
             note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
-            shows = {"pool.health.passive.checked": "text: came back after"}
+            shows = {"pool.health.passive.checked": ("text: came back after", f"{AT_TIMES}text: answers were")}
             yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
         if listener.tls is not None and HYBRID in listener.tls.curves:

@@ -86,8 +86,12 @@ _HABITS = {
     "requests pass; a response that its endpoint cuts may look complete over HTTP/2, as may one that came in one "
     "packet with an interim response (HAProxy issue 3209, before 3.2.10)",
     Feature.CONNECTION_NOMINATED: "a request whose Connection names other fields is refused; in responses they pass",
-    **dict.fromkeys(_COOKIES, "a request matches by any of several cookies of that name"),
-    Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size",
+    **dict.fromkeys(
+        _COOKIES,
+        "a request matches by any of several cookies of that name; a value ends at a comma, unless `exact` has one",
+    ),
+    Feature.COMPRESSION: "HAProxy compresses responses with 200 to 203; before 3.1 it knows no least size, later a "
+    "body without a length is as large as what has come of it with the head",
     Feature.MIRROR: "a Lua function of 25 lines sends the copies, with bodies of at most 8 KiB and of known length; a "
     "request with another body is copied only where its route buffers requests, and at most 500 in each thread wait "
     "for their answers; once a mirror answers, its connection is closed",
@@ -107,7 +111,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     Feature.MAX_BODY: {"route.max_body.routes": (f"{AT_TIMES}status 400", f"{AT_TIMES}text: 400")},
     **{feature: {f"{feature}.repeated": "accepted"} for feature in _COOKIES},
     Feature.STICKY: {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
-    Feature.COMPRESSION: {"route.compression.routes": f"{AT_TIMES}header content-encoding"},
+    Feature.COMPRESSION: {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},
     Feature.RETRIES: {"route.retries.untried": "text: came back to an endpoint"},
     Feature.CLIENT_TIMEOUTS: {
         "listener.timeouts.head": f"{AT_TIMES}status 408",

@@ -82,7 +82,6 @@ _STATUSES = approximate(
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
-_CLEARTEXT = habit("a listener without TLS speaks HTTP/2 with clients that begin with it, whatever http2 says")
 _RESOLVERS = habit("Traefik resolves names by the system's resolver")
 _TUNNEL = habit("handshakes of WebSocket go to endpoints of HTTP/2 over HTTP/1.1; one that lacks it answers none")
 
@@ -123,8 +122,6 @@ def _tls_objections(plan: Plan) -> Iterator[Objection]:
 
 
 def _listener_objections(listener: Listener, version: str) -> Iterator[Objection]:
-    if listener.tls is None and not listener.http2:
-        yield Objection(_CLEARTEXT, f"{listener.field}.http2", Feature.HTTP2)
     if version == "3.6" and not listener.forwarded_headers:
         yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", Feature.FORWARDED_HEADERS)
     if listener.trusted_proxies and not listener.forwarded_headers:

@@ -39,7 +39,7 @@ _EVERYTHING = "PathPrefix(`/`)"
 # What endpoints could read in another way than rules do: CONNECT and TRACE, escapes of control characters, and hosts
 # that are no name and no address, such as `a.example:80:80`, of which rules take the whole for the name.
 _REFUSED = "Method(`CONNECT`) || Method(`TRACE`) || PathRegexp(`[[:cntrl:]]`)"
-_NO_HOST = call("HostRegexp", r"[,/@ ]|[^0-9a-f:\[].*:|^\[[^\]]*$")
+_NO_HOST = r"HostRegexp(`[,/:]`) && !HostRegexp(`^[0-9a-f:]+(:[0-9.]+)?$|^\[.+]$`)"  # without its port
 _DOTS = r"(?:/|%2F)\.\.?(?:/|%2F|$)"  # dot segments between escaped slashes
 
 

@@ -76,9 +76,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
-    Feature.MAX_CONNECTIONS: refused(
-        "Traefik limits connections per client address only; nginx, HAProxy and Envoy can"
-    ),
+    Feature.MAX_CONNECTIONS: refused("Traefik limits connections per client address only; HAProxy and Envoy can"),
     Feature.L4_MAX_CONNECTIONS: refused(
         "Traefik limits TCP connections per client address only; nginx, HAProxy and Envoy can"
     ),
@@ -112,7 +110,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_STRICT: habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
-        "NUL, and broken ones, get 400",
+        "control characters, and broken ones, get 400",
     ),
     Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
     Feature.PATHS_NORMALIZE: habit(
@@ -124,7 +122,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.FRAMING: habit(
         "Transfer-Encoding wins over Content-Length, bare line feeds and folded fields are accepted, and endpoints get "
-        "one well-formed request; TRACE and CONNECT get 405",
+        "one well-formed request; CONNECT, TRACE, and hosts that are no name and no address get a 4xx; without TLS, "
+        "clients may begin with HTTP/2 whatever http2 says",
     ),
     Feature.MALFORMED: habit(
         "Go's server answers by itself: 400, 431, 501 for codings that it does not know and 505 for other versions of "
@@ -270,7 +269,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.retries.keyed": "text: idempotency-key reached endpoints",
         },
     ),
-    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; HAProxy and Envoy can"),
+    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; Envoy can"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
         "Traefik's least connections have no weights; nginx, HAProxy and Envoy can"
     ),
@@ -286,7 +285,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         {"pool.health.passive.routes": "text: "},
     ),
     Feature.MAX_PER_ENDPOINT: refused("Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"),
-    Feature.QUEUE: refused("Traefik has no queue; HAProxy and Envoy can"),
+    Feature.QUEUE: refused("Traefik has no queue; HAProxy can"),
     Feature.SLOW_START: refused("Traefik has no slow start; HAProxy and Envoy can"),
     Feature.STICKY: habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "

@@ -92,5 +92,8 @@ def _libraries(path: Path) -> tuple[Path, ...]:
     if ldd is None:
         return ()
     done = subprocess.run([ldd, str(path)], capture_output=True, text=True, check=False)  # noqa: S603 - fixed program
+    if done.returncode < 0:  # a copy without its libraries would not start
+        message = f"ldd, which lists the libraries of {path}, was killed by signal {-done.returncode}"
+        raise EngineError(Diagnostic("LB403", message, hint="try again, with more memory if it was short"))
     words = (word for line in done.stdout.splitlines() for word in line.split() if word.startswith("/"))
     return tuple(found for found in map(Path, words) if found.is_file())

@@ -129,8 +129,8 @@ func addForwardedFor(r *http.Request, peer string) {
 }
 
 func isTrusted(trusted []netip.Prefix, remote string) bool {
-	address, err := netip.ParseAddr(hostOf(remote))
-	return err == nil && contains(trusted, address.Unmap())
+	peer, err := netip.ParseAddrPort(remote)
+	return err == nil && contains(trusted, peer.Addr().Unmap().WithZone(""))
 }
 
 func contains(networks []netip.Prefix, address netip.Addr) bool {

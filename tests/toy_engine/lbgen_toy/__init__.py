@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 from jinja2 import DictLoader
 
 from lbgen.engines import text
-from lbgen.engines.api import NATIVE, Binary, BinaryHint, CheckSpec, Images, ProcessSpec, RenderedFile, refused
+from lbgen.engines.api import (
+    NATIVE,
+    Binary,
+    BinaryHint,
+    CheckSpec,
+    Images,
+    ProcessSpec,
+    RenderedFile,
+    approximate,
+    refused,
+)
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
 FILE = "toy.conf"
 SUPPORTED = {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
 REFUSED = refused("the toy forwards TCP in round robin and nothing else")
+UNLOGGED = approximate("the toy logs no connections", {"access_log.l4": "text: lines"})
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,8 @@ class Toy:
     insertion_points: tuple[tuple[str, str], ...] = ()
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
+        if feature is Feature.ACCESS_LOG_L4:
+            return UNLOGGED
         return NATIVE if feature in SUPPORTED else REFUSED
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:

@@ -59,7 +59,8 @@ def test_it_fits_a_terminal_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch, wi
         ]
         (cells,) = whole or broken
         assert set(cells.split()) <= words
-        assert len(cells.split()) == len(TITLES)
+        # An engine that has no verdict on the feature itself may have one on a single place.
+        assert len(cells.split()) == sum(any(x.feature == name for x in found) for found in columns().values())
 
 
 def test_notes_stand_on_one_line_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

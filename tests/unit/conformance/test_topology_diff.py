@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -12,6 +12,10 @@ import yaml
 import lbgen
 from lbgen.conformance.topology_diff import Comparison, compare
 from lbgen.plan.simulate import simulate
+from lbgen.runtime.common.certificates import write_self_signed
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
 
 SHOP = yaml.safe_load((Path(__file__).parents[3] / "examples/shop/topology.yaml").read_text(encoding="utf-8"))
 
@@ -31,6 +35,19 @@ def test_what_is_written_in_another_order_is_the_same() -> None:
     found = changed(shuffle)
     assert found.same
     assert found.asked > 200
+
+
+def test_a_request_of_a_tls_listener_is_one_by_https(tmp_path: Path) -> None:
+    write_self_signed(tmp_path / "a.crt", tmp_path / "a.key", ("shop.example",))
+    tls = {"certificates": [{"cert": str(tmp_path / "a.crt"), "key": str(tmp_path / "a.key")}]}
+
+    def plan(status: int) -> Plan:
+        routes = [{"name": "r", "hosts": ["shop.example"], "respond": {"status": status}}]
+        listeners = {"web": {"port": 8443, "tls": tls}}
+        return lbgen.plan(lbgen.load({"version": 1, "name": "x", "listeners": listeners, "routes": routes}))
+
+    (found,) = {change.curl.rpartition(" ")[2] for change in compare(plan(200), plan(204)).requests}
+    assert found == "https://shop.example:8443/"
 
 
 def test_a_condition_that_changes_shows_in_the_smallest_request() -> None:

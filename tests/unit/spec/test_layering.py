@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,16 @@ def test_settings(tmp_path: Path) -> None:
     assert model.routes[1].max_body == 1024
     assert str(model.pools["more"].endpoints[0].address) == "10.0.0.5:1"
     assert model.access_log == "none"
+
+
+def test_a_share_is_set_by_its_pool(tmp_path: Path) -> None:
+    split = [{"pool": "a", "weight": 9}, {"pool": "b", "weight": 1}]
+    pools = {name: {"endpoints": [{"address": "10.0.0.1:80"}]} for name in "ab"}
+    route = {"name": "r", "forward": split}
+    data = {"version": 1, "name": "x", "listeners": {"web": {"port": 80}}, "pools": pools, "routes": [route]}
+    (base,) = files(tmp_path, base=json.dumps(data))
+    targets = load(base, settings={"routes[r].forward[b].weight": 3}).model.routes[0].forward
+    assert [target.weight for target in targets or ()] == [9, 3]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def test_a_listener_names_times_that_are_not_envoys_own(
     plan = plan_of(topology({}, client))
     found = build_client_timeouts(plan.listeners[0], plan.routes)
     common: Any = found.pop("common_http_protocol_options")
-    assert (common["idle_timeout"], found) == (kept, written)
+    usual = {"drain_timeout": "5s", "delayed_close_timeout": "1s"}
+    assert (common["idle_timeout"], found) == (kept, usual | written)
 
 
 def test_only_an_idle_time_below_the_response_time_stops() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from lbgen.engines.haproxy import ENGINE
+from lbgen.engines.metrics_spec import L4_MARK, ConnectionRecord, connection_record
+from lbgen.plan.resolve import plan
+from lbgen.spec.load import load
 
 LINE = {
     "lbgen": "1789999999.7",
@@ -137,3 +141,24 @@ def test_a_head_that_could_not_be_read() -> None:
 def test_other_lines_are_none() -> None:
     assert ENGINE.access_record("[NOTICE] (1) : New worker forked") is None
     assert ENGINE.access_record('{"lbgen": broken') is None
+
+
+def test_one_line_about_a_connection_is_for_people_and_for_the_agent() -> None:
+    data = {
+        "version": 1,
+        "name": "t",
+        "access_log": "json",
+        "metrics": {"port": 9100},
+        "listeners": {"db": {"port": 5432, "mode": "l4"}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:5432"}]}},
+        "routes": [{"name": "r", "listeners": ["db"], "forward": "p"}],
+    }
+    config = next(file.text for file in ENGINE.render(plan(load(data)), "2.8") if file.name == "haproxy.cfg")
+    (line,) = re.findall(r"log-format '(.*)'", config)
+    assert line.startswith(L4_MARK)
+    assert config.count("    log stdout") == config.count("    log fd@") == 1
+    values = {"%f": "db", "%b": "p", "%si:%sp": "10.0.0.1:5432", "%Tt": "7", "%U": "3", "%B": "5"}
+    for sample, value in values.items():
+        line = line.replace(sample, value)
+    assert connection_record(line) == ConnectionRecord("db", "p", 7, 3, 5)
+    assert connection_record(line.replace("10.0.0.1:5432", "-:-")) is None
