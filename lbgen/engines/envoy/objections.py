@@ -84,9 +84,9 @@ def _rule_objections(rule: Rule) -> Iterator[Objection]:
 def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:
     listeners = {listener.name: listener for listener, _ in rules}.values()
     if route.rate_limit is not None and len(listeners) > 1:
-        note = "Envoy counts the requests of each listener apart, so a client may have the rate on each of them"
+        note = "each listener counts by itself, so a client may have the rate on each; nginx and HAProxy count together"
         apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "text: clients: ")}
-        yield Objection(habit(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+        yield Objection(approximate(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
     forward = route.action
     if not isinstance(forward, Forward):
         if route.cors is not None:
