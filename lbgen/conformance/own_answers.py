@@ -91,7 +91,8 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
 def _hosts(account: dict[str, Any]) -> Iterator[str]:
     """Hosts for which the request may have been served: the one that the endpoint saw, whatever its port, or none."""
     seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
-    yield from (seen, host_of(seen), host_of(seen).strip("."), "no-host.invalid")
+    plain = host_of(seen).strip(".")
+    yield from (seen, host_of(seen), plain, f"x.{plain}", "no-host.invalid")  # a dot at its beginning is below a name
 
 
 def _targets(request: Request, account: dict[str, Any]) -> Iterator[str]:

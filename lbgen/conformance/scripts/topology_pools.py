@@ -270,14 +270,14 @@ def connections_are_kept(ctx: ScriptContext) -> Iterator[str]:
     if answered < count:
         yield f"{answered} of {count} requests on one connection reached endpoints"
     elif ctx.params["keepalive"] and len(used) > 2 * len(ctx.params["names"]):
-        yield f"{count} requests used {len(used)} connections, expected {2 * len(ctx.params['names'])} at most"
+        yield late(f"{count} requests used {len(used)} connections, expected {2 * len(ctx.params['names'])} at most")
     elif not ctx.params["keepalive"] and len(used) < count:
         yield f"{count} requests used {len(used)} connections, expected one for each"
     elif idle := ctx.params["idle_ms"] / 1000:
         time.sleep(1.5 * idle + 0.5)
         later, _ = _connections_used(ctx, count)
         if again := used & later:
-            yield f"connections were used after {1.5 * idle:.1f} s without a request: {sorted(again)}"
+            yield late(f"connections were used after {1.5 * idle:.1f} s without a request: {sorted(again)}")
 
 
 def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, int]], int]:

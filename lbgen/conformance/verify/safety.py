@@ -26,6 +26,10 @@ def safety_results(job: Job) -> Iterator[Result]:
     endpoints that keep every byte."""
     if job.front is not None or not any(each.mode is Mode.L7 for each in job.plan.listeners):
         return
+    if not job.isolated:  # engines side by side would take each other's ports
+        why = "hostile requests need a network of their own: run as root, with endpoints that are not on loopback"
+        yield from (Result(job.name, "topology", rule, rule, CaseState.SKIPPED, why) for rule in _RULES)
+        return
     begun = time.monotonic()
     subject = EngineUnderTest(job.engine, job.version, job.binary)
     report = judge_safety(_without_limits(job.plan), subject, most=ATTACKS)
