@@ -18,7 +18,6 @@ from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
-from tests.support.open_breaches import without_open_breaches
 from tests.topologies.draw import smaller, topology
 
 if TYPE_CHECKING:
@@ -99,10 +98,10 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
     report = lbgen.verify(
         plan, [x for x in engines if x not in refused], requests=REQUESTS, most_faults=FAULTS, seed=number
     )
-    names = [x for x in engines if any(x in result.subject for result in without_open_breaches(report.differences))]
+    names = [x for x in engines if any(x in result.subject for result in report.differences)]
     found = lbgen.verify(plan, names, requests=REQUESTS, most_faults=FAULTS, seed=number) if names else None
-    again = {(x.subject, x.clause) for x in (without_open_breaches(found.differences) if found else ())}
-    twice = tuple(x for x in without_open_breaches(report.differences) if (x.subject, x.clause) in again)
+    again = {(x.subject, x.clause) for x in (found.differences if found else ())}
+    twice = tuple(x for x in report.differences if (x.subject, x.clause) in again)
     excused = Counter(
         f"{result.subject} {result.clause}: {result.state}"
         for result in report.results
@@ -118,7 +117,7 @@ def verified(data: Data, engines: tuple[str, ...], seed: int, number: int) -> Ou
         dict(excused),
         refused,
         twice,
-        tuple(x for x in without_open_breaches(report.differences) if x not in twice),
+        tuple(x for x in report.differences if x not in twice),
         tuple(str(reason) for left in report.broken for reason in left.reasons),
     )
 

@@ -12,7 +12,6 @@ from lbgen.engines.api import engine
 from lbgen.records import replace
 from tests.engines.test_local_runtime import need
 from tests.support.hybrid import hybrid
-from tests.support.open_breaches import without_open_breaches
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
@@ -31,7 +30,6 @@ def engines() -> None:
 
 def test_green_through_the_edge() -> None:
     report = lbgen.verify(hybrid("verified", PORT), requests=60)
-    assert without_open_breaches(report.differences) == []
     assert not report.broken
     asked = {result.subject.partition(":")[0] for result in report.results}
     assert asked == {"edge", "web", "web through edge"}

@@ -166,6 +166,8 @@ def _changed_fields(
                 continue
             if name == "x-forwarded-proto" and got == ["ws"]:  # Traefik's word for the handshake of a WebSocket
                 continue
+            if name == "x-forwarded-port" and got == [_port("".join(message.lines("host")))]:  # Traefik's: of the Host
+                continue
             if len(got) != len(usual) or any(each not in (None, _address("".join(got[:1]).lower())) for each in right):
                 yield f"{name}: {got}, a plain request has {usual}"
             elif "forged" in "".join(got):
@@ -178,6 +180,11 @@ def _changed_fields(
         last = ", ".join(message.lines("x-forwarded-for")).rpartition(",")[2].strip()
         if _address(last) != _address(attack.client):
             yield f"x-forwarded-for ends with {last!r}, not with the peer {attack.client}"
+
+
+def _port(host: str) -> str:
+    """The port of a Host field, or ""."""
+    return host.rpartition(":")[2] if re.search(r":[^][:]+$", host) else ""
 
 
 def _expected(name: str, attack: Attack, message: Message, usual: str) -> str | None:
