@@ -11,7 +11,7 @@ from lbgen.plan.features import Feature
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 # Envoy knows a strict reader of chunks from 1.38 on; the verdict of 1.37 on `framing` says so.
-LONG_CHUNK = "\\r\\n\\r\\n3\\r\\nabcd\\r\\n0\\r\\n\\r\\n<hidden>"
+LONG_CHUNK = "\r\n\r\n3\r\nabcd\r\n0\r\n\r\n<hidden>"
 L7 = tuple(
     each
     for each in engines_on_host()
