@@ -32,7 +32,7 @@ from lbgen.conformance.verify.cases import (
 )
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Plan, PoolProtocol, Route, Timeouts
-from lbgen.plan.policy import REPLAYED_BODY, KeyKind, RetryCause
+from lbgen.plan.policy import KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -206,21 +206,11 @@ def _failing(route: Route, action: Forward, asked: Request) -> Iterator[Schedule
     if times.response and (not times.request or total < times.request):
         clause = "6.response" if count == 1 else "6.retries.timeout"
         yield fault_case(clause, asked, route, HANG, fault=504, tries=count, within_ms=time_window(total, count))
-    if count > 1 and not action.buffering.request and (route.max_body is None or route.max_body > REPLAYED_BODY):
-        yield from _long(route, times, asked)
     for status in dict.fromkeys((_OWN, *(retries.statuses if retries is not None else ()))):
         own = {"mode": "fixed", "status": status, "body": "its own\n"}
         count = tries(retries, status, asked.method)
         clause = "5.own-status" if count == 1 else "6.retries.status"
         yield fault_case(clause, asked, route, own, status=status, tries=count)
-
-
-def _long(route: Route, times: Timeouts, asked: Request) -> Iterator[ScheduledCase]:
-    """Bodies that are too long to be sent again."""
-    if times.response and (not times.request or times.response < times.request):
-        asked = replace(asked, body=b"x" * (REPLAYED_BODY + 1))
-        late = time_window(times.response)
-        yield fault_case("6.retries.long-body", asked, route, HANG, fault=504, tries=1, within_ms=late)
 
 
 def _unreachable(route: Route, action: Forward, asked: Request) -> Iterator[ScheduledCase]:
