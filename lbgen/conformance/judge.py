@@ -143,7 +143,7 @@ def _proxy_made(
     headers = apply_edits(headers, outcome.cors_edits)
     expected = [h for h in apply_edits(headers, outcome.response_edits) if h[0].lower() != "location"]
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
-    if body is None:  # a redirect's body is its own affair
+    if not body:  # a redirect's body is its own affair, and so is the type of none
         extra |= {"content-type"}
     asked = {name.lower() for name, _ in expected}
     extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
