@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec import Struct
 
+from lbgen.plan.model import Forward
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.route_probes import Probe, make_probes
@@ -116,8 +117,11 @@ def _interest(plan: Plan, probe: Probe) -> tuple[bool, int]:
 
 
 def _is_open(plan: Plan, probe: Probe) -> bool:
-    """Whether a plain GET below the route's path reaches an endpoint by this route."""
+    """Whether a plain GET below the route's path reaches an endpoint by this route, which leaves its mark in the path."""
     if probe.request is None or probe.status is not None or not probe.pools:
+        return False
+    action = plan.route(probe.route).action
+    if isinstance(action, Forward) and action.rewrite is not None and action.rewrite.path is not None:
         return False
     below = f"{_path(probe).rstrip('/')}/{new_mark()}"
     outcome = simulate(plan, Request("GET", below, (("Host", _host(probe)),), probe.listener))
