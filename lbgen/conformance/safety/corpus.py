@@ -117,7 +117,7 @@ def _interest(plan: Plan, probe: Probe) -> tuple[bool, int]:
 
 
 def _is_open(plan: Plan, probe: Probe) -> bool:
-    """Whether a plain GET below the route's path reaches an endpoint by this route, which leaves its mark in the path."""
+    """Whether a plain GET below the path of this route reaches an endpoint by it, with its mark in the path."""
     if probe.request is None or probe.status is not None or not probe.pools:
         return False
     action = plan.route(probe.route).action
