@@ -65,7 +65,7 @@ def readiness_requests(plan: Plan, avoid: Collection[str] = ()) -> Iterator[Requ
     """A request for each L7 listener; `avoid` as in `wait_ready`.
 
     Routes with a rate are not asked, as a case counts on all of their tokens. A listener that has no others is asked
-    for TRACE: every route refuses it with 405, an engine that has not loaded its routes answers 404."""
+    for TRACE: every engine refuses it, and one that has not loaded its routes answers 404."""
     waiting = {x.name for x in plan.listeners if x.mode is Mode.L7}
     for avoided in (avoid, ()):
         for request in corpus(plan):
@@ -90,7 +90,7 @@ def _answers(
     transport = transport_for(listener, request, asked(listener))
     while time.monotonic() < deadline:
         answer = fetch(handle.address(request.listener), request, timeout=2, transport=transport)
-        own = answer.status == outcome.status or not outcome.well_formed
+        own = answer.status == outcome.status or (not outcome.well_formed and answer.status != 404)
         if account_of(answer) is not None or (outcome.status is not None and answer.status is not None and own):
             return
         time.sleep(0.1)

@@ -33,7 +33,8 @@ _EXCUSES: dict[str, tuple[str, ...]] = {
     "6.response": (WAITS, ALIKE),
     "6.idle": (BODY,),
     "6.request": (WAITS, BODY, str(Feature.TIMEOUT_REQUEST)),
-    "6.retries": (WAITS, ALIKE, str(Feature.RETRIES)),
+    **dict.fromkeys(("6.retries.close", "6.retries.reset"), (WAITS, ALIKE, str(Feature.RETRIES))),
+    "6.retries": (WAITS, str(Feature.RETRIES)),
     **dict.fromkeys(("5.close", "5.reset", "6.connect"), (ALIKE,)),
 }
 _DENIED = 403
