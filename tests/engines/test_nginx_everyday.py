@@ -151,7 +151,7 @@ def test_heads_are_limited_within_a_factor_of_two(binary, tmp_path):
 
 def test_connections_have_a_log(binary, tmp_path):
     made = topology({"listeners": ["web"]}) | {"listeners": {"web": {"port": PORT, "mode": "l4"}}}
-    with endpoint(ONE, answer_ok), serving(binary, tmp_path, made, logs_l4=True):
+    with endpoint(ONE, answer_ok), serving(binary, tmp_path, made):
         assert status(ask()) == "200"
         time.sleep(1.2)  # nginx writes its buffer each second
     (line,) = [x for x in (tmp_path / "access.log").read_text().splitlines() if '"sent":"0"' not in x]

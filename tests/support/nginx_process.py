@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import lbgen
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.resolve import plan
-from lbgen.records import replace
 from lbgen.runtime.common.executables import candidates
 
 if TYPE_CHECKING:
@@ -28,13 +27,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
 
 
 @contextmanager
-def serving(binary: Binary, directory: Path, topology: dict[str, Any], *, logs_l4: bool = False) -> Iterator[Plan]:
+def serving(binary: Binary, directory: Path, topology: dict[str, Any]) -> Iterator[Plan]:
     """nginx with the topology, whose first listener has the port PORT."""
     version = binary.version.rpartition(".")[0]
     loaded = lbgen.load({"version": 1, "name": "t", "engines": {"nginx": {"version": version}}, **topology})
     made = plan(loaded)
-    if logs_l4:
-        made = replace(made, listeners=tuple(replace(x, access_log=True) for x in made.listeners))
     lbgen.render(made, engine="nginx", accept=("all",)).write(directory)
     spec = ENGINE.process(made, binary, directory)
     with (directory / "log").open("wb") as log:
