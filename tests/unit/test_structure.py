@@ -45,25 +45,28 @@ SKELETON = frozenset(
         "timeouts",
         "cors",
         "compression",
+        "features",
+        "access",
+        "rate_limits",
+        "connections",
+        "responses",
         "mirrors",
         "l4",
-        "udp",
         "access_log",
     ]
 )
 # Parts of a concern that is too long for one file, and what only some engines have.
 PARTS = {
     "objections": {"pool_objections", "route_objections"},
-    "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "virtual_hosts"} | {"routers"},
+    "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "routers"},
     "headers": {"forwarded_headers", "request_values", "rewrites"},
     "upstreams": {"balancing", "pool_selection", "backend_selection"}
-    | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
+    | {"tcp_weights", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
     "run": {"counters", "live", "stages", "transaction"},
     "routes": {"routes", "actions", "per_route", "filter_chains"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
-        "comments",
         "lua",
         "names",
         "plugin",

@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.paths import REFUSED
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.upstreams import pool_name
+from lbgen.engines.envoy.view import Contributor, pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import l4_format
+from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.document import Data
+    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Route
 
 FILE = "access.log"
 _SNAPSHOT = "original"  # filter state: the request's host and path before a route rewrites them
@@ -30,13 +33,30 @@ _OF_ENDPOINT = "via_upstream"
 _AS_THEY_ARE = {"host": "%REQ(:AUTHORITY)%", "path": "%PATH(NQ:PATH)%"}
 
 
-def build_snapshot_filter(rewritten: Iterable[str]) -> dict[str, Data]:
-    """The filter that saves what routes rewrite of a request: `host`, `path` or both."""
-    return extension(
-        "original-request",
-        "filters.http.set_filter_state.v3.Config",
-        {"on_request_headers": [_save(what) for what in rewritten]},
-    )
+def _manager(on: HttpListener) -> dict[str, Data]:
+    """The log, and the filter that saves what routes rewrite of a request: `host`, `path` or both."""
+    if not on.listener.logs:
+        return {}
+    rewritten = sorted({what for route in on.routes for what in _list_rewrites(route)})
+    logs = _build_logs(on.listener, rewritten)
+    found: dict[str, Data] = {"access_log": Commented("`lbgen logs` reads these fields.", logs)} if logs else {}
+    if rewritten:
+        config: dict[str, Data] = {"on_request_headers": [_save(what) for what in rewritten]}
+        snapshot = extension("original-request", "filters.http.set_filter_state.v3.Config", config)
+        found["http_filters"] = [Commented("Saves for the access log what routes rewrite.", snapshot)]
+    return found
+
+
+def _list_rewrites(route: Route) -> Iterator[str]:
+    rewrite = route.action.rewrite if isinstance(route.action, Forward) else None
+    if rewrite is not None and rewrite.host is not None:
+        yield "host"
+    if rewrite is not None and (rewrite.path is not None or rewrite.prefix is not None):
+        yield "path"
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    return {"name": at.route.name} if at.on.listener.logs else {}
 
 
 def _save(what: str) -> dict[str, Data]:
@@ -47,7 +67,7 @@ def _save(what: str) -> dict[str, Data]:
     }
 
 
-def build_access_log(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
+def _build_logs(listener: Listener, rewritten: Iterable[str]) -> list[dict[str, Data]]:
     """Writes one JSON line per request; `parse_record` converts what Envoy names differently. What is
     `rewritten` comes from the filter that saved it."""
     shown = _AS_THEY_ARE | {what: f"%FILTER_STATE({_SNAPSHOT}.{what}:PLAIN)%" for what in rewritten}
@@ -150,3 +170,6 @@ def _status(found: dict[str, Any]) -> int:
 def _milliseconds(micros: object, otherwise: float) -> float:
     """Microseconds in the log as milliseconds; `otherwise` where the log has no such time."""
     return micros / 1000 if isinstance(micros, int) and micros >= 0 else otherwise
+
+
+ACCESS_LOG = Contributor(manager=_manager, route=_route)

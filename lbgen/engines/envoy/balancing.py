@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.protobuf import duration
+from lbgen.engines.envoy.protobuf import duration, extension
+from lbgen.engines.envoy.view import Contributor
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Pool
+    from lbgen.engines.envoy.view import Cluster
+    from lbgen.plan.model import Plan, Pool
     from lbgen.plan.policy import Key
 
-_POLICIES = "envoy.extensions.load_balancing_policies"
 
-
-def build_balancing(pool: Pool, *, l4: bool) -> dict[str, Data]:
+def _balance(pool: Pool, *, l4: bool) -> dict[str, Data]:
     """The fields of a cluster that choose an endpoint; at `l4` the TCP proxy has the hash of the peer."""
     match pool.balance:
         case Balance.ROUND_ROBIN:
@@ -51,9 +55,8 @@ def _maglev(key: dict[str, Data]) -> dict[str, Data]:
 
 
 def _lb_policy(kind: str, config: dict[str, Data]) -> dict[str, Data]:
-    name = kind.partition(".")[0].replace("_", "-")
-    typed: dict[str, Data] = {"@type": f"type.googleapis.com/{_POLICIES}.{kind}", **config}
-    return {"load_balancing_policy": {"policies": [{"typed_extension_config": {"name": name, "typed_config": typed}}]}}
+    policy = extension(kind.partition(".")[0].replace("_", "-"), f"load_balancing_policies.{kind}", config)
+    return {"load_balancing_policy": {"policies": [{"typed_extension_config": policy}]}}
 
 
 def _slow_start(pool: Pool) -> dict[str, Data]:
@@ -75,3 +78,21 @@ def _hash_policy(key: Key) -> dict[str, Data]:
             raise ValueError(f"balance by a hash of {key.kind}")
         case _:
             assert_never(key.kind)
+
+
+def _cluster(cluster: Cluster) -> dict[str, Data]:
+    return _balance(cluster.pool, l4=cluster.is_l4)
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for pool in plan.pools:
+        if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
+            note = f"Envoy has no slow start with {pool.balance}"
+            yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+        if pool.slow_start and pool.passive is not None:
+            note = "an endpoint gets its full share at once after an ejection by passive checks"
+            shows = {"pool.slow_start.after_ejection": "text: just back"}
+            yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
+
+
+BALANCING = Contributor(cluster=_cluster, objections=_objections)

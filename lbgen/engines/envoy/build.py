@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import comment_on
-from lbgen.engines.envoy.comments import CONNECT_NOTE
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.run import FILE
@@ -19,6 +18,8 @@ from lbgen.engines.yaml_writer import dump
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
+
+_CONNECT_NOTE = "A pool has a cluster for each connect timeout, and for each retry budget, of its routes."
 
 
 def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
@@ -38,7 +39,7 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     if plan.admin_port is not None:  # where Envoy says what it made of a change
         bootstrap |= added
         return build_live(comment_on(bootstrap, NOTES), listeners, used, header)
-    notes = {"clusters": CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
+    notes = {"clusters": _CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
     bootstrap["static_resources"] = comment_on({"listeners": listeners, "clusters": used}, notes)
     bootstrap |= added
     return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)),)

@@ -4,32 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
+    from lbgen.engines.envoy.view import HttpListener, HttpRoute
+    from lbgen.plan.model import Plan
     from lbgen.plan.policy import Cors, Origin
 
-CORS = "cors"
+_FILTER = "cors"
 # What a page may always send (Fetch, "CORS-safelisted").
 _METHODS = ("GET", "HEAD", "POST")
 _ALLOW = "access-control-allow-"
 # Headers of an endpoint's response that an origin gets from the filter alone.
-DROPPED_HEADERS = (
+_DROPPED = (
     *(f"{_ALLOW}{what}" for what in ("origin", "methods", "headers", "credentials", "private-network")),
     "access-control-expose-headers",
     "access-control-max-age",
 )
 
 
-def build_cors_filter() -> dict[str, Data]:
+def _manager(on: HttpListener) -> dict[str, Data]:
     """The filter; it does nothing on routes without a policy."""
-    return extension(CORS, "filters.http.cors.v3.Cors")
+    if all(route.cors is None for route in on.routes):
+        return {}
+    return {"http_filters": [extension(_FILTER, "filters.http.cors.v3.Cors")]}
 
 
-def build_cors_config(cors: Cors) -> dict[str, Data]:
+def _route(at: HttpRoute) -> dict[str, Data]:
+    cors = at.route.cors
+    if cors is None:
+        return {}
+    return {
+        **({} if at.forward is None else {"response_headers_to_remove": list(_DROPPED)}),
+        "response_headers_to_add": [header_option("vary", "Origin", APPEND)],  # Envoy's filter leaves it out
+        "typed_per_filter_config": {_FILTER: _policy(cors)},
+    }
+
+
+def _policy(cors: Cors) -> dict[str, Data]:
     """The policy of a route: it answers each preflight, and adds headers to responses for allowed origins."""
     found: dict[str, Data] = {
         "allow_origin_string_match": [_match(origin) for origin in cors.origins],
@@ -47,12 +68,19 @@ def build_cors_config(cors: Cors) -> dict[str, Data]:
     return typed("envoy.extensions.filters.http.cors.v3.CorsPolicy", found)
 
 
-def build_cors_headers() -> list[dict[str, Data]]:
-    """The headers that a route adds to responses: Envoy's filter leaves out Vary."""
-    return [header_option("vary", "Origin", APPEND)]
-
-
 def _match(origin: Origin) -> dict[str, Data]:
     if origin.any or origin.is_exact:
         return {"exact": origin.text}
     return regex(origin.pattern(escape_regex))
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route, _listeners in http_routes(plan):
+        if route.cors is not None and not isinstance(route.action, Forward):
+            note = (
+                "Envoy's CORS filter passes over routes that answer by themselves; write these headers in the response"
+            )
+            yield Objection(refused(note), f"{route.field}.cors", Feature.CORS)
+
+
+CORS = Contributor(manager=_manager, route=_route, objections=_objections)

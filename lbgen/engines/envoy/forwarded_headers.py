@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
-from lbgen.engines.envoy.limits import needs_client_address
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
 from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.view import Contributor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Match, Plan
+    from lbgen.engines.envoy.view import HttpListener, HttpRoute
+    from lbgen.plan.model import Listener, Match
 
 _REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before Envoy has read X-Forwarded-For; also of PROXY headers
 _PREFIX = "x-lbgen-"  # of headers that Envoy obeys or writes, see static.py
@@ -34,21 +35,28 @@ _PEER = "x-lbgen-peer"
 FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding, which HTTP/1.0 does not have
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
-PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `needs_client_address`
+_PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `HttpListener.by_client`
 _OPTIONS = Commented(
     "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
     header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
 )
+_WHY_PEER = "The client is the peer. Envoy would append its own address to that of a peer on loopback."
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
 
 
-def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
+def _manager(on: HttpListener) -> dict[str, Data]:
+    filters, rules = _build_untrusted_filters(on), _build_header_rules(on)
+    return {**_build_client_detection(on), "http_filters": filters, "route_config": rules}
+
+
+def _build_client_detection(on: HttpListener) -> dict[str, Data]:
     """The fields of a connection manager by which it finds the client and, before routing, rewrites the headers."""
+    listener = on.listener
     if not listener.trusted_proxies:
         ours = {name: value for name, value in _own_headers(listener).items() if name not in (PROTO, _ID)}
         kept = {PROTO, *ours}
         return {
-            "use_remote_address": True,
+            "use_remote_address": Commented(_WHY_PEER, True),
             "skip_xff_append": True,
             **_early(
                 [{"remove": name} for name in (*_NAMES, FRAMING) if name not in kept],
@@ -66,7 +74,7 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
         ],
         [Commented(_WHY_SAVED, {"remove": PROTO})],
     )
-    if needs_client_address(plan, listener):
+    if on.by_client:
         trusted = cidrs(listener.trusted_proxies, mapped=True)
         client: dict[str, Data] = {"xff_trusted_cidrs": {"cidrs": trusted}, "skip_xff_append": True}
         found = extension("client", "http.original_ip_detection.xff.v3.XffConfig", client)
@@ -82,65 +90,75 @@ def build_client_detection(plan: Plan, listener: Listener) -> dict[str, Data]:
     }
 
 
-def build_untrusted_filters(plan: Plan, listener: Listener) -> list[dict[str, Data]]:
+def _build_untrusted_filters(on: HttpListener) -> list[Data]:
     """The filter that removes forwarded headers of untrusted peers where `internal_only_headers` cannot, as Envoy asks
     there for the client's address and not for the peer's."""
-    if not listener.trusted_proxies or not needs_client_address(plan, listener):
+    if not on.by_client:
         return []
     mutations: list[Data] = [{"remove": name} for name in _removed_names()]
-    trusted = address_in(listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
+    trusted = address_in(on.listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
     skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
     fields: dict[str, Data] = {
         "extension_config": build_mutation_filter("untrusted-peer", mutations),
         "xds_matcher": {"matcher_list": {"matchers": [{"predicate": trusted, "on_match": skip}]}},
     }
-    return [extension("untrusted-peer", "common.matching.v3.ExtensionWithMatcher", fields)]
+    why = "Removes forwarded headers and request ids; skipped for trusted proxies."
+    return [Commented(why, extension("untrusted-peer", "common.matching.v3.ExtensionWithMatcher", fields))]
 
 
-def build_header_rules(plan: Plan, listener: Listener) -> dict[str, Data]:
+def _build_header_rules(on: HttpListener) -> dict[str, Data]:
     """The fields of a route configuration for these headers."""
-    ours = _own_headers(listener)
-    if not listener.trusted_proxies:
+    ours = _own_headers(on.listener)
+    if not on.listener.trusted_proxies:
         return {
             "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _EXTERNAL, FRAMING],
             "request_headers_to_add": [_OPTIONS],
         }
-    client = needs_client_address(plan, listener)
     added = []
     for name, value in ours.items():
         if name == _FOR:
             added.append(header_option(name, f"%REQ({_PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
         elif name == PROTO:
             added.append(header_option(name, f"%REQ({SAVED_PROTO.upper()})%", "OVERWRITE_IF_EXISTS"))
-        elif name != _ID or client:  # otherwise Envoy itself makes the id
+        elif name != _ID or on.by_client:  # otherwise Envoy itself makes the id
             added.append(header_option(name, value, "ADD_IF_ABSENT"))
     if PROTO not in ours:
         added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", "ADD_IF_ABSENT"))
     why = "Removed before routing where the peer is not in internal_address_config."
     return {
-        **({} if client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
+        **({} if on.by_client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
         "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
         "request_headers_to_add": [*added, _OPTIONS],
     }
 
 
-def build_host_rules(listener: Listener) -> dict[str, Data]:
-    """The fields of a virtual host for these headers: those that the rules of the route configuration still read."""
-    return {"request_headers_to_remove": [_PEER, SAVED_PROTO]} if listener.trusted_proxies else {}
+def _virtual_host(on: HttpListener) -> dict[str, Data]:
+    """Headers that the rules of the route configuration still read."""
+    return {"request_headers_to_remove": [_PEER, SAVED_PROTO]} if on.listener.trusted_proxies else {}
 
 
-def match_trusted_peer(plan: Plan, listener: Listener, match: Match) -> dict[str, Data]:
-    """The field of a route match for a trusted peer, where a rule asks for what only such a peer may send and the
-    headers of others are removed after routing. Empty elsewhere."""
-    if not any(header.name in _NAMES for header in match.headers) or not needs_client_address(plan, listener):
+def _asks_for_trusted(on: HttpListener, match: Match) -> bool:
+    """Whether a rule asks for what only trusted peers may send, and the headers of others are removed after routing."""
+    return on.by_client and any(header.name in _NAMES for header in match.headers)
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    if not _asks_for_trusted(at.on, at.rule.match):
         return {}
-    ranges = cidrs(listener.trusted_proxies, mapped=True)
-    return {"filter_state": [{"key": PEER_ADDRESS, "address_match": {"ranges": ranges}}]}
+    ranges = cidrs(at.on.listener.trusted_proxies, mapped=True)
+    return {"match": {"filter_state": [{"key": _PEER_ADDRESS, "address_match": {"ranges": ranges}}]}}
 
 
-def matches_trusted_peer(plan: Plan, listener: Listener) -> bool:
-    """Whether some rule of the listener does so."""
-    return any(match_trusted_peer(plan, listener, rule.match) for table in listener.hosts for rule in table.rules)
+def _network_filters(on: HttpListener) -> list[Data]:
+    """The filter that saves the peer of a connection, also from its PROXY header, for such rules."""
+    if not any(_asks_for_trusted(on, rule.match) for table in on.listener.hosts for rule in table.rules):
+        return []
+    state: Data = {
+        "object_key": _PEER_ADDRESS,
+        "factory_key": "envoy.network.ip",
+        "format_string": {"text_format_source": {"inline_string": _REMOTE}},
+    }
+    return [extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": [state]})]
 
 
 def _removed_names() -> tuple[str, ...]:
@@ -159,7 +177,8 @@ def _early(
         *then_removed,
     ]
     kind = "http.early_header_mutation.header_mutation.v3.HeaderMutation"
-    return {"early_header_mutation_extensions": [extension("before-routing", kind, {"mutations": mutations})]}
+    early = [extension("before-routing", kind, {"mutations": mutations})]
+    return {"early_header_mutation_extensions": Commented("Applied before routing.", early)}
 
 
 def _own_headers(listener: Listener) -> dict[str, str]:
@@ -175,3 +194,8 @@ def _own_headers(listener: Listener) -> dict[str, str]:
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours
+
+
+FORWARDED_HEADERS = Contributor(
+    network_filters=_network_filters, manager=_manager, virtual_host=_virtual_host, route=_route
+)

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.view import Contributor
+from lbgen.plan.model import Respond
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbgen.engines.document import Data
+    from lbgen.engines.envoy.view import HttpRoute
     from lbgen.plan.model import HeaderEdits
 
 SET = "OVERWRITE_IF_EXISTS_OR_ADD"
 APPEND = "APPEND_IF_EXISTS_OR_ADD"
-CONTENT_TYPE = "content-type"
 
 
 def escape_format(literal: str) -> str:
@@ -70,11 +72,6 @@ def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
     return _fields("response", *edits) if any(edits) else {}
 
 
-def read_content_type(*edits: HeaderEdits) -> str | None:
-    """The Content-Type that these edits set, one after the other."""
-    return next((v for each in reversed(edits) for name, v in each.set if name == CONTENT_TYPE), None)
-
-
 def build_mutation_filter(name: str, mutations: Sequence[Data], side: str = "request") -> dict[str, Data]:
     """A filter that applies `mutations` to the headers of each request, or of each response."""
     config: Data = {f"{side}_mutations": mutations}
@@ -89,3 +86,11 @@ def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:
     if added:
         found[f"{side}_headers_to_add"] = added
     return found
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    """Edits of responses; those of requests are in `routes`, as each target has its own."""
+    return {} if isinstance(at.route.action, Respond) else build_response_edits(at.route.response_headers)
+
+
+HEADERS = Contributor(route=_route)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.protobuf import duration
+from lbgen.engines.envoy.view import Contributor
 from lbgen.plan.model import PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
+    from lbgen.engines.envoy.view import Cluster
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _EJECTION_SWEEP = 100  # ms between two looks at which ejections are over
 
 
-def build_health_checks(pool: Pool) -> dict[str, Data]:
-    """The fields of a cluster for active and passive checks."""
+def _cluster(cluster: Cluster) -> dict[str, Data]:
+    pool = cluster.pool
     found: dict[str, Data] = {}
+    if pool.active is not None or pool.passive is not None:
+        # By default Envoy uses endpoints that are down once half of them are, and delays updates by up to a second.
+        found["common_lb_config"] = {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"}
     if pool.active is not None:
         found["health_checks"] = [_active(pool, pool.active)]
     if pool.passive is not None:
@@ -47,14 +52,14 @@ def _active(pool: Pool, active: ActiveHealth) -> dict[str, Data]:
     return {**found, "http_health_check": http}
 
 
-def build_check_address(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
-    """The fields of an endpoint for its check: port and host."""
+def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
+    """Port and host of its check."""
     found: dict[str, Data] = {}
     if pool.active is not None and pool.active.port is not None:
         found["port_value"] = pool.active.port
     if pool.active is not None and pool.active.path is not None:
         found["hostname"] = endpoint.authority
-    return {"health_check_config": found} if found else {}
+    return {"endpoint": {"health_check_config": found}} if found else {}
 
 
 def _passive(passive: PassiveHealth) -> dict[str, Data]:
@@ -70,3 +75,6 @@ def _passive(passive: PassiveHealth) -> dict[str, Data]:
         "max_ejection_percent": 100,
         "successful_active_health_check_uneject_host": False,
     }
+
+
+HEALTH_CHECKS = Contributor(cluster=_cluster, endpoint=_endpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.envoy.upstreams import pool_name
+from lbgen.engines.envoy.view import pool_name
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 
 if TYPE_CHECKING:

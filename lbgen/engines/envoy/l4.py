@@ -1,31 +1,39 @@
-"""L4 listeners: filter chains with a TCP proxy, one for each rule."""
+"""L4 listeners: for TCP filter chains with a proxy, one for each rule; for UDP a proxy with a matcher for sources."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.access_log import build_l4_logs
 from lbgen.engines.envoy.filter_chains import (
     DENIED,
     access_predicates,
+    all_or_any_source,
     build_chain_matcher,
     denied_predicate,
     rule_predicates,
     server_name_predicate,
 )
-from lbgen.engines.envoy.protobuf import duration, typed
+from lbgen.engines.envoy.predicates import all_of
+from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.tls import build_listener_socket
-from lbgen.engines.envoy.upstreams import cluster_name, cluster_options
-from lbgen.plan.model import Balance, Forward
+from lbgen.engines.envoy.view import Contributor, cluster_options
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.predicates import Predicate
-    from lbgen.engines.envoy.upstreams import Clusters
+    from lbgen.engines.envoy.view import Clusters
     from lbgen.plan.model import L4Rule, Listener, Plan
+
+_NO_LIMIT = 86_400_000  # ms
+# Envoy drops datagrams above 1500 bytes by default; no datagram is larger than this.
+_ANY_SIZE: dict[str, Data] = {"max_rx_datagram_size": 65_535}
 
 
 def build_l4_chains(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
@@ -75,8 +83,7 @@ def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Ta
         raise TypeError(f"{rule.field}: an L4 route forwards")
     targets = [target for target in forward.targets if target.weight]
     named: list[dict[str, Data]] = [
-        {"name": cluster_name(target.pool, cluster_options(forward), clusters), "weight": target.weight}
-        for target in targets
+        {"name": clusters.name(target.pool, cluster_options(forward)), "weight": target.weight} for target in targets
     ]
     if len(named) == 1:
         found["cluster"] = named[0]["name"]
@@ -88,3 +95,67 @@ def _tcp(plan: Plan, listener: Listener, rule: L4Rule, clusters: Clusters) -> Ta
     if any(clusters.pools[target.pool].balance is Balance.SOURCE_HASH for target in targets):
         found["hash_policy"] = [{"source_ip": {}}]
     return Tagged(rule.field, {"name": "tcp", "typed_config": found})
+
+
+def build_udp_proxy(plan: Plan, listener: Listener, clusters: Clusters) -> dict[str, Data]:
+    """The fields of a listener for its rules; Envoy drops a datagram that matches none."""
+    gate = access_predicates(listener.access)
+    found: list[Data] = []
+    idle = 0
+    hashed = False
+    for rule in listener.l4_rules:
+        forward = plan.route(rule.route).action
+        if not isinstance(forward, Forward):
+            raise TypeError(f"{rule.field}: an L4 route forwards")
+        idle = max(idle, forward.timeouts.idle or _NO_LIMIT)
+        hashed = hashed or any(clusters.pools[t.pool].balance is Balance.SOURCE_HASH for t in forward.targets)
+        if (outside := denied_predicate(plan.route(rule.route).access)) is not None:
+            found.append(
+                {"predicate": all_of(*gate, *rule_predicates(rule), outside), "on_match": _action(DENIED, DENIED)}
+            )
+        predicate = all_or_any_source([*gate, *rule_predicates(rule)])
+        found.append({"predicate": predicate, "on_match": _to(rule, forward, clusters)})
+    config: dict[str, Data] = typed(
+        "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
+        {
+            "stat_prefix": listener.name,
+            "matcher": {"matcher_list": {"matchers": found}},
+            "idle_timeout": duration(idle),
+            "upstream_socket_config": _ANY_SIZE,
+        },
+    )
+    if hashed:
+        config["hash_policies"] = [{"source_ip": True}]
+    return {
+        "udp_listener_config": {"downstream_socket_config": _ANY_SIZE},
+        "listener_filters": [{"name": "envoy.filters.udp_listener.udp_proxy", "typed_config": config}],
+    }
+
+
+def _to(rule: L4Rule, forward: Forward, clusters: Clusters) -> dict[str, Data]:
+    (target,) = (target for target in forward.targets if target.weight)
+    return _action(rule.id, clusters.name(target.pool, cluster_options(forward)))
+
+
+def _action(name: str, cluster: str) -> dict[str, Data]:
+    return {"action": extension(name, "filters.udp.udp_proxy.v3.Route", {"cluster": cluster})}
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.protocol is Protocol.UDP:
+            yield from _udp_objections(plan, listener)
+
+
+def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
+    for name in dict.fromkeys(rule.route for rule in listener.l4_rules):
+        forward = plan.route(name).action
+        if isinstance(forward, Forward) and sum(1 for target in forward.targets if target.weight) > 1:
+            note = "Envoy does not split datagrams over pools"
+            yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
+    if listener.max_connections is not None:
+        note = "Envoy limits connections, and datagrams have none"
+        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
+
+
+UDP = Contributor(objections=_objections)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import FRAMING
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.view import Contributor
+from lbgen.plan.features import Feature
+from lbgen.plan.model import PoolProtocol
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
+    from lbgen.engines.envoy.view import HttpListener
+    from lbgen.plan.model import Listener, Plan
 
 REFUSED = "malformed"  # the filter, and its policy, which Envoy names in the access log
-_ANYBODY: list[Data] = [{"any": True}]
+_ONE_SPELLING = "Rules and endpoints see one spelling of a path."
+_WHY = (
+    "Refuses broken escapes and control characters, which normalize_path leaves, TRACE, two Host lines,\n"
+    "which Envoy joins, and chunks of HTTP/1.0."
+)
 _HEX = "[0-9A-Fa-f]"
 _BROKEN = f"{_HEX}?|[^0-9A-Fa-f].*|{_HEX}[^0-9A-Fa-f].*"
 _HOST = r"(?:[\w.~!$&()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
@@ -24,10 +36,10 @@ def build_path_fields(paths: Paths) -> dict[str, Data]:
     """The fields of a connection manager by which rules and endpoints see one canonical path. A broken escape beside
     one that is resolved becomes an escaped percent sign."""
     if paths.mode is PathsMode.VERBATIM:
-        return {"normalize_path": False}
+        return {"normalize_path": Commented(_ONE_SPELLING, False)}
     slashes = "KEEP_UNCHANGED" if paths.encoded_slash else "REJECT_REQUEST"
     return {
-        "normalize_path": True,
+        "normalize_path": Commented(_ONE_SPELLING, True),
         **({} if paths.empty_segments else {"merge_slashes": True}),
         "path_with_escaped_slashes_action": slashes,
     }
@@ -57,31 +69,25 @@ def build_refusal_filter(listener: Listener, *, hides_method: bool) -> dict[str,
             _header(":method", string_match={"exact": "GET"}, invert_match=True),
         ]
         found.append({"and_rules": {"rules": handshake}})
-    return _deny(REFUSED, {REFUSED: {"permissions": found, "principals": _ANYBODY}})
+    policies: Data = {REFUSED: {"permissions": found, "principals": [{"any": True}]}}
+    return extension(REFUSED, "filters.http.rbac.v3.RBAC", {"rules": {"action": "DENY", "policies": policies}})
 
 
 def _header(name: str, **match: Data) -> dict[str, Data]:
     return {"header": {"name": name, **match}}
 
 
-def _deny(name: str, policies: dict[str, Data]) -> dict[str, Data]:
-    return extension(name, "filters.http.rbac.v3.RBAC", {"rules": {"action": "DENY", "policies": policies}})
+def _manager(on: HttpListener) -> dict[str, Data]:
+    pools = (pool for route in on.routes for pool in on.clusters.target_pools(route))
+    refusal = build_refusal_filter(on.listener, hides_method=any(x.protocol is not PoolProtocol.HTTP1 for x in pools))
+    return {**build_path_fields(on.listener.paths), "http_filters": [Commented(_WHY, refusal)]}
 
 
-def build_size_filters(listener: Listener) -> list[dict[str, Data]]:
-    """The filter that refuses longer targets than the listener allows, if it has a limit."""
-    if listener.limits.target is None:
-        return []
-    policy: Data = {
-        "permissions": [{"any": True}],
-        "principals": _ANYBODY,
-        "condition": _longer(listener.limits.target),
-    }
-    return [_deny("target-size", {"too-long": policy})]
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.paths.encoded_unreserved:
+            note = "Envoy decodes escapes of unreserved characters before routing; `paths: verbatim` keeps them"
+            yield Objection(refused(note), f"{listener.field}.paths", Feature.PATHS_ALLOW)
 
 
-def _longer(limit: int) -> dict[str, Data]:
-    """The CEL expression `size(request.path) > limit`."""
-    path: Data = {"select_expr": {"operand": {"ident_expr": {"name": "request"}}, "field": "path"}}
-    size: Data = {"call_expr": {"function": "size", "args": [path]}}
-    return {"call_expr": {"function": "_>_", "args": [size, {"const_expr": {"int64_value": limit}}]}}
+PATHS = Contributor(manager=_manager, objections=_objections)

@@ -1,11 +1,11 @@
-"""Protobuf values in Envoy's YAML: durations, messages with their type, and named extensions that hold one."""
+"""Protobuf messages in Envoy's YAML: durations, messages with their type, named extensions, and how messages merge."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbgen.engines.document import Data
 
@@ -30,3 +30,28 @@ def extension(
     """
     found: dict[str, Data] = {"name": name, "typed_config": typed(f"envoy.extensions.{kind}", fields)}
     return {**found, "disabled": True} if disabled else found
+
+
+ENABLED = typed("envoy.config.route.v3.FilterConfig", {"config": {}})  # of a route that enables a filter
+
+
+def merge(fragments: Iterable[Mapping[str, Data]]) -> dict[str, Data]:
+    """One message of fragments, as protobuf merges them: messages field by field, lists one after the other, and of
+    other values the last."""
+    found: dict[str, Data] = {}
+    for fragment in fragments:
+        for key, value in fragment.items():
+            there = found.get(key)
+            if isinstance(there, dict) and isinstance(value, dict):
+                found[key] = merge((there, value))
+            elif isinstance(there, list) and isinstance(value, list):
+                found[key] = [*there, *value]
+            else:
+                found[key] = value
+    return found
+
+
+def arrange(message: Mapping[str, Data], first: Sequence[str], last: Sequence[str] = ()) -> dict[str, Data]:
+    """The fields of a message in an order for readers, which has no meaning to Envoy."""
+    between = [key for key in message if key not in first and key not in last]
+    return {key: message[key] for key in (*first, *between, *last) if key in message}

@@ -4,66 +4,75 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.timeouts import build_try_timeouts
+from lbgen.engines.envoy.timeouts import build_try_timeouts, find_idle_timeout
+from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Forward, Pool
+    from lbgen.engines.envoy.view import HttpRoute
+    from lbgen.plan.model import Plan, Pool, Route
     from lbgen.plan.policy import Retries
 
 _MAX_SELECTIONS = 1000  # how many times the balancer looks for an endpoint that was not tried, at most
 _RESENT = 1 << 20  # bytes; what a listener holds by itself is less than a client sends while a connection fails
 _FOR_ANY_REQUEST = {RetryCause.CONNECT_FAILURE}
+_ALTERED_BODY = refused(
+    "beside `buffering.request`, Envoy 1.37 sends other bytes than the client's at a try before the last, where the "
+    "body has no length; 1.38 does not"
+)
 
 
-def group_retries(forward: Forward, methods: tuple[str, ...]) -> Iterator[tuple[bool, list[dict[str, Data]]]]:
-    """The retry groups of a route in the order of matching: (whether all causes are retried, header matches of the
-    request). A failed connect is retried for any request, other causes for idempotent methods."""
-    retries = forward.retries
-    if retries is None or not (retries.statuses or retries.causes - _FOR_ANY_REQUEST):
-        yield True, []
+def _split(at: HttpRoute) -> Iterator[HttpRoute]:
+    """A failed connect is retried for any request, other causes for idempotent methods."""
+    retries, methods = None if at.forward is None else at.forward.retries, at.rule.match.methods
+    if retries is None or retries.all_methods or not (retries.statuses or retries.causes - _FOR_ANY_REQUEST):
+        yield at
         return
     safe = [method for method in methods if method in IDEMPOTENT]
-    if methods and not safe and not retries.all_methods:
-        yield False, []
-    elif retries.all_methods or (methods and len(safe) == len(methods)):
-        yield True, []
+    if methods and not safe:
+        yield replace(at, resent=False)
+    elif methods and len(safe) == len(methods):
+        yield at
     else:
-        yield True, [{"name": ":method", "string_match": regex("|".join(safe or IDEMPOTENT))}]
-        yield False, []
+        is_safe: Data = {"name": ":method", "string_match": regex("|".join(safe or IDEMPOTENT))}
+        yield replace(at, headers=(*at.headers, is_safe))
+        yield replace(at, resent=False)
 
 
-def count_tries(forward: Forward) -> int:
-    """How many tries a request may have."""
-    return 1 if forward.retries is None else 1 + forward.retries.max
+def _route(at: HttpRoute) -> dict[str, Data]:
+    """The policy of retries with the times of a try, and which bodies may be sent again; longer ones are not."""
+    if at.forward is None:
+        return {}
+    pools = [at.on.clusters.pools[target.pool] for target in at.forward.targets if target.weight]
+    policy = _build_policy(at.forward, pools, find_idle_timeout(at.forward, at.on.listener), resent=at.resent)
+    found: dict[str, Data] = {"route": {"retry_policy": policy}} if policy else {}
+    return found if at.forward.retries is None or at.tunnel else {**found, "request_body_buffer_limit": _RESENT}
 
 
-def build_resend_limit(forward: Forward) -> dict[str, Data]:
-    """The field of a route for the bodies that may be sent again; a longer one is not retried."""
-    return {} if forward.retries is None else {"request_body_buffer_limit": _RESENT}
-
-
-def build_retry_policy(forward: Forward, pools: list[Pool], idle: int, *, everything: bool) -> dict[str, Data]:
-    """The field of a route action for retries and the times of a try; `idle` is the request's idle timeout."""
+def _build_policy(forward: Forward, pools: list[Pool], idle: int, *, resent: bool) -> dict[str, Data]:
     found = build_try_timeouts(forward.timeouts, idle)
-    causes = [] if forward.retries is None else _retry_on(forward.retries, everything=everything)
+    causes = [] if forward.retries is None else _retry_on(forward.retries, resent=resent)
     if forward.retries is not None and causes:
         found |= {"retry_on": ",".join(causes), "num_retries": forward.retries.max, **_other_endpoints(pools)}
         if "retriable-status-codes" in causes:
             found["retriable_status_codes"] = list(forward.retries.statuses)
         # The shortest interval; by default Envoy waits 25 ms on average before the first retry, then longer.
         found["retry_back_off"] = {"base_interval": "0.001s", "max_interval": "0.001s"}
-    return {"retry_policy": found} if found else {}
+    return found
 
 
-def _retry_on(retries: Retries, *, everything: bool) -> list[str]:
+def _retry_on(retries: Retries, *, resent: bool) -> list[str]:
     found = ["connect-failure"] if RetryCause.CONNECT_FAILURE in retries.causes else []
-    if not everything:
+    if not resent:
         return found
     if retries.causes & {RetryCause.RESET, RetryCause.TIMEOUT}:
         found += ["reset", "refused-stream"]
@@ -94,3 +103,31 @@ def _other_endpoints(pools: list[Pool]) -> dict[str, Data]:
             {"update_frequency": max(1, first)},
         )
     return found
+
+
+def _objections(plan: Plan, version: str) -> Iterator[Objection]:
+    for route, _ in http_routes(plan):
+        forward = route.action
+        if isinstance(forward, Forward) and forward.retries is not None:
+            yield from _route_objections(plan, route, forward, forward.retries)
+            if version == "1.37" and forward.buffering.request:
+                yield Objection(_ALTERED_BODY, f"{route.field}.retries", Feature.RETRIES)
+
+
+def _route_objections(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:
+    place = f"{route.field}.retries"
+    asked = retries.causes
+    alike = frozenset(RetryCause)
+    if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
+        more = " or ".join(sorted(cause.value for cause in alike - asked))
+        note = f"Envoy does not distinguish reset, timeout and connect_failure here: it also retries after {more}"
+        shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
+        yield Objection(habit(note, shows), f"{place}.on", Feature.RETRIES)
+    pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
+    if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
+        note = "with least_connections a retry may go to the endpoint that failed while all others are busier"
+        back = {"route.retries.untried": ("text: came back", "text: answers")}
+        yield Objection(habit(note, back), place, Feature.RETRIES)
+
+
+RETRIES = Contributor(split=_split, route=_route, objections=_objections)

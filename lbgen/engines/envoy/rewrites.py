@@ -6,13 +6,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
+from lbgen.engines.envoy.view import Contributor
 from lbgen.plan.model import PathKind, Redirect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Rule
+    from lbgen.engines.envoy.view import HttpRoute
+    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rule
 
 _ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -24,16 +26,23 @@ _REDIRECT_CODES = {
 }
 
 
-def build_rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
-    """The fields for a rewrite of the request."""
+def _rewrite(at: HttpRoute) -> dict[str, Data]:
+    rewrite = None if at.forward is None else at.forward.rewrite
+    if rewrite is None:
+        return {}
     found: dict[str, Data] = {}
     if rewrite.path is not None:
         found["regex_rewrite"] = _replace_all(rewrite.path)
     elif rewrite.prefix is not None:
-        found |= replace_prefix(path, rewrite.prefix)
+        found |= replace_prefix(at.rule.match.path, rewrite.prefix)
     if rewrite.host is not None:
         found["host_rewrite_literal"] = rewrite.host
-    return found
+    return {"route": found}
+
+
+def _redirect(at: HttpRoute) -> dict[str, Data]:
+    action = at.route.action
+    return {"redirect": _build_redirect(action, at.rule, at.on.listener)} if isinstance(action, Redirect) else {}
 
 
 def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
@@ -63,7 +72,7 @@ def cuts_prefix(action: Mapping[str, Data]) -> bool:
     return isinstance(rewrite, dict) and rewrite["substitution"] == _ROOT
 
 
-def build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
+def _build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[str, Data]:
     """A RedirectAction; the port is written unless it is the scheme's default."""
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
@@ -97,3 +106,7 @@ def _replacement(text: str) -> str:
 
 def _exact_host(host: HostPattern | None) -> str | None:
     return host.name if host is not None and not host.wildcard else None
+
+
+REWRITES = Contributor(route=_rewrite)
+REDIRECTS = Contributor(route=_redirect)

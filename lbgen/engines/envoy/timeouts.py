@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, approximate, habit
+from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration
+from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import ClientTimeouts, Listener, Route, Timeouts
+    from lbgen.engines.envoy.view import HttpListener, HttpRoute
+    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route, Timeouts
 
 MOST_HEADERS = 1000  # lines of a head, as of HAProxy; by default a response with over 100 is a 502
 _LEAST_CLOSE, _CLOSE = 50, 1000  # ms; the latter is Envoy's own, as of the next
@@ -34,6 +39,15 @@ def compute_idle_timeout(times: Timeouts, client: ClientTimeouts, tries: int) ->
     if tries > 1:
         found += [times.connect, tries * (times.connect + times.response)]
     return 0 if 0 in found else max(found) + (_SLACK if tries > 1 else 0)
+
+
+def find_idle_timeout(forward: Forward, listener: Listener) -> int:
+    """`compute_idle_timeout` of the requests of a listener that `forward` takes."""
+    return compute_idle_timeout(forward.timeouts, listener.timeouts, _count_tries(forward))
+
+
+def _count_tries(forward: Forward) -> int:
+    return 1 if forward.retries is None else 1 + forward.retries.max
 
 
 def build_try_timeouts(times: Timeouts, idle: int) -> dict[str, Data]:
@@ -61,11 +75,14 @@ def build_client_timeouts(listener: Listener, routes: Iterable[Route]) -> dict[s
     idle = stream_idle_timeout(times)
     kept = max(times.keepalive - drain - close, times.keepalive // 2)
     fields: dict[str, Data] = {
-        "common_http_protocol_options": {
-            "idle_timeout": duration(kept),
-            "max_headers_count": MOST_HEADERS,
-            **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
-        }
+        "common_http_protocol_options": Commented(
+            "A kept connection has this time, then drain_timeout and delayed_close_timeout.",
+            {
+                "idle_timeout": duration(kept),
+                "max_headers_count": MOST_HEADERS,
+                **({} if listener.underscores else {"headers_with_underscores_action": "DROP_HEADER"}),
+            },
+        )
     }
     fields["drain_timeout"] = duration(drain)  # also where they are Envoy's own: `verify` shortens numbers alone
     fields["delayed_close_timeout"] = duration(close)
@@ -83,3 +100,60 @@ def _scale(times: ClientTimeouts, part: int, least: int, usual: int) -> int:
     """Envoy's own time, or that part of the listener's shortest time: Envoy also waits before each end by a timeout,
     and reads nothing meanwhile."""
     return max(least, min([usual, *(each // part for each in (times.keepalive, times.header, times.body) if each)]))
+
+
+def _manager(on: HttpListener) -> dict[str, Data]:
+    return build_client_timeouts(on.listener, on.routes)
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    if at.forward is None:
+        return {}
+    idle, request = find_idle_timeout(at.forward, at.on.listener), at.forward.timeouts.request
+    action: dict[str, Data] = {}
+    if idle != stream_idle_timeout(at.on.listener.timeouts):
+        action["idle_timeout"] = duration(idle)
+    if request and not at.tunnel:
+        action["max_stream_duration"] = {"max_stream_duration": duration(request)}
+    return {"route": action}
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route, listeners in http_routes(plan):
+        if isinstance(route.action, Forward):
+            yield from _route_objections(route, route.action, listeners)
+
+
+def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listener]) -> Iterator[Objection]:
+    times = forward.timeouts
+    if times.idle and not 0 < times.response <= times.idle:
+        held = f"the response time of {times.response} ms" if times.response else "that, without a limit,"
+        note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
+        shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
+        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    longest = {each: find_idle_timeout(forward, each) for each in listeners}
+    uploads = {time for each, time in longest.items() if time != each.timeouts.body}
+    if uploads:
+        note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
+        paused: dict[str, str | tuple[str, ...]] = {
+            "listener.timeouts.body": ("time", "status 200", "open", "text: the upload", "text: the stream ended"),
+            "listener.timeouts.stuck_endpoint": "text: the upload",
+        }
+        yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
+    tunnels = {time for time in longest.values() if time != times.idle}
+    if tunnels:
+        note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
+        silent: dict[str, str | tuple[str, ...]] = {
+            "timeouts.idle.tunnel_end": ("text: the tunnel is", "text: of silence the tunnel")
+        }
+        yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+
+
+def _when(times: set[int]) -> str:
+    return "never" if 0 in times else f"after {max(times)} ms"
+
+
+CLIENT_TIMEOUTS = Contributor(manager=_manager)
+TIMEOUTS = Contributor(
+    spares_tunnels=lambda forward: bool(forward.timeouts.request), route=_route, objections=_objections
+)

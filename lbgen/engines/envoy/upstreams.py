@@ -2,70 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged, comment_on
-from lbgen.engines.envoy.balancing import build_balancing
-from lbgen.engines.envoy.comments import CLUSTER_NOTES
-from lbgen.engines.envoy.health_checks import build_check_address, build_health_checks
-from lbgen.engines.envoy.mirrors import build_mirror_filters
-from lbgen.engines.envoy.protobuf import duration, extension, typed
-from lbgen.engines.envoy.sticky import build_answered_filter
-from lbgen.engines.envoy.timeouts import MOST_HEADERS
-from lbgen.engines.envoy.transport_sockets import build_endpoint_metadata, build_pool_socket, has_socket_per_endpoint
-from lbgen.plan.model import Forward, Mode, PoolProtocol
+from lbgen.engines.envoy.connections import HTTP_OPTIONS
+from lbgen.engines.envoy.features import FEATURES
+from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge, typed
+from lbgen.engines.envoy.view import Cluster, ClusterOptions, Clusters, cluster_options
+from lbgen.plan.model import Forward, Mode
 from lbgen.plan.pool import KEEPALIVE_IDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Mapping
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
-_MOST = 50_000  # as many as clients may connect, see static.py
-BUFFER_LIMIT = 32_768  # bytes that wait at each side of a connection; Envoy's own limit of 1 MiB is for trusted peers
-# For peers that are not trusted, as Envoy's guide for edge proxies says.
-HTTP2_LIMITS: dict[str, Data] = {
-    "max_concurrent_streams": 100,
-    "initial_stream_window_size": 65_536,
-    "initial_connection_window_size": 1_048_576,
-}
+BUFFER_LIMIT = 32_768  # bytes that wait at each side of a connection
+BUFFER_NOTE = "What waits for a slow peer on each side; Envoy's own limit of 1 MiB is for peers that are trusted."
 _CODEC: dict[str, Data] = extension("codec", "filters.http.upstream_codec.v3.UpstreamCodec")
 # Percent. By default Envoy shifts load to backups once fewer than 100/1.4 percent of the others are up.
 _BACKUP_LAST = 100_000_000
-_HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-
-
-class ClusterOptions(NamedTuple):
-    """Options of a route that belong to the cluster: connect timeout in ms, the percentage of requests that may be
-    retries, and whether the requests are copies."""
-
-    connect: int
-    budget: float | None = None
-    mirrored: bool = False
-
-    def __str__(self) -> str:
-        budget = "" if self.budget is None else f"-{self.budget:g}%"
-        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}"
-
-
-class Clusters(Struct, frozen=True, eq=False):
-    """`options`: those of each pool, by connect timeout. `l4`, `l7`: pools of L4 and of L7 routes."""
-
-    pools: dict[str, Pool]
-    options: dict[str, tuple[ClusterOptions, ...]]
-    l4: frozenset[str]
-    l7: frozenset[str]
-
-    def target_pools(self, route: Route) -> list[Pool]:
-        """The pools to which the route forwards, each once."""
-        targets = route.action.targets if isinstance(route.action, Forward) else ()
-        if len(targets) == 1:
-            return [self.pools[targets[0].pool]]
-        return [self.pools[name] for name in dict.fromkeys(target.pool for target in targets)]
+# The order of a cluster's fields before others, and after them.
+_FIRST = (
+    *("name", "type", "cluster_type", "wait_for_warm_on_init", "ignore_health_on_host_removal", "connect_timeout"),
+    *("lb_policy", "load_balancing_policy", "common_lb_config", "per_connection_buffer_limit_bytes"),
+    *("circuit_breakers", "health_checks", "outlier_detection"),
+)
+_LAST = ("typed_extension_protocol_options", "load_assignment")
+# By field of the first cluster.
+_NOTES: Mapping[str, str] = {
+    "per_connection_buffer_limit_bytes": BUFFER_NOTE,
+    "circuit_breakers": "As many as clients may connect; by default Envoy answers 503 above 1024, and retries 3.",
+    "typed_extension_protocol_options": "An unused connection is closed before most servers would close it.",
+}
 
 
 def plan_clusters(plan: Plan) -> Clusters:
@@ -96,29 +67,15 @@ def _sort_key(options: ClusterOptions) -> tuple[int, float, bool]:
     return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored
 
 
-def cluster_options(forward: Forward) -> ClusterOptions:
-    """The options of a route for the pools to which it forwards."""
-    return ClusterOptions(forward.timeouts.connect, None if forward.retries is None else forward.retries.budget)
-
-
-def cluster_name(pool: str, options: ClusterOptions, clusters: Clusters) -> str:
-    """The name of the cluster for `pool` with these options; the pool's own name if there is only one."""
-    return pool if len(clusters.options[pool]) < 2 else f"{pool}@{options}"
-
-
-def pool_name(cluster: str) -> str:
-    """The pool of a cluster."""
-    return cluster.partition("@")[0]
-
-
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     """All clusters, in the order of the pools; an unused pool has none."""
     found = [(pool, options) for pool in plan.pools for options in clusters.options[pool.name]]
     explained: set[str] = set()
     built = []
     for pool, options in found:
-        cluster = _cluster(pool, options, clusters, plan.resolvers)
-        notes = {key: note for key, note in CLUSTER_NOTES.items() if key in cluster and key not in explained}
+        view = Cluster(plan, pool, options, pool.name in clusters.l4, pool.name in clusters.l7)
+        cluster = _build_cluster(view, clusters.name(pool.name, options))
+        notes = {key: note for key, note in _NOTES.items() if key in cluster and key not in explained}
         if pool.keepalive_idle != KEEPALIVE_IDLE:
             notes.pop("typed_extension_protocol_options", None)
         explained.update(notes)
@@ -126,89 +83,33 @@ def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:
     return built
 
 
-def _cluster(pool: Pool, options: ClusterOptions, clusters: Clusters, resolvers: tuple[str, ...]) -> dict[str, Data]:
-    name = cluster_name(pool.name, options, clusters)
+def _build_cluster(view: Cluster, name: str) -> dict[str, Data]:
+    pool = view.pool
     named = any(not endpoint.is_ip for endpoint in pool.endpoints)
-    lb_config: dict[str, Data] = {}
-    if pool.active is not None or pool.passive is not None or any(not endpoint.weight for endpoint in pool.endpoints):
-        # By default Envoy uses endpoints that are down once half of them are.
-        lb_config["healthy_panic_threshold"] = {"value": 0}
-    if pool.active is not None or pool.passive is not None:
-        # By default Envoy delays updates of endpoints by up to a second.
-        lb_config["update_merge_window"] = "0s"
-    if pool.sticky is not None:
-        # A drained endpoint keeps its sticky clients.
-        lb_config["override_host_status"] = {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}
     found: dict[str, Data] = {
         "name": name,
-        **(_dns(resolvers) if named else {"type": "STATIC"}),
-        "connect_timeout": duration(options.connect or _NO_LIMIT_CONNECT),
-        **build_balancing(pool, l4=pool.name in clusters.l4),
-        **({"common_lb_config": lb_config} if lb_config else {}),
+        **(_dns(view.plan.resolvers) if named else {"type": "STATIC"}),
+        "connect_timeout": duration(view.options.connect or _NO_LIMIT_CONNECT),
         "per_connection_buffer_limit_bytes": BUFFER_LIMIT,
-        "circuit_breakers": _breakers(pool, options),
-        **build_health_checks(pool),
-        **build_pool_socket(pool),
-        **(
-            {"typed_extension_protocol_options": {_HTTP: _http_options(pool, options)}}
-            if pool.name in clusters.l7
-            else {}
-        ),
+        "load_assignment": {"cluster_name": name, **_assignment(pool)},
     }
-    return {**found, "load_assignment": {"cluster_name": name, **_assignment(pool)}}
-
-
-def _breakers(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
-    found: dict[str, Data] = {"max_connections": _MOST, "max_pending_requests": _MOST, "max_requests": _MOST}
-    if options.budget is None:
-        found["max_retries"] = _MOST
-    else:
-        found["retry_budget"] = {"budget_percent": {"value": options.budget}, "min_retry_concurrency": 1}
-    if pool.max_per_endpoint is None:
-        return {"thresholds": [found]}
-    # A connection of HTTP/1.1 serves one request at a time; others wait for it.
-    return {"thresholds": [found], "per_host_thresholds": [{"max_connections": pool.max_per_endpoint}]}
-
-
-def _protocol(pool: Pool) -> dict[str, Data]:
-    options: dict[str, Data] = {"http_protocol_options": {"enable_trailers": True}}
-    if pool.protocol is not PoolProtocol.HTTP1:
-        options = {"http2_protocol_options": HTTP2_LIMITS}
-    return {
-        "common_http_protocol_options": {
-            "idle_timeout": duration(pool.keepalive_idle),  # 0s = no limit
-            "max_headers_count": MOST_HEADERS,
-            **({} if pool.keepalive else {"max_requests_per_connection": 1}),
-        },
-        "explicit_http_config": options,
-    }
-
-
-def _http_options(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
-    own = {**_protocol(pool), **_upstream_filters(pool, options)}
-    return typed("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", own)
-
-
-def _upstream_filters(pool: Pool, options: ClusterOptions) -> dict[str, Data]:
-    found = [
-        *(build_mirror_filters() if options.mirrored else ()),
-        *([build_answered_filter()] if pool.sticky is not None else ()),
-    ]
-    return {"http_filters": [*found, _CODEC]} if found else {}
+    if any(not endpoint.weight for endpoint in pool.endpoints):
+        # By default Envoy uses endpoints that are drained once half of them are.
+        found["common_lb_config"] = {"healthy_panic_threshold": {"value": 0}}
+    if filters := [one for each in FEATURES if each.upstream_filters for one in each.upstream_filters(view)]:
+        options: Data = {HTTP_OPTIONS: {"http_filters": [*filters, _CODEC]}}
+        found["typed_extension_protocol_options"] = options
+    return arrange(merge([*(each.cluster(view) for each in FEATURES if each.cluster), found]), _FIRST, _LAST)
 
 
 def _assignment(pool: Pool) -> dict[str, Data]:
-    own = has_socket_per_endpoint(pool)
+    def of(*, backup: bool) -> list[Data]:
+        return [Tagged(each.field, _endpoint(each, pool)) for each in pool.endpoints if each.backup is backup]
 
-    def of(*, backup: bool) -> Iterator[Tagged]:
-        for each in pool.endpoints:
-            if each.backup is backup:
-                yield Tagged(each.field, {**_endpoint(each, pool), **(build_endpoint_metadata(each) if own else {})})
-
-    backups = list(of(backup=True))
-    if not backups:
-        return {"endpoints": [{"lb_endpoints": list(of(backup=False))}]}
-    groups: list[Data] = [{"lb_endpoints": list(of(backup=False))}, {"priority": 1, "lb_endpoints": backups}]
+    groups: list[Data] = [{"lb_endpoints": of(backup=False)}]
+    if not (backups := of(backup=True)):
+        return {"endpoints": groups}
+    groups.append({"priority": 1, "lb_endpoints": backups})
     return {"endpoints": groups, "policy": {"overprovisioning_factor": _BACKUP_LAST}}
 
 
@@ -253,10 +154,10 @@ def _resolver(text: str) -> dict[str, Data]:
 
 
 def _endpoint(endpoint: Endpoint, pool: Pool) -> dict[str, Data]:
-    address: dict[str, Data] = {"address": {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}}}
-    found: dict[str, Data] = {"endpoint": {**address, **build_check_address(endpoint, pool)}}
+    address: Data = {"socket_address": {"address": endpoint.host, "port_value": endpoint.port}}
+    found: dict[str, Data] = {"endpoint": {"address": address}}
     if endpoint.weight > 1:
         found["load_balancing_weight"] = endpoint.weight
     elif not endpoint.weight:
         found["health_status"] = "DRAINING"  # Envoy does not accept a weight of 0
-    return found
+    return merge([found, *(each.endpoint(endpoint, pool) for each in FEATURES if each.endpoint)])

@@ -82,5 +82,5 @@ def test_a_handshake_whose_method_http2_hides_is_a_get(protocol: str, hides: boo
     [(Paths(), True, True), (Paths(empty_segments=True), True, None), (Paths(mode=PathsMode.VERBATIM), False, None)],
 )
 def test_envoy_normalises_paths(paths: Paths, normal: bool, merged: bool | None) -> None:
-    found = build_path_fields(paths)
-    assert (found["normalize_path"], found.get("merge_slashes")) == (normal, merged)
+    found: Any = build_path_fields(paths)
+    assert (found["normalize_path"].value, found.get("merge_slashes")) == (normal, merged)

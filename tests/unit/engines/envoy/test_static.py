@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lbgen.engines.document import Commented
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.comments import explain_filter
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
@@ -48,10 +46,3 @@ def test_resources_from_elsewhere_need_a_node(added: str, named: bool) -> None:
     verbatim = {"engines": {"envoy": {"bootstrap": added}}} if added else {}
     [file] = ENGINE.render(plan(load({**SMALL, **verbatim})), "1.40")
     assert ("node" in yaml.safe_load(file.text)) is named
-
-
-def test_a_filter_keeps_its_data_below_a_comment() -> None:
-    explained = explain_filter({"name": "untrusted-peer", "x": 1})
-    assert isinstance(explained, Commented)
-    assert explained.value == {"name": "untrusted-peer", "x": 1}
-    assert explain_filter({"name": "other"}) == {"name": "other"}

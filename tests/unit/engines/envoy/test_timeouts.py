@@ -69,8 +69,8 @@ def test_a_listener_names_times_that_are_not_envoys_own(
     client: dict[str, Any], kept: str, written: dict[str, str]
 ) -> None:
     plan = plan_of(topology({}, client))
-    found = build_client_timeouts(plan.listeners[0], plan.routes)
-    common: Any = found.pop("common_http_protocol_options")
+    found: Any = build_client_timeouts(plan.listeners[0], plan.routes)
+    common = found.pop("common_http_protocol_options").value
     usual = {"drain_timeout": "5s", "delayed_close_timeout": "1s"}
     assert (common["idle_timeout"], found) == (kept, usual | written)
 

@@ -1,0 +1,57 @@
+"""Routes that respond by themselves: status, body and header fields."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from lbgen.engines.envoy.headers import build_response_edits, escape_format
+from lbgen.engines.envoy.view import Contributor
+from lbgen.plan.model import HeaderEdits, Respond
+from lbgen.records import replace
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.engines.envoy.view import HttpListener, HttpRoute
+
+_CONTENT_TYPE = "content-type"
+_LONGEST = 4096  # bytes of a body, by default
+
+
+def _manager(on: HttpListener) -> dict[str, Data]:
+    bodies = [len(route.action.body.encode()) for route in on.routes if isinstance(route.action, Respond)]
+    longest = max(bodies, default=0)
+    return {"route_config": {"max_direct_response_body_size_bytes": longest}} if longest > _LONGEST else {}
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    respond, own = at.route.action, at.route.response_headers
+    if not isinstance(respond, Respond):
+        return {}
+    # Envoy would add its own Location.
+    removed = ("location",) if respond.status == HTTPStatus.CREATED or 300 <= respond.status < 400 else ()
+    answer = HeaderEdits(set=respond.headers, remove=removed)
+    return {
+        "direct_response": _answer(respond, own),
+        **build_response_edits(_without_content_type(answer), _without_content_type(own)),
+    }
+
+
+def _answer(respond: Respond, own: HeaderEdits) -> dict[str, Data]:
+    action: dict[str, Data] = {"status": respond.status}
+    kind = next((value for edits in (own.set, respond.headers) for name, value in edits if name == _CONTENT_TYPE), None)
+    if kind not in (None, "text/plain") and respond.body:
+        # Envoy sets the type of the body after it has edited headers.
+        text: Data = {"inline_string": escape_format(respond.body)}
+        action["body_format"] = {"text_format_source": text, "content_type": kind}
+    elif respond.body:
+        action["body"] = {"inline_string": respond.body}
+    return action
+
+
+def _without_content_type(edits: HeaderEdits) -> HeaderEdits:
+    """The edits beside what Envoy sets after them, see `_answer`."""
+    return replace(edits, set=tuple(each for each in edits.set if each[0] != _CONTENT_TYPE))
+
+
+RESPONSES = Contributor(manager=_manager, route=_route)
