@@ -9,15 +9,14 @@ from lbgen.engines.document import Commented
 from lbgen.engines.origin import origin
 from lbgen.engines.traefik import names, plugin, tcp_weights
 from lbgen.engines.traefik.access_log import build_access_log
+from lbgen.engines.traefik.forwarded_headers import build_bare, name_bare
 from lbgen.engines.traefik.health_status import build_status_route
 from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
 from lbgen.engines.traefik.listeners import (
-    build_bare,
     build_entry_points,
     build_guard,
     build_requests,
     have_same_routers,
-    name_bare,
     name_guard,
     name_requests,
 )

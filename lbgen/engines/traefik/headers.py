@@ -1,54 +1,71 @@
-"""Edits of headers, CORS and compression as Traefik's middlewares."""
+"""Edits of header fields, and fields with underscores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.traefik.matching import quote_regex
+from lbgen.engines.traefik import names
+from lbgen.engines.traefik.view import Contributor
+from lbgen.records import replace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HeaderEdits
-    from lbgen.plan.policy import Compression, Cors
+    from lbgen.engines.traefik.view import HttpRoute
+    from lbgen.plan.model import HeaderEdits, Listener
+
+_TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 
 
-def build_edits(edits: HeaderEdits) -> dict[str, Data]:
+def _values(edits: HeaderEdits) -> dict[str, Data]:
     """Values by name; an empty one removes the field. An added line replaces, as Traefik cannot add."""
-    values: dict[str, Data] = {title(name): "" for name in edits.remove}
-    values.update((title(name), value) for name, value in (*edits.set, *edits.add))
+    values: dict[str, Data] = {_title(name): "" for name in edits.remove}
+    values.update((_title(name), value) for name, value in (*edits.set, *edits.add))
     return values
 
 
-def title(name: str) -> str:
+def _title(name: str) -> str:
     """`x-request-id` as `X-Request-Id`, the form of Go."""
     return "-".join(part.capitalize() for part in name.split("-"))
 
 
-def build_cors(cors: Cors) -> dict[str, Data]:
+def build_edits(request: HeaderEdits | None, response: HeaderEdits | None = None) -> dict[str, Data]:
+    """The middleware of these edits; empty for none."""
     data: dict[str, Data] = {}
-    exact = [origin.text for origin in cors.origins if origin.any or origin.is_exact]
-    patterns = [f"^{origin.pattern(quote_regex)}$" for origin in cors.origins if not (origin.any or origin.is_exact)]
-    if exact:
-        data["accessControlAllowOriginList"] = list(exact)
-    if patterns:
-        data["accessControlAllowOriginListRegex"] = list(patterns)
-    data["accessControlAllowMethods"] = list(cors.methods)
-    if cors.headers:
-        data["accessControlAllowHeaders"] = list(cors.headers)
-    if cors.expose_headers:
-        data["accessControlExposeHeaders"] = list(cors.expose_headers)
-    if cors.credentials:
-        data["accessControlAllowCredentials"] = True
-    if cors.max_age is not None:
-        data["accessControlMaxAge"] = cors.max_age
-    return {"headers": {**data, "addVaryHeader": True}}
+    if request:
+        data["customRequestHeaders"] = _values(request)
+    if response:
+        data["customResponseHeaders"] = _values(response)
+    return {"headers": data} if data else {}
 
 
-def build_compression(compression: Compression) -> dict[str, Data]:
-    return {
-        "compress": {
-            "encodings": ["gzip"],
-            "includedContentTypes": list(compression.types),
-            "minResponseBodyBytes": compression.min_size,
-        }
-    }
+def _early(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
+    """Before what answers by itself, so that such answers have the headers too."""
+    if at.answered:
+        yield "headers", build_edits(None, at.route.response_headers)
+
+
+def _late(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
+    if at.forward is not None:
+        yield "headers", build_edits(_request_edits(at), None if at.answered else at.route.response_headers)
+
+
+def _request_edits(at: HttpRoute) -> HeaderEdits:
+    """The route's, and what its rewrite needs."""
+    edits, rewrite = at.route.request_headers, None if at.forward is None else at.forward.rewrite
+    if rewrite is None:
+        return edits
+    if rewrite.prefix is not None or rewrite.path is not None:
+        edits = replace(edits, remove=(*edits.remove, *(n for n in _TRACE if n not in dict(edits.set))))
+    return edits if rewrite.host is None else replace(edits, set=(*edits.set, ("host", rewrite.host)))
+
+
+def _aliases(listener: Listener, version: str) -> dict[str, Data]:
+    """Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped."""
+    dropped = not listener.underscores and names.has_alias_headers(version)
+    return {"aliasHeadersStrategy": "delete"} if dropped else {}
+
+
+EARLY_HEADERS = Contributor(http=_aliases, middlewares=_early)
+HEADERS = Contributor(middlewares=_late)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
-from lbgen.plan.model import Forward, Protocol
+from lbgen.engines.traefik.view import CAN, Contributor
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Balance, Forward, Mode, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +21,25 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import PoolTls
 
 _ANY = "HostSNI(`*`)"
+
+_IDLE = approximate(
+    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
+)
+_NO_BALANCE = refused(f"Traefik balances TCP and UDP round robin only{CAN}")
+_NO_HEALTH = refused(f"Traefik does not check UDP servers{CAN}")
+_NO_PASSIVE = refused(f"Traefik does not count failures of TCP connections{CAN}")
+_NO_BACKUP = refused(f"Traefik has no backup for TCP and UDP servers without active checks{CAN}")
+_ANY_SOURCE = refused("Traefik's UDP routers accept datagrams from every source; nginx and Envoy can filter them")
+_HEADER = habit(
+    "Traefik forwards a TCP connection without a PROXY header instead of closing it",
+    {"listener.proxy_protocol.l4": "status 200"},
+)
+_BALANCES = {
+    Balance.LEAST_CONNECTIONS: Feature.LEAST_CONNECTIONS,
+    Balance.RANDOM: Feature.RANDOM,
+    Balance.SOURCE_HASH: Feature.SOURCE_HASH,
+    Balance.HASH: Feature.HASH,
+}
 
 
 def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
@@ -190,3 +212,48 @@ def build_udp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
                     services[child] = {"loadBalancer": {"servers": []}}
             services[name] = _weighted_service(shares, endpoints, route)
     return {"routers": routers, "services": services} if routers else {}
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.mode is Mode.L4:
+            yield from _listener_objections(plan, listener)
+
+
+def _listener_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
+    if listener.proxy_protocol:
+        yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+    if listener.protocol is Protocol.UDP and listener.access is not None:
+        yield Objection(_ANY_SOURCE, f"{listener.field}.access", Feature.LISTENER_ACCESS)
+    for rule in listener.l4_rules:
+        yield from _route_objections(plan, listener, rule)
+
+
+def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[Objection]:
+    route = plan.route(rule.route)
+    if not isinstance(route.action, Forward):
+        return
+    if listener.protocol is Protocol.UDP and route.access is not None:
+        yield Objection(_ANY_SOURCE, f"{route.field}.access", Feature.ROUTE_ACCESS)
+    if listener.protocol is Protocol.UDP and rule.sources:
+        yield Objection(_ANY_SOURCE, f"{route.field}.sources", Feature.L4_SOURCES)
+    if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
+        yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    for target in route.action.targets:
+        yield from _pool_objections(plan.pool(target.pool), listener.protocol)
+
+
+def _pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
+    if pool.balance in _BALANCES and len(pool.endpoints) > 1:
+        yield Objection(_NO_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
+    checked = pool.active is not None and protocol is Protocol.TCP
+    if pool.active is not None and not checked:
+        yield Objection(_NO_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+    if pool.passive is not None:
+        yield Objection(_NO_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+    for endpoint in pool.endpoints:
+        if endpoint.backup and not checked:
+            yield Objection(_NO_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)
+
+
+L4 = Contributor(objections=_objections)

@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.traefik import names
+from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.traefik.forwarded_headers import build_bare, name_bare
 from lbgen.engines.traefik.matching import looks_at_proxies
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.timeouts import FOREVER, duration
-from lbgen.plan.model import Balance, Forward, Mode, Protocol, Redirect
-from lbgen.plan.policy import KeyKind
+from lbgen.engines.traefik.view import find_routes
+from lbgen.plan.model import Forward, Mode, Protocol, Redirect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan, Route, Rule
-
-# Traefik's names of the escapes that it can refuse.
-_ENCODED = ("Slash", "BackSlash", "NullCharacter", "Semicolon", "Percent", "QuestionMark", "Hash")
-_ADDED = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-Ip")
-_WHOLE = 10  # times the longest silence, so that slow uploads come to an end
-_HARMLESS = ("Semicolon", "Percent", "QuestionMark", "Hash")
+    from lbgen.plan.model import Listener, Plan, Rule
 
 
 def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:
@@ -49,18 +45,14 @@ def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     return listener.hosts, listener.access, listener.paths, believed, address, above
 
 
-def find_routes(plan: Plan, listener: Listener) -> Iterator[Route]:
-    """The routes of a listener, each once."""
-    for name in dict.fromkeys(rule.route for rule in _rules(listener)):
-        yield plan.route(name)
-
-
 def needs_client_address(plan: Plan, listener: Listener) -> bool:
     """Whether anything depends on the addresses of clients behind trusted proxies, which Traefik's own middlewares
     cannot see for trusted and other peers at once."""
     if not listener.trusted_proxies:
         return False
-    return listener.access is not None or any(_asks_for_address(plan, route) for route in find_routes(plan, listener))
+    asks = [each.by_client for each in FEATURES if each.by_client]
+    routes = find_routes(plan, listener)
+    return listener.access is not None or any(ask(plan, route) for route in routes for ask in asks)
 
 
 def runs_before_rules(plan: Plan, listener: Listener) -> bool:
@@ -70,18 +62,6 @@ def runs_before_rules(plan: Plan, listener: Listener) -> bool:
         return False
     accesses = (listener.access, *(route.access for route in find_routes(plan, listener)))
     return any(access is not None and access.deny for access in accesses)
-
-
-def _asks_for_address(plan: Plan, route: Route) -> bool:
-    limits = (route.rate_limit, route.concurrency)
-    if route.access is not None or any(each and each.key.kind is KeyKind.CLIENT_IP for each in limits):
-        return True
-    targets = route.action.targets if isinstance(route.action, Forward) else ()
-    pools = [plan.pool(target.pool) for target in targets]
-    return any(
-        pool.balance is Balance.SOURCE_HASH or (pool.hash_key is not None and pool.hash_key.kind is KeyKind.CLIENT_IP)
-        for pool in pools
-    )
 
 
 def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
@@ -97,20 +77,6 @@ def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
     if address:
         settings["clientAddress"] = True
     return use_plugin("requests", settings) if settings else {}
-
-
-def build_bare(listener: Listener) -> dict[str, Data]:
-    """The middleware that takes away what Traefik adds to requests, for a listener that adds nothing; empty for none.
-    With trusted proxies it would take away what those said too."""
-    if listener.forwarded_headers or listener.trusted_proxies:
-        return {}
-    removed = (*_ADDED, *(() if listener.request_id else ("X-Request-Id",)))
-    return {"headers": {"customRequestHeaders": dict.fromkeys(removed, "")}}
-
-
-def name_bare(listener: Listener) -> str:
-    """The name of that middleware."""
-    return "bare-but-id" if listener.request_id else "bare"
 
 
 def build_guard(listener: Listener, version: str) -> dict[str, Data]:
@@ -152,38 +118,19 @@ def _entry_point(plan: Plan, listener: Listener, version: str, *, default: bool)
     if listener.mode is Mode.L7:
         if default:
             data["asDefault"] = True
-        forwarded: dict[str, Data] = {}
-        if listener.trusted_proxies:
-            forwarded["trustedIPs"] = list(listener.trusted_proxies)
-        if not listener.forwarded_headers and version != "3.6":
-            forwarded["notAppendXForwardedFor"] = True
-        if forwarded:
-            data["forwardedHeaders"] = forwarded
+        for each in FEATURES:
+            if each.entry_point:
+                data |= each.entry_point(listener, version)
         data["http"] = _http(plan, listener, version)
-        times = listener.timeouts
-        read = _WHOLE * max(times.header, times.body) if times.header and times.body else 0
-        responding: Data = {"readTimeout": duration(read), "idleTimeout": duration(times.keepalive)}
-        comment = "readTimeout is for a whole request: Traefik cannot tell slow uploads from silent ones."
-        data["transport"] = Commented(comment, {"respondingTimeouts": responding})
+        data["transport"] = data.pop("transport")  # the last, for readers
     return Tagged(listener.field, data)
 
 
 def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
-    # What an endpoint could read as another path than the rules saw: the first is resolved, the others get 400.
-    passing = (*_HARMLESS, "Slash") if listener.paths.encoded_slash else _HARMLESS
-    comment = "Rules and endpoints see one path: dot segments are resolved, escapes that could form some are refused."
-    data: dict[str, Data] = {
-        "sanitizePath": Commented(comment, True),
-        # 3.6 refused more by default in some of its patches.
-        "encodedCharacters": {
-            f"allowEncoded{name}": name in passing for name in _ENCODED if version == "3.6" or name not in _HARMLESS
-        },
-    }
-    if not listener.underscores and names.has_alias_headers(version):
-        # Fields that an endpoint could take for another, such as X_Real_IP or X.Real.IP, are dropped.
-        data["aliasHeadersStrategy"] = "delete"
-    if listener.limits.headers is not None:
-        data["maxHeaderBytes"] = listener.limits.headers + (listener.limits.target or 0)
+    data: dict[str, Data] = {}
+    for each in FEATURES:
+        if each.http:
+            data |= each.http(listener, version)
     above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
     if build_requests(plan, listener) and not runs_before_rules(plan, listener):
         above.append(f"{name_requests(plan, listener)}@file")

@@ -6,14 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.names import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HeaderEdits
 
 
 class Middlewares:
@@ -35,17 +33,6 @@ class Middlewares:
         if route not in users:
             users.append(route)
         return (key,)
-
-    def edits(
-        self, route: str, request: HeaderEdits | None, response: HeaderEdits | None = None, kind: str = "headers"
-    ) -> tuple[str, ...]:
-        """The middleware of these edits of headers."""
-        data: dict[str, Data] = {}
-        if request:
-            data["customRequestHeaders"] = build_edits(request)
-        if response:
-            data["customResponseHeaders"] = build_edits(response)
-        return self.use(route, kind, {"headers": data} if data else {})
 
     def names(self, keys: Iterable[str]) -> list[Data]:
         """The names of a chain; nothing new may be used afterwards."""

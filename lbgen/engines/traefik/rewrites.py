@@ -1,4 +1,4 @@
-"""Rewrites of paths as Traefik's regular expressions, and redirects."""
+"""Rewrites of paths as Traefik's regular expressions; redirects and responses, which the plugin gives."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.view import Contributor
 from lbgen.plan.forwarding import DEFAULT_PORTS
-from lbgen.plan.model import PathKind
+from lbgen.plan.model import PathKind, Redirect, Respond
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, PathMatch, Redirect, Rewrite
+    from lbgen.engines.traefik.view import HttpRoute
+    from lbgen.plan.model import Listener, PathMatch, Rewrite
 
 
 def build_rewrite(rewrite: Rewrite, matched: PathMatch) -> dict[str, Data]:
@@ -54,3 +58,27 @@ def _replace_prefix(matched: PathMatch, prefix: str, rest: str) -> tuple[str, st
 def _literal(text: str) -> str:
     """A text in a replacement."""
     return text.replace("$", "$$")
+
+
+def _rewrites(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
+    if at.forward is not None and at.forward.rewrite is not None:
+        yield "rewrite", build_rewrite(at.forward.rewrite, at.matched)
+
+
+def _answers(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
+    match at.route.action:
+        case Redirect() as redirect:
+            yield "redirect", build_redirect(redirect, at.matched, at.listener)
+        case Respond(status, body, headers):
+            answer: dict[str, Data] = {"status": status}
+            if body:
+                answer["body"] = body
+            if headers:
+                answer["headers"] = dict(headers)
+            yield "respond", use_plugin("respond", answer)
+        case _:
+            return
+
+
+REWRITES = Contributor(middlewares=_rewrites)
+ANSWERS = Contributor(middlewares=_answers, answers=True)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.limits import denied_clients
+from lbgen.engines.traefik.access import denied_clients
 from lbgen.engines.traefik.listeners import describe_routers, have_same_routers, name_requests, runs_before_rules
 from lbgen.engines.traefik.matching import (
     ANY,

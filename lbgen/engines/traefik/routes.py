@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.traefik import limits
-from lbgen.engines.traefik.headers import build_compression, build_cors
+from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
+from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.middlewares import Middlewares
-from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.engines.traefik.rewrites import build_redirect, build_rewrite
 from lbgen.engines.traefik.upstreams import Services
-from lbgen.plan.model import Forward, HeaderEdits, Mode, Redirect, Respond
-from lbgen.plan.policy import REPLAYED_BODY, RetryCause
+from lbgen.engines.traefik.view import HttpRoute
+from lbgen.plan.model import Forward, Mode, Redirect
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -19,14 +17,12 @@ if TYPE_CHECKING:
 
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, PathMatch, Plan, Route
-    from lbgen.plan.policy import Retries
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
 
 _NO_SERVICE = "noop@internal"
-_TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
-# What Traefik answers itself where an endpoint resets the connection, or is late; an endpoint's own count as well.
-_STATUSES = {RetryCause.RESET: 502, RetryCause.TIMEOUT: 504}
+_MIDDLEWARES = [each.middlewares for each in FEATURES if each.middlewares]
+_ANSWERING = [each.middlewares for each in FEATURES if each.middlewares and each.answers]
 
 
 def _find_refusals(plan: Plan) -> Iterator[int]:
@@ -35,7 +31,7 @@ def _find_refusals(plan: Plan) -> Iterator[int]:
     if level7:
         yield 400
     accesses = (*(listener.access for listener in level7), *(route.access for route in plan.routes))
-    if any(map(limits.denied_clients, accesses)):
+    if any(map(denied_clients, accesses)):
         yield 403
 
 
@@ -48,7 +44,7 @@ class Routes:
         self.services = Services(plan, self._middlewares)
         self._chains: dict[tuple[object, ...], _Chain] = {}
         self._refusals = {
-            status: self._middlewares.use("", f"refuse-{status}", limits.answer_with(status))
+            status: self._middlewares.use("", f"refuse-{status}", answer_with(status))
             for status in _find_refusals(plan)
         }
         for listener in plan.listeners:
@@ -88,7 +84,7 @@ class Routes:
     def _listener_access(self, listener: Listener) -> tuple[str, ...]:
         if listener.access is None:
             return ()
-        return self._middlewares.use(listener.name, "access", limits.build_access(listener.access))
+        return self._middlewares.use(listener.name, "access", build_access(listener.access))
 
     def _find_chain(self, name: str, matched: PathMatch, listener: Listener) -> _Chain:
         route = self._plan.route(name)
@@ -99,79 +95,10 @@ class Routes:
         return self._chains[key]
 
     def _chain(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
-        use, name = self._middlewares.use, route.name
-        policies: tuple[str, ...] = ()
-        if route.access is not None:
-            policies += use(name, "access", limits.build_access(route.access))
-        if route.rate_limit is not None:
-            policies += use(name, "rate", limits.build_rate_limit(route.rate_limit))
-        if route.concurrency is not None:
-            policies += use(name, "concurrency", limits.build_concurrency(route.concurrency))
-        if route.cors is not None:
-            policies += use(name, "cors", build_cors(route.cors))
-        if (compression := route.compression) is not None:
-            policies += use(name, "gzip", build_compression(compression))
-        if route.max_body is not None and not isinstance(route.action, Forward):
-            policies += use(name, "body", use_plugin("maxBody", route.max_body))
-        action, service = self._action(route, matched, listener)
-        if policies or not isinstance(route.action, Forward):
-            # Before the limits, so that their own answers have the headers too.
-            edits = self._middlewares.edits(name, None, route.response_headers)
-            return (*edits, *policies, *action, *self._forwarding(route, None)), service
-        return (*action, *self._forwarding(route, route.response_headers)), service
-
-    def _action(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
-        use = self._middlewares.use
-        match route.action:
-            case Forward() as forward:
-                rewrite = {} if forward.rewrite is None else build_rewrite(forward.rewrite, matched)
-                return use(route.name, "rewrite", rewrite), self.services.of(route, forward)
-            case Redirect() as redirect:
-                return use(route.name, "redirect", build_redirect(redirect, matched, listener)), _NO_SERVICE
-            case Respond(status, body, headers):
-                answer: dict[str, Data] = {"status": status}
-                if body:
-                    answer["body"] = body
-                if headers:
-                    answer["headers"] = dict(headers)
-                return use(route.name, "respond", use_plugin("respond", answer)), _NO_SERVICE
-
-    def _forwarding(self, route: Route, response: HeaderEdits | None) -> tuple[str, ...]:
-        """What comes last before the service: edits, bodies, times, retries."""
-        if not isinstance(route.action, Forward):
-            return ()
-        forward, use = route.action, self._middlewares.use
-        chain = self._middlewares.edits(route.name, self._request_edits(route, forward), response)
-        if route.max_body is not None:
-            chain += use(route.name, "body", use_plugin("maxBody", route.max_body))
-        if forward.buffering.request or forward.buffering.response:
-            chain += use(route.name, "buffering", limits.build_buffering())
-        if forward.timeouts.request:
-            chain += use(route.name, "time", use_plugin("timeout", forward.timeouts.request))
-        if forward.retries is not None:
-            chain += use(route.name, "retry", _build_retries(forward.retries))
-        return chain
-
-    def _request_edits(self, route: Route, forward: Forward) -> HeaderEdits:
-        """The route's, and what its rewrite needs."""
-        edits, rewrite = route.request_headers, forward.rewrite
-        if rewrite is None:
-            return edits
-        if rewrite.prefix is not None or rewrite.path is not None:
-            edits = replace(edits, remove=(*edits.remove, *(n for n in _TRACE if n not in dict(edits.set))))
-        return edits if rewrite.host is None else replace(edits, set=(*edits.set, ("host", rewrite.host)))
-
-
-def _build_retries(retries: Retries) -> dict[str, Data]:
-    """Without statuses only failed connections are retried, which is nearly free; with them bodies are kept in memory,
-    by default in 2 MiB for each request."""
-    data: dict[str, Data] = {"attempts": retries.max + 1}
-    own = [status for cause, status in _STATUSES.items() if cause in retries.causes]
-    if statuses := sorted({*retries.statuses, *own}):
-        data["status"] = [str(status) for status in statuses]
-        data["maxRequestBodyBytes"] = REPLAYED_BODY
-        if retries.all_methods:
-            data["retryNonIdempotentMethod"] = True
-        if RetryCause.CONNECT_FAILURE not in retries.causes:
-            data["disableRetryOnNetworkError"] = True
-    return {"retry": data}
+        forward = route.action if isinstance(route.action, Forward) else None
+        at = HttpRoute(route, forward, matched, listener)
+        answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
+        at = replace(at, answered=answered)
+        service = _NO_SERVICE if forward is None else self.services.of(route, forward)
+        found = [one for each in _MIDDLEWARES for one in each(at)]
+        return tuple(key for kind, data in found for key in self._middlewares.use(route.name, kind, data)), service

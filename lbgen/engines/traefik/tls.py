@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
+from lbgen.engines.traefik.view import CAN, Contributor
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Listener
+    from lbgen.plan.model import HostPattern, Listener, Plan
     from lbgen.plan.tls import Certificate, ListenerTls
 
 # Priorities before and after those of L4 rules, which begin at 1.
@@ -30,6 +33,11 @@ _SUITES = {
 }
 _CURVES = {"P-256": "CurveP256", "P-384": "CurveP384", "P-521": "CurveP521"}  # others have the same name
 _VERSIONS = {"1.0": "VersionTLS10", "1.1": "VersionTLS11", "1.2": "VersionTLS12", "1.3": "VersionTLS13"}
+_FIRST_SHOWN = approximate(
+    "Traefik shows clients without a server name the first certificate of the first TLS listener, on this listener too",
+    {"listener.tls.no_sni.other": "text: TLS: "},
+)
+_TWICE = refused(f"Traefik picks either of two certificates that hold the same name{CAN}")
 
 
 def find_terminating(listeners: Iterable[Listener]) -> Iterator[tuple[Listener, ListenerTls]]:
@@ -156,3 +164,19 @@ def escape_regex(name: str) -> str:
 
 def _regex(host: HostPattern) -> str:
     return rf"[^.]+\.{escape_regex(host.name)}" if host.wildcard else escape_regex(host.name)
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    found = list(find_terminating(plan.listeners))
+    for listener, tls in found[1:]:
+        if tls.certificates[0].cert.path != found[0][1].certificates[0].cert.path:
+            yield Objection(_FIRST_SHOWN, f"{listener.field}.tls", Feature.TLS_NO_SNI)
+    holders: dict[str, str] = {}
+    for certificate in list_certificates(plan.listeners):
+        for name in certificate.names:
+            if holders.setdefault(str(name), certificate.cert.path) != certificate.cert.path:
+                yield Objection(_TWICE, certificate.field, Feature.TLS_TERMINATE)
+                break
+
+
+TLS = Contributor(objections=_objections)

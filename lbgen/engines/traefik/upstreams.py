@@ -9,24 +9,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.document import Tagged
+from lbgen.engines.traefik.balancing import build_hash_key
+from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.names import MARK
-from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.timeouts import duration
-from lbgen.plan.model import Balance, PoolProtocol
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.model import PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.middlewares import Middlewares
     from lbgen.plan.model import Endpoint, Forward, Plan, Pool, Route, Target, Timeouts
-    from lbgen.plan.policy import ActiveHealth, PassiveHealth, Sticky
-
-_STRATEGIES = {
-    Balance.LEAST_CONNECTIONS: "p2c",
-    Balance.RANDOM: "p2c",
-    Balance.SOURCE_HASH: "hrw",
-    Balance.HASH: "hrw",
-}
 
 
 class _Balancer(Struct, frozen=True):
@@ -71,14 +64,13 @@ class Services:
         return service
 
     def _target(self, route: Route, target: Target, forward: Forward) -> str:
-        own = self._middlewares.edits(route.name, target.request_headers, kind=f"{target.pool}-headers")
+        own = self._middlewares.use(route.name, f"{target.pool}-headers", build_edits(target.request_headers))
         return self._balancer(route, target.pool, forward.timeouts, own)
 
     def _balancer(self, route: Route, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:
         """The service of a pool; where it has backups, the one that chooses between them and the others."""
         pool = self._plan.pool(name)
-        if (key := pool.hash_key) is not None and key.kind is not KeyKind.CLIENT_IP:
-            middlewares += self._middlewares.use(name, "key", use_plugin("hashBy", {str(key.kind): key.name}))
+        middlewares += self._middlewares.use(name, "key", build_hash_key(pool))
         transport = json.dumps(_transport(pool, times))
         self._transports.setdefault(transport, pool.name if pool.tls is not None else route.name)
         main = self._name_balancer(route, _Balancer(name, transport, middlewares))
@@ -134,14 +126,9 @@ def _load_balancer(pool: Pool, transport: str, *, backups: bool) -> dict[str, Da
     serving = [endpoint for endpoint in pool.endpoints if endpoint.weight and endpoint.backup is backups]
     weighted = len({endpoint.weight for endpoint in serving}) > 1
     data: dict[str, Data] = {}
-    if pool.balance in _STRATEGIES and len(serving) > 1:
-        data["strategy"] = _STRATEGIES[pool.balance]
-    if pool.sticky is not None:
-        data["sticky"] = {"cookie": _cookie(pool.sticky)}
-    if pool.active is not None:
-        data["healthCheck"] = _active(pool.active)
-    if pool.passive is not None:
-        data["passiveHealthCheck"] = _passive(pool.passive)
+    for each in FEATURES:
+        if each.balancer:
+            data |= each.balancer(pool, serving)
     data["serversTransport"] = transport
     # The hash of hrw hardly mixes in the last characters of a URL, by which endpoints differ. A path is not sent.
     suffix = "/spread" if data.get("strategy") == "hrw" else ""
@@ -156,33 +143,6 @@ def _server(pool: Pool, endpoint: Endpoint, suffix: str, *, weighted: bool) -> T
     if endpoint.weight != 1 and weighted:
         data["weight"] = endpoint.weight
     return Tagged(endpoint.field, data)
-
-
-def _cookie(sticky: Sticky) -> dict[str, Data]:
-    data: dict[str, Data] = {"name": sticky.cookie, "path": "/", "httpOnly": True, "sameSite": "lax"}
-    if sticky.secure:
-        data["secure"] = True
-    if sticky.ttl is not None:
-        data["maxAge"] = sticky.ttl
-    return data
-
-
-def _active(active: ActiveHealth) -> dict[str, Data]:
-    data: dict[str, Data] = {
-        "path": active.path or "/",
-        "interval": duration(active.interval),
-        "timeout": duration(active.timeout),
-        "followRedirects": False,
-    }
-    if active.port is not None:
-        data["port"] = active.port
-    if len(active.statuses) == 1 and active.statuses[0][0] == active.statuses[0][1]:
-        data["status"] = active.statuses[0][0]
-    return data
-
-
-def _passive(passive: PassiveHealth) -> dict[str, Data]:
-    return {"failureWindow": duration(passive.eject_for), "maxFailedAttempts": passive.failures}
 
 
 def _transport(pool: Pool, times: Timeouts) -> dict[str, Data]:

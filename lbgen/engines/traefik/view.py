@@ -1,0 +1,71 @@
+"""What a feature contributes to Traefik's configuration, and the parts of a plan that it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lbgen.plan.model import Forward, Mode
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import Objection
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Endpoint, Listener, PathMatch, Plan, Pool, Route
+
+    Fields = dict[str, Data]
+
+CAN = "; nginx, HAProxy and Envoy can"  # ends a verdict
+
+
+class HttpRoute(Struct, frozen=True, eq=False):
+    """A route for the requests of a rule with the path `matched`. `answered`: something before its service may answer
+    by itself."""
+
+    route: Route
+    forward: Forward | None
+    matched: PathMatch
+    listener: Listener
+    answered: bool = False
+
+
+class Contributor(Struct, frozen=True, eq=False):
+    """A feature: what it adds to each part of Traefik's configuration, and its objections; None where it adds nothing.
+
+    Contributors are asked in the order of `features.FEATURES`.
+    """
+
+    entry_point: Callable[[Listener, str], Fields] | None = None  # of an L7 listener, by version
+    http: Callable[[Listener, str], Fields] | None = None  # `http` of the entry point
+    by_client: Callable[[Plan, Route], bool] | None = None  # whether a route depends on its clients' addresses
+    middlewares: Callable[[HttpRoute], Iterable[tuple[str, Fields]]] | None = None  # kinds and contents; empty: none
+    answers: bool = False  # whether these answer by themselves
+    balancer: Callable[[Pool, Sequence[Endpoint]], Fields] | None = None  # `loadBalancer` of the endpoints that serve
+    objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version
+
+
+def http_listeners(plan: Plan) -> list[Listener]:
+    """The L7 listeners."""
+    return [listener for listener in plan.listeners if listener.mode is Mode.L7]
+
+
+def find_routes(plan: Plan, *listeners: Listener) -> Iterator[Route]:
+    """The routes of L7 listeners, each once, in the order of their rules."""
+    rules = (rule for listener in listeners for table in listener.hosts for rule in table.rules)
+    for name in dict.fromkeys(rule.route for rule in rules):
+        yield plan.route(name)
+
+
+def http_routes(plan: Plan) -> list[Route]:
+    """The routes that serve HTTP, in the order of the plan."""
+    served = {route.name for route in find_routes(plan, *http_listeners(plan))}
+    return [route for route in plan.routes if route.name in served]
+
+
+def http_pools(plan: Plan) -> list[Pool]:
+    """The pools of those."""
+    actions = [route.action for route in http_routes(plan) if isinstance(route.action, Forward)]
+    used = {target.pool for action in actions for target in action.targets}
+    used |= {mirror.pool for action in actions for mirror in action.mirrors}
+    return [pool for pool in plan.pools if pool.name in used]
