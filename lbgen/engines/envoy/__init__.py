@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Images
+from lbgen.engines.api import (
+    Binary,
+    BinaryHint,
+    CheckSpec,
+    Engine,
+    Images,
+    Objection,
+    ProcessSpec,
+    RenderedFile,
+    Verdict,
+)
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
 from lbgen.engines.envoy.support import TABLES, verdict
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
     from lbgen.engines.stages import Taken
     from lbgen.json_types import AccessRecord

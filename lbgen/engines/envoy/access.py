@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.predicates import cidrs, has_mapped_addresses
 from lbgen.engines.envoy.protobuf import extension, typed
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.plan.policy import Access
 
 _RBAC = "filters.http.rbac.v3.RBAC"

@@ -7,23 +7,20 @@ whole time.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.paths import REFUSED
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.view import Contributor, pool_name
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, pool_name
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import l4_format
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Listener, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener, Route
 
 FILE = "access.log"
 _SNAPSHOT = "original"  # filter state: the request's host and path before a route rewrites them

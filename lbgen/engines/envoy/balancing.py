@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration, extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Cluster, Contributor
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.model import Balance, Plan, Pool
+from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster
-    from lbgen.plan.model import Plan, Pool
-    from lbgen.plan.policy import Key
 
 
 def _balance(pool: Pool, *, l4: bool) -> dict[str, Data]:

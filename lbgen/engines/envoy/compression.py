@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import version_key
 from lbgen.engines.envoy.protobuf import ENABLED, extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.plan.policy import Compression
 
 _PARTIAL = 206  # a part of a response, whose range is of the bytes as they are

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.protobuf import duration, typed
 from lbgen.engines.envoy.timeouts import MOST_HEADERS
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Cluster, Contributor
 from lbgen.plan.features import Feature
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.model import Plan, Pool, PoolProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster
-    from lbgen.plan.model import Plan, Pool
 
 _MOST = 50_000  # as many as clients may connect, see static.py
 # For peers that are not trusted, as Envoy's guide for edge proxies says.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.engines.envoy.protobuf import extension, typed
-from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
-    from lbgen.plan.model import Plan
     from lbgen.plan.policy import Cors, Origin
 
 _FILTER = "cors"

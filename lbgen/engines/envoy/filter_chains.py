@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_regex
@@ -10,8 +11,6 @@ from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.tls import build_names_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.predicates import Predicate
     from lbgen.plan.model import L4Rule

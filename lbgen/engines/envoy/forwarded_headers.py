@@ -7,19 +7,17 @@ the route configuration then adds what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.plan.model import Listener, Match
 
 _REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before Envoy has read X-Forwarded-For; also of PROXY headers

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.view import Contributor
-from lbgen.plan.model import Respond
+from lbgen.engines.envoy.view import Contributor, HttpRoute
+from lbgen.plan.model import HeaderEdits, Respond
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpRoute
-    from lbgen.plan.model import HeaderEdits
 
 SET = "OVERWRITE_IF_EXISTS_OR_ADD"
 APPEND = "APPEND_IF_EXISTS_OR_ADD"

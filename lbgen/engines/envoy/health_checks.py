@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.protobuf import duration
-from lbgen.engines.envoy.view import Contributor
-from lbgen.plan.model import PoolProtocol
+from lbgen.engines.envoy.view import Cluster, Contributor
+from lbgen.plan.model import Endpoint, Pool, PoolProtocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster
-    from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _EJECTION_SWEEP = 100  # ms between two looks at which ejections are over

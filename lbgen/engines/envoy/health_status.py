@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lbgen.engines.envoy.view import pool_name
 from lbgen.engines.health import NO_ADDRESS, Condition, State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _BY_SEVERITY = (State.UP, State.DRAINING, State.EJECTED, State.DOWN)
 

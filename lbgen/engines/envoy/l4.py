@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
@@ -19,17 +20,13 @@ from lbgen.engines.envoy.filter_chains import (
 from lbgen.engines.envoy.predicates import all_of
 from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.tls import build_listener_socket
-from lbgen.engines.envoy.view import Contributor, cluster_options
+from lbgen.engines.envoy.view import Clusters, Contributor, cluster_options
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Protocol
+from lbgen.plan.model import Balance, Forward, L4Rule, Listener, Plan, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
     from lbgen.engines.envoy.predicates import Predicate
-    from lbgen.engines.envoy.view import Clusters
-    from lbgen.plan.model import L4Rule, Listener, Plan
 
 _NO_LIMIT = 86_400_000  # ms
 # Envoy drops datagrams above 1500 bytes by default; no datagram is larger than this.

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import version_key
 from lbgen.engines.envoy.protobuf import ENABLED, extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
 
 _BUFFER = "request-buffer"
 _IN_MEMORY = 1 << 20  # bytes of a body in memory; the rest is on disk

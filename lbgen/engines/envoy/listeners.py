@@ -13,14 +13,12 @@ from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge
 from lbgen.engines.envoy.routes import build_virtual_hosts, explain_hosts
 from lbgen.engines.envoy.tls import build_listener_socket
 from lbgen.engines.envoy.upstreams import BUFFER_LIMIT, BUFFER_NOTE
-from lbgen.engines.envoy.view import HttpListener
+from lbgen.engines.envoy.view import Clusters, HttpListener
 from lbgen.engines.verbatim import entries
-from lbgen.plan.model import Mode, Protocol
+from lbgen.plan.model import Listener, Mode, Plan, Protocol
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Clusters
-    from lbgen.plan.model import Listener, Plan
 
 # Other upgrades than WebSocket that clients offer; a client that offers an unknown one gets 403.
 _IGNORED_UPGRADES: list[Data] = [{"prefix": "h2c", "ignore_case": True}, {"prefix": "TLS/"}, {"prefix": "HTTP/"}]

@@ -5,6 +5,7 @@ the listener or cluster, and what is open through it, as it is."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
@@ -14,8 +15,6 @@ from lbgen.engines.envoy.run import FILE, LIVE
 from lbgen.engines.yaml_writer import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
 
 CLUSTERS, LISTENERS, ROUTES, ENDPOINTS = "clusters.yaml", "listeners.yaml", "routes/", "endpoints/"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
-from lbgen.engines.envoy.view import ClusterOptions, Contributor
+from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpRoute
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster, HttpRoute
     from lbgen.plan.model import Forward
     from lbgen.plan.policy import Mirror
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.features import FEATURES
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.features import Feature
-from lbgen.plan.model import ValueKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Rule
+from lbgen.plan.model import Plan, Rule, ValueKind
 
 # Headers that Envoy removes from a request before it matches routes.
 _REMOVED_HEADERS = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})

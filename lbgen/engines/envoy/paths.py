@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
@@ -9,17 +10,13 @@ from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import FRAMING
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener
 from lbgen.plan.features import Feature
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.model import Listener, Plan, PoolProtocol
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener
-    from lbgen.plan.model import Listener, Plan
 
 REFUSED = "malformed"  # the filter, and its policy, which Envoy names in the access log
 _ONE_SPELLING = "Rules and endpoints see one spelling of a path."

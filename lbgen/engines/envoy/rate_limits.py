@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate
@@ -9,17 +10,13 @@ from lbgen.engines.document import Commented
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import ENABLED, extension
-from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.features import Feature
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.policy import KeyKind, RateLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
     from lbgen.plan.model import Listener, Plan, Route
-    from lbgen.plan.policy import RateLimit
 
 _FILTER = "rate-limit"
 _NO_LIMIT = 1_000_000_000

@@ -6,13 +6,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.headers import build_response_edits, escape_format
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.model import HeaderEdits, Respond
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
 
 _CONTENT_TYPE = "content-type"
 _LONGEST = 4096  # bytes of a body, by default

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.timeouts import build_try_timeouts, find_idle_timeout
-from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.engines.envoy.view import Contributor, HttpRoute, http_routes
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward
-from lbgen.plan.policy import IDEMPOTENT, RetryCause
+from lbgen.plan.model import Balance, Forward, Plan, Pool, Route
+from lbgen.plan.policy import IDEMPOTENT, Retries, RetryCause
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpRoute
-    from lbgen.plan.model import Plan, Pool, Route
-    from lbgen.plan.policy import Retries
 
 _MAX_SELECTIONS = 1000  # how many times the balancer looks for an endpoint that was not tried, at most
 _RESENT = 1 << 20  # bytes; what a listener holds by itself is less than a client sends while a connection fails

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
-from lbgen.engines.envoy.view import Contributor
-from lbgen.plan.model import PathKind, Redirect
+from lbgen.engines.envoy.view import Contributor, HttpRoute
+from lbgen.plan.model import HostPattern, Listener, PathKind, PathMatch, Redirect, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpRoute
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rule
 
 _ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
@@ -12,16 +13,12 @@ from lbgen.engines.envoy.predicates import header_input
 from lbgen.engines.envoy.prefix_trees import build_prefix_tree
 from lbgen.engines.envoy.protobuf import arrange, merge, typed
 from lbgen.engines.envoy.rewrites import cuts_prefix
-from lbgen.engines.envoy.view import HttpRoute, cluster_options
-from lbgen.plan.model import Forward
+from lbgen.engines.envoy.view import HttpListener, HttpRoute, cluster_options
+from lbgen.plan.model import Forward, HostPattern, HostTable, Route, Rule
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener
-    from lbgen.plan.model import HostPattern, HostTable, Route, Rule
 
 _HOSTS_NOTE = "Envoy searches the most specific host alone, so each host repeats the routes of wider ones."
 _TIMEOUT_NOTE = "timeout: 0s, as it would include the response body; the idle times limit silence."

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from lbgen.engines.envoy.live import CLUSTERS, ENDPOINTS, LISTENERS, ROUTES, write_resources
 from lbgen.engines.envoy.run import LIVE, STATS_PATH, STATUS_PATH
 from lbgen.engines.stages import Taken
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _VERSION = re.compile(r'^version_info: "([0-9a-f]+(?:-kept-([0-9]+))?)"', re.MULTILINE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -8,11 +8,10 @@ from lbgen.engines.api import version_key
 from lbgen.engines.document import comment_on
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import STATS_PATH, STATUS_PATH
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 KEYS = ("admin", "node", "header_prefix", "overload_manager", "layered_runtime")
 _FEATURE = "envoy.reloadable_features."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable, Iterator
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -11,16 +12,13 @@ from lbgen.engines.api import Objection, refused
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import ENABLED, extension, typed
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Cluster, Contributor, HttpListener, HttpRoute
 from lbgen.plan.features import Feature
 from lbgen.records import replace
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster, HttpListener, HttpRoute
     from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _FILTER = "sticky"

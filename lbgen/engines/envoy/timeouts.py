@@ -6,21 +6,18 @@ and within the response. It has the longest of these times; a try has clocks of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration
-from lbgen.engines.envoy.view import Contributor, http_routes
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward
+from lbgen.plan.model import ClientTimeouts, Forward, Listener, Plan, Route, Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import HttpListener, HttpRoute
-    from lbgen.plan.model import ClientTimeouts, Listener, Plan, Route, Timeouts
 
 MOST_HEADERS = 1000  # lines of a head, as of HAProxy; by default a response with over 100 is a 502
 _LEAST_CLOSE, _CLOSE = 50, 1000  # ms; the latter is Envoy's own, as of the next

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit
 from lbgen.engines.envoy.matching import escape_regex
 from lbgen.engines.envoy.protobuf import extension
-from lbgen.engines.envoy.view import Contributor
+from lbgen.engines.envoy.view import Cluster, Contributor
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.envoy.view import Cluster
     from lbgen.plan.model import Endpoint, HostPattern, Listener, Plan, Pool
     from lbgen.plan.tls import Certificate, File, ListenerTls
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged, comment_on
@@ -9,14 +10,11 @@ from lbgen.engines.envoy.connections import HTTP_OPTIONS
 from lbgen.engines.envoy.features import FEATURES
 from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge, typed
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Clusters, cluster_options
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Endpoint, Forward, Mode, Plan, Pool, Route
 from lbgen.plan.pool import KEEPALIVE_IDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _NO_LIMIT_CONNECT = 86_400_000  # ms; Envoy requires a limit, and the kernel gives up long before
 BUFFER_LIMIT = 32_768  # bytes that wait at each side of a connection

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lbgen.engines.api import BinaryHint, Images
+from lbgen.engines.api import (
+    Binary,
+    BinaryHint,
+    CheckSpec,
+    Engine,
+    Images,
+    Objection,
+    ProcessSpec,
+    RenderedFile,
+    Verdict,
+)
 from lbgen.engines.traefik import access_log, health_status, run, support
 from lbgen.engines.traefik.health_status import STATUS_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lbgen.engines.api import Binary, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
     from lbgen.engines.health import Condition
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.document import Commented
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.traefik import names
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbgen.engines.document import Data
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Plan
 
 _KEPT = (
     "StartUTC",

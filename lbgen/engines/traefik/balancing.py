@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import CAN, Contributor, http_pools
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward
+from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Pool, Route
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Plan, Pool, Route
 
 _STRATEGIES = {
     Balance.LEAST_CONNECTIONS: "p2c",

@@ -27,11 +27,10 @@ from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import build_tls, build_unknown_names
 from lbgen.engines.verbatim import keys
 from lbgen.engines.yaml_writer import dump
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan
 
 
 _WIDTH = 160  # columns, so that most routers are one line

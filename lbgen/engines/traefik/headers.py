@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik import names
-from lbgen.engines.traefik.view import Contributor
+from lbgen.engines.traefik.view import Contributor, HttpRoute
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
     from lbgen.plan.model import HeaderEdits, Listener
 
 _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.api import Objection, Verdict, approximate, habit, refused
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.view import CAN, Contributor, http_pools
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lbgen.engines.api import Verdict
     from lbgen.engines.document import Data
     from lbgen.plan.model import Endpoint, Plan, Pool
     from lbgen.plan.policy import ActiveHealth, PassiveHealth

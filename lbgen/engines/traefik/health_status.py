@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.health import Condition, State
 from lbgen.engines.traefik import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
 
 STATUS_PATH = "/lbgen/endpoints"

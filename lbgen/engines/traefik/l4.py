@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
@@ -11,13 +12,10 @@ from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
 from lbgen.engines.traefik.view import CAN, Contributor
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, Protocol
+from lbgen.plan.model import Balance, Endpoint, Forward, L4Rule, Listener, Mode, Plan, Pool, Protocol, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, L4Rule, Listener, Plan, Pool, Route
     from lbgen.plan.tls import PoolTls
 
 _ANY = "HostSNI(`*`)"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.engines.traefik.view import Contributor
+from lbgen.engines.traefik.view import Contributor, HttpRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
     from lbgen.plan.model import Listener
 
 _IN_MEMORY = 1024 * 1024  # bytes of a body; the rest is in a file

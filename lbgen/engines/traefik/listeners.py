@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
@@ -13,13 +14,10 @@ from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.view import find_routes
-from lbgen.plan.model import Forward, Mode, Protocol, Redirect
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol, Redirect, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan, Rule
 
 
 def build_entry_points(plan: Plan, version: str) -> dict[str, Data]:

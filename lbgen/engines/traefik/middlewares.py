@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik.names import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lbgen.engines.document import Data
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, approximate, habit
 from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.view import http_listeners, http_pools, http_routes
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, PoolProtocol, ValueKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Plan, Pool, Route, Rule
+from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route, Rule, ValueKind
 
 _PER_ROUTER = (
     "each router of the route has its own count: there is one for each match, and for listeners with other routes, "

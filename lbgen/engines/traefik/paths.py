@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
@@ -10,8 +11,6 @@ from lbgen.engines.traefik.view import CAN, Contributor, http_listeners
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
     from lbgen.plan.model import Listener, Plan
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.traefik.timeouts import duration
-from lbgen.engines.traefik.view import CAN, Contributor, http_routes
+from lbgen.engines.traefik.view import CAN, Contributor, HttpRoute, http_routes
 from lbgen.plan.features import Feature
 from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
     from lbgen.plan.model import Plan, Route
 
 # The only field that has one value on all requests: Traefik sets it, whatever a client sends.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.engines.traefik.view import Contributor
+from lbgen.engines.traefik.view import Contributor, HttpRoute
 from lbgen.plan.policy import REPLAYED_BODY, RetryCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
 
 # What Traefik answers itself where an endpoint resets the connection, or is late; an endpoint's own count as well.
 _STATUSES = {RetryCause.RESET: 502, RetryCause.TIMEOUT: 504}

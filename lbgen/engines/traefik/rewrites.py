@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.engines.traefik.view import Contributor
+from lbgen.engines.traefik.view import Contributor, HttpRoute
 from lbgen.plan.forwarding import DEFAULT_PORTS
-from lbgen.plan.model import PathKind, Redirect, Respond
+from lbgen.plan.model import Listener, PathKind, PathMatch, Redirect, Respond, Rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
-    from lbgen.plan.model import Listener, PathMatch, Rewrite
 
 
 def build_rewrite(rewrite: Rewrite, matched: PathMatch) -> dict[str, Data]:

@@ -25,13 +25,12 @@ from lbgen.engines.traefik.matching import (
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.engines.traefik.tls import find_options
-from lbgen.plan.model import Mode, PathKind
+from lbgen.plan.model import HostPattern, Listener, Mode, PathKind, PathMatch, Plan, Rule
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.routes import Routes
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Plan, Rule
 
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
@@ -9,14 +10,11 @@ from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
-from lbgen.plan.model import Forward, Mode, Redirect
+from lbgen.plan.model import Forward, Listener, Mode, PathMatch, Plan, Redirect, Route
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, PathMatch, Plan, Route
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
 

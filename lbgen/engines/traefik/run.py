@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
 from lbgen.engines.traefik import access_log, tcp_weights
 from lbgen.engines.traefik.names import ACCESS_LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lbgen.engines.api import Binary
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Plan
 

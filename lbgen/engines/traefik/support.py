@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, approximate, emulated, habit, refused
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
 from lbgen.plan.features import Feature
-
-if TYPE_CHECKING:
-    from lbgen.engines.api import Verdict
 
 _NATIVE = (
     Feature.L7,

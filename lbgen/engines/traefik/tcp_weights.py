@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.traefik import names
 from lbgen.engines.yaml_writer import dump
-from lbgen.plan.model import Forward, Mode, Protocol
+from lbgen.plan.model import Forward, Mode, Plan, Pool, Protocol, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Pool, Route
 
 FILE = "dynamic/tcp-shares.yaml"
 _HEADER = "Weights of checked TCP endpoints for Traefik, written by lbgen; `lbgen agent` rewrites them."

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
 from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.engines.traefik.view import Contributor
+from lbgen.engines.traefik.view import Contributor, HttpRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.document import Data
-    from lbgen.engines.traefik.view import HttpRoute
     from lbgen.plan.model import Listener
 
 FOREVER = "2562047h"  # where 0 is a default: the longest duration that Go accepts

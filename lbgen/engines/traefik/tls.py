@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
@@ -9,13 +10,10 @@ from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import CAN, Contributor
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Mode
+from lbgen.plan.model import HostPattern, Listener, Mode, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Listener, Plan
     from lbgen.plan.tls import Certificate, ListenerTls
 
 # Priorities before and after those of L4 rules, which begin at 1.

@@ -14,12 +14,11 @@ from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.timeouts import duration
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.model import Endpoint, Forward, Plan, Pool, PoolProtocol, Route, Target, Timeouts
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.middlewares import Middlewares
-    from lbgen.plan.model import Endpoint, Forward, Plan, Pool, Route, Target, Timeouts
 
 
 class _Balancer(Struct, frozen=True):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Endpoint, Forward, Listener, Mode, PathMatch, Plan, Pool, Route
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Endpoint, Listener, PathMatch, Plan, Pool, Route
 
     Fields = dict[str, Data]
 
