@@ -63,8 +63,8 @@ PARTS = {
     "upstreams": {"balancing", "pool_selection", "backend_selection"}
     | {"tcp_weights", "upstream_protocols", "upstream_servers"},
     "l4": {"direct"},
-    "run": {"counters", "live", "stages", "transaction"},
-    "routes": {"routes", "actions", "per_route", "filter_chains"} | {"middlewares", "server_blocks", "includes"},
+    "run": {"counters", "live", "transaction"},
+    "routes": {"routes", "actions", "per_route"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
         "lua",
@@ -72,7 +72,7 @@ PARTS = {
         "plugin",
         "protobuf",
     }
-    | {"statements", "static", "strings"},
+    | {"statements", "strings"},
 }
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.envoy.connections import HTTP2_LIMITS
 from lbgen.engines.envoy.features import FEATURES
-from lbgen.engines.envoy.filter_chains import build_chain_matcher, server_name_predicate
-from lbgen.engines.envoy.l4 import build_l4_chains, build_udp_proxy
+from lbgen.engines.envoy.l4 import build_chain_matcher, build_l4_chains, build_udp_proxy, server_name_predicate
 from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge
 from lbgen.engines.envoy.routes import build_virtual_hosts, explain_hosts
 from lbgen.engines.envoy.tls import build_listener_socket

@@ -1,4 +1,4 @@
-"""Verdicts of Envoy on every feature."""
+"""Verdicts of Envoy on every feature; those that it has without more are not listed."""
 
 from __future__ import annotations
 
@@ -11,34 +11,19 @@ _DECODED = emulated("compared by a regex over the percent-encoded value; a broke
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
 _V1_40: dict[Feature, Verdict] = {
-    Feature.L7: NATIVE,
-    Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: NATIVE,
     Feature.TRUSTED_PROXIES: emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),
-    Feature.DUAL_STACK: NATIVE,
-    Feature.HOST_EXACT: NATIVE,
-    Feature.HOST_WILDCARD: NATIVE,
-    Feature.PATH_EXACT: NATIVE,
-    Feature.PATH_PREFIX: NATIVE,
-    Feature.PATH_REGEX: NATIVE,
-    Feature.METHOD: NATIVE,
     Feature.HEADER: _ANCHORED,
     Feature.HEADER_REGEX: _ANCHORED,
     Feature.HEADER_PRESENT: _ANCHORED,
     Feature.QUERY: _DECODED,
     Feature.QUERY_REGEX: _DECODED,
-    Feature.QUERY_PRESENT: NATIVE,
-    Feature.COOKIE: NATIVE,
-    Feature.COOKIE_REGEX: NATIVE,
-    Feature.COOKIE_PRESENT: NATIVE,
     Feature.PRIORITY: _SORTED,
     Feature.PATHS_STRICT: habit(
         "Envoy resolves dot segments, empty segments, backslashes and escapes of unreserved characters before routing "
         "and forwards the path so, with escapes for raw characters such as | and {; other ambiguous escapes get 400"
     ),
-    Feature.FRAMING: NATIVE,
     Feature.MALFORMED: habit(
         "ambiguous lengths and codings, a bad Host, more than 1000 header lines and a fragment get a 4xx or a closed "
         "connection; bare LF, folded headers, HTTP/0.9, user information and further blanks in the request line are "
@@ -54,26 +39,15 @@ _V1_40: dict[Feature, Verdict] = {
         "headers that a request's Connection names are dropped, but those of a WebSocket handshake reach the endpoint, "
         "whose Connection names `upgrade` alone; those that a response's Connection names reach the client"
     ),
-    Feature.UNDERSCORES_DROP: NATIVE,
-    Feature.UNDERSCORES_PASS: NATIVE,
     Feature.FORWARDED_HEADERS: habit("X-Forwarded-Client-Cert, which proxies send each other, is removed"),
-    Feature.REQUEST_ID: NATIVE,
     Feature.REQUEST_HEADERS_SET: _EDITS,
     Feature.REQUEST_HEADERS_ADD: _EDITS,
     Feature.REQUEST_HEADERS_REMOVE: _EDITS,
-    Feature.RESPONSE_HEADERS_SET: NATIVE,
-    Feature.RESPONSE_HEADERS_ADD: NATIVE,
-    Feature.RESPONSE_HEADERS_REMOVE: NATIVE,
-    Feature.FORWARD: NATIVE,
-    Feature.SPLIT: NATIVE,
     Feature.SPLIT_HEADERS: _EDITS,
     Feature.REDIRECT: habit(
         "a redirect to the request's own host keeps its case, and names a port that is the default"
     ),
-    Feature.RESPOND: NATIVE,
     Feature.REWRITE_PREFIX: emulated("by a regex where the new prefix is `/` or the old one has escapes"),
-    Feature.REWRITE_PATH: NATIVE,
-    Feature.REWRITE_HOST: NATIVE,
     Feature.WEBSOCKET: habit(
         "a response that declines a handshake ends the client's connection where it is a 200, whose body is dropped, "
         "or names an upgrade; a client that asks for an upgrade that Envoy does not know gets 403",
@@ -92,7 +66,6 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     Feature.TIMEOUT_CONNECT: emulated("one cluster for each connect timeout of a pool"),
     Feature.TIMEOUT_RESPONSE: emulated("the timeout of a single try, which ends with the response head"),
-    Feature.ROUND_ROBIN: NATIVE,
     Feature.TIMEOUT_IDLE: habit(
         "a client that takes nothing of the end of a response for the idle time loses it, over HTTP/2 in any case"
     ),
@@ -101,33 +74,17 @@ _V1_40: dict[Feature, Verdict] = {
     Feature.SOURCE_HASH: habit(
         "behind trusted proxies, on listeners with access lists or limits by client, the client's address is hashed"
     ),
-    Feature.SOURCE_HASH_WEIGHTED: NATIVE,
-    Feature.WEIGHTS: NATIVE,
     Feature.DRAIN: emulated("the endpoint is marked as draining"),
-    Feature.ENDPOINT_NAMES: NATIVE,
-    Feature.ENDPOINT_IPV6: NATIVE,
     Feature.KEEPALIVE: emulated("idle connections are kept without a count; 0 closes each after its request"),
-    Feature.KEEPALIVE_IDLE: NATIVE,
-    Feature.TLS_NO_SNI: NATIVE,
     Feature.TLS_TERMINATE: emulated("connections are matched by a regex for the server names of the certificates"),
     Feature.TLS_CLIENT_CERT: emulated("no session is resumed, so that every handshake shows the certificate"),
-    Feature.TLS_CURVES: NATIVE,
-    Feature.TLS_PASSTHROUGH: NATIVE,
-    Feature.HTTP2: NATIVE,
-    Feature.PROXY_PROTOCOL_IN: NATIVE,
-    Feature.MAX_CONNECTIONS: NATIVE,
-    Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
     Feature.LISTENER_LIMITS: habit(
         "Envoy counts a head in whole KiB with its request line, and answers 403 to a target that is too long"
     ),
     Feature.CLIENT_TIMEOUTS: emulated("timers of Envoy; a kept connection is drained in the last seconds of its time"),
-    Feature.L4_SNI: NATIVE,
-    Feature.L4_SOURCES: NATIVE,
-    Feature.PATHS_ALLOW: NATIVE,
     Feature.PATHS_NORMALIZE: habit("an escaped slash gets 400, and hexadecimal digits of escapes keep their case"),
     Feature.PATHS_VERBATIM: habit("a path whose `..` segments lead above the root passes too"),
-    Feature.MIRROR: NATIVE,
     Feature.CORS: habit("a preflight is answered with 200, and lists what is allowed whatever it asks for"),
     Feature.COMPRESSION: habit(
         "responses of any status but 206, and those without a type, are compressed too; `Accept-Encoding: *` asks for "
@@ -177,21 +134,10 @@ _V1_40: dict[Feature, Verdict] = {
         "one route for idempotent methods and one for the others; a body of up to 1 MiB is sent again, a longer "
         "one only with `buffering.request`"
     ),
-    Feature.RETRY_BUDGET: NATIVE,
     Feature.RANDOM: emulated("with weights, random entries of a Maglev table"),
-    Feature.HASH: NATIVE,
     Feature.BACKUP: emulated("a second priority, used only when all of the first is down"),
     Feature.HEALTH_ACTIVE: emulated("Envoy's own checks, which read the whole response within `timeout`"),
-    Feature.HEALTH_PASSIVE: NATIVE,  # all workers see an ejection about 1 ms later
-    Feature.SLOW_START: NATIVE,
     Feature.STICKY: emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),
-    Feature.POOL_TLS: NATIVE,
-    Feature.POOL_HTTP2: NATIVE,
-    Feature.POOL_GRPC: NATIVE,
-    Feature.PROXY_PROTOCOL_OUT: NATIVE,
-    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
-    Feature.ACCESS_LOG: NATIVE,
-    Feature.ACCESS_LOG_L4: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,
@@ -255,5 +201,5 @@ def _add_parts(verdicts: dict[Feature, Verdict]) -> dict[Feature, Verdict]:
     return verdicts | made
 
 
-_TABLE: dict[Feature, Verdict] = _add_parts({feature: _V1_40[feature] for feature in Feature})
+_TABLE: dict[Feature, Verdict] = _add_parts({feature: _V1_40.get(feature, NATIVE) for feature in Feature})
 TABLES = {"1.40": _TABLE, "1.39": _TABLE | _OLD, "1.38": _TABLE | _OLD, "1.37": _TABLE | _V1_37}

@@ -1,61 +1,10 @@
-"""Verdicts of Traefik on every feature."""
+"""Verdicts of Traefik on every feature; those that it has without more are not listed."""
 
 from __future__ import annotations
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
 from lbgen.plan.features import Feature
-
-_NATIVE = (
-    Feature.L7,
-    Feature.L4_TCP,
-    Feature.L4_UDP,
-    Feature.TLS_TERMINATE,
-    Feature.TLS_NO_SNI,
-    Feature.TLS_CLIENT_CERT,
-    Feature.TLS_PASSTHROUGH,
-    Feature.HTTP2,
-    Feature.TRUSTED_PROXIES,
-    Feature.DUAL_STACK,
-    Feature.HOST_EXACT,
-    Feature.HOST_WILDCARD,
-    Feature.PATH_EXACT,
-    Feature.PATH_PREFIX,
-    Feature.PATH_REGEX,
-    Feature.METHOD,
-    Feature.HEADER,
-    Feature.HEADER_PRESENT,
-    Feature.PRIORITY,
-    Feature.L4_SNI,
-    Feature.L4_SOURCES,
-    Feature.UNDERSCORES_PASS,
-    Feature.REQUEST_HEADERS_SET,
-    Feature.REQUEST_HEADERS_REMOVE,
-    Feature.RESPONSE_HEADERS_SET,
-    Feature.RESPONSE_HEADERS_REMOVE,
-    Feature.SPLIT,
-    Feature.SPLIT_HEADERS,
-    Feature.REWRITE_PREFIX,
-    Feature.REWRITE_PATH,
-    Feature.REWRITE_HOST,
-    Feature.WEBSOCKET,
-    Feature.CONCURRENCY,
-    Feature.TIMEOUT_CONNECT,
-    Feature.TIMEOUT_RESPONSE,
-    Feature.ROUND_ROBIN,
-    Feature.LEAST_CONNECTIONS,
-    Feature.SOURCE_HASH,
-    Feature.SOURCE_HASH_WEIGHTED,
-    Feature.WEIGHTS,
-    Feature.DRAIN,
-    Feature.ENDPOINT_IPV6,
-    Feature.KEEPALIVE,
-    Feature.KEEPALIVE_IDLE,
-    Feature.POOL_TLS,
-    Feature.POOL_HTTP2,
-    Feature.POOL_GRPC,
-    Feature.L4_PROXY_PROTOCOL_OUT,
-)
 
 _QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
 
@@ -67,7 +16,6 @@ def _any_of(feature: Feature, says: str) -> Verdict:
 _COOKIES = "any of repeated cookies matches"
 
 _SUPPORT: dict[Feature, Verdict] = {
-    **dict.fromkeys(_NATIVE, NATIVE),
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
@@ -336,4 +284,7 @@ _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
     Feature.POOL_GRPC: _NO_H2C_TIMES,
 }
 
-SUPPORT: dict[str, dict[Feature, Verdict]] = {"3.7": _SUPPORT, "3.6": _SUPPORT_3_6}
+SUPPORT = {
+    version: {feature: table.get(feature, NATIVE) for feature in Feature}
+    for version, table in (("3.7", _SUPPORT), ("3.6", _SUPPORT_3_6))
+}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.static import KEYS, NOTES, build_static
+from lbgen.engines.envoy.build import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
 
