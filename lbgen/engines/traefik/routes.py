@@ -34,7 +34,7 @@ def _find_refusals(plan: Plan) -> Iterator[int]:
 
 
 class Routes:
-    """The chains of all routes; ask for each of them before the sections are built."""
+    """The chains of all routes, found at once, so that each middleware and service has its name before any is used."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
