@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -145,6 +146,16 @@ def test_engine_folders_have_one_skeleton(engine: str) -> None:
 def test_parts_of_the_skeleton_exist() -> None:
     names = {path.stem for engine in engine_names() for path in (ROOT / "engines" / engine).rglob("*.py")}
     assert (SKELETON | set().union(*PARTS.values())) - names == set()
+
+
+@pytest.mark.parametrize("engine", [name for name in engine_names() if f"lbgen.engines.{name}.features" in FILES])
+def test_each_contributor_has_its_row(engine: str) -> None:
+    inside = f"lbgen.engines.{engine}"
+    kind, rows = import_module(f"{inside}.view").Contributor, import_module(f"{inside}.features").FEATURES
+    modules = [import_module(name) for name in FILES if name.startswith(f"{inside}.")]
+    defined = {id(each): name for module in modules for name, each in vars(module).items() if isinstance(each, kind)}
+    assert len(rows) == len({id(each) for each in rows})
+    assert {name for each, name in defined.items() if each not in {id(row) for row in rows}} == set()
 
 
 @pytest.mark.parametrize("engine", engine_names())
