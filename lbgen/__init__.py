@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from lbgen import builders as builders
     from lbgen.api import Stack, preview, reload, up
     from lbgen.bench.run import bench
     from lbgen.conformance.topology_diff import diff
@@ -87,7 +86,6 @@ __all__ = [
     "Topology",
     "UsageError",
     "bench",
-    "builders",
     "check",
     "config",
     "diff",
@@ -105,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in ("bench", "builders", "plan"):  # the packages bench and plan are callable, see their __init__.py
+    if name in ("bench", "plan"):  # the packages bench and plan are callable, see their __init__.py
         return import_module(f"lbgen.{name}")
     if name in _HOMES:
         home, _, known_as = _HOMES[name].partition(":")

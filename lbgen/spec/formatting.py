@@ -21,6 +21,7 @@ from ruamel.yaml.serializer import Serializer
 from yaml.nodes import Node, ScalarNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.compose import LOADER
 from lbgen.spec.source import decode, parse
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ LONGEST = 120  # characters of a line
 _UNLIMITED = 1 << 30
 _COMMENT = re.compile(r"#[^\n]*")
 _MAY_BE_DOUBLE = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]*')
-_LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 def format_yaml(raw: bytes, file: str) -> str:
@@ -141,7 +141,7 @@ def _comments(text: str) -> Iterator[_Comment]:
     """The comments, in order: what lies between tokens, and in the first line of block scalars."""
     lines = text.split("\n")
     line = column = 0
-    for token in yaml.scan(text, Loader=_LOADER):
+    for token in yaml.scan(text, Loader=LOADER):
         start, end = token.start_mark, token.end_mark
         if (start.line, start.column) >= (line, column):
             yield from _comments_between(lines, (line, column), (start.line, start.column))
@@ -227,7 +227,7 @@ def _aligned(now: _Lines) -> set[int]:
 def _inside_scalars(lines: list[str], text: str) -> set[int]:
     """The numbers of lines that belong to a scalar which begins on an earlier line."""
     found: set[int] = set()
-    for token in yaml.scan(text, Loader=_LOADER):
+    for token in yaml.scan(text, Loader=LOADER):
         first, end = token.start_mark.line, token.end_mark
         if not isinstance(token, yaml.ScalarToken) or end.line == first:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,8 +84,6 @@ class Layering(Struct):
         """The files that the patterns name, in the order of patterns and then of names, each once."""
         found: dict[Path, None] = {}
         for pattern, span in patterns:
-            import glob  # few topologies include others
-
             # Path.glob does not take absolute patterns.
             names = sorted(glob.glob(pattern, root_dir=document.base, recursive=True))  # noqa: PTH207
             if not names:

@@ -13,8 +13,6 @@ from lbgen.diagnostics import Span
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
 _Found = tuple[Node, Node | None, str]
-_FIRST = re.compile(r"[^.\[]*")
-_MOST_PATHS = 500_000
 
 
 def field_path(steps: Iterable[Step]) -> str:
@@ -69,13 +67,7 @@ class Marks(Struct, eq=False):
     root: Node | None = None
     data: object = None
     places: Places = field(default_factory=Places)
-    _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict)
-    _by_path: dict[str, _Found] = field(default_factory=dict)
-
-    def index(self) -> None:
-        """Walk over all nodes once, for callers that ask for several places of each route."""
-        if self.root is not None and not self._by_path:
-            self._by_path = self._walk(self.root)
+    _keys: dict[int, _Keys] = field(default_factory=dict)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -85,7 +77,7 @@ class Marks(Struct, eq=False):
         """Like `span`, and whether the path is written in this file."""
         if self.root is None:
             return Span(self.file), _holds(self.data, path)
-        node, key_node, rest = self._look(self.root, path)
+        node, key_node, rest = self._descend(self.root, None, path)
         shown = key_node if key and key_node is not None and not rest else node
         return self.span_of(shown), not rest
 
@@ -93,7 +85,7 @@ class Marks(Struct, eq=False):
         """Like `find`; a value that is written short, such as `forward: app`, is also each value that it stands for."""
         if self.root is None:
             return self.find(path)
-        node, _, rest = self._look(self.root, path)
+        node, _, rest = self._descend(self.root, None, path)
         return self.span_of(node), not rest or isinstance(node, ScalarNode)
 
     def span_of(self, node: Node) -> Span:
@@ -104,14 +96,14 @@ class Marks(Struct, eq=False):
         """The scalar at `path` as it is written, without quotes; None when there is none."""
         if self.root is None:
             return None
-        node, _, rest = self._look(self.root, path)
+        node, _, rest = self._descend(self.root, None, path)
         return str(node.value) if isinstance(node, ScalarNode) and not rest else None
 
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""
         if self.root is None:
             return None
-        node, _, rest = self._look(self.root, path)
+        node, _, rest = self._descend(self.root, None, path)
         return (self.places.values[id(node)], str(node.value)) if not rest and id(node) in self.places.values else None
 
     def steps(self, path: str) -> tuple[Step, ...] | None:
@@ -144,28 +136,6 @@ class Marks(Struct, eq=False):
                 return None
         return tuple(steps)
 
-    def _look(self, root: Node, path: str) -> _Found:
-        return self._by_path.get(path) or self._descend(root, None, path)
-
-    def _walk(self, root: Node) -> dict[str, _Found]:
-        """Every node by its path; nothing where a key holds a dot or bracket, or aliases make too many of them."""
-        found: dict[str, _Found] = {}
-        waiting: list[tuple[str, Node, Node | None]] = [("", root, None)]
-        while waiting:
-            path, node, key_node = waiting.pop()
-            found[path] = (node, key_node, "")
-            if len(found) + len(waiting) > _MOST_PATHS:
-                return {}
-            if isinstance(node, SequenceNode):
-                waiting += [(f"{path}[{index}]", each, None) for index, each in enumerate(node.value)]
-            elif isinstance(node, MappingNode):
-                keys, plain = self._entries(node)
-                if not plain:
-                    return {}
-                before = f"{path}." if path else ""
-                waiting += [(before + name, value, key) for name, (key, value) in keys.items()]
-        return found
-
     def _descend(self, node: Node, key_node: Node | None, path: str) -> _Found:
         """The deepest node on `path`, its key, and what of the path is left."""
         while path:
@@ -185,23 +155,17 @@ class Marks(Struct, eq=False):
 
     def _step(self, node: MappingNode, path: str) -> tuple[Node, Node, str] | None:
         """The entry of `node` that `path` begins with; names may hold dots, so the longest fitting key wins."""
-        keys, plain = self._entries(node)
-        if plain:
-            first = _FIRST.match(path)
-            name = first[0] if first else path
-            entry = keys.get(name)
-            return (*entry, path[len(name) :]) if entry else None
+        keys = self._entries(node)
         ends = [i for i, char in enumerate(path) if char in ".["]
         for end in (len(path), *reversed(ends)):
             if found := keys.get(path[:end]):
                 return (*found, path[end:])
         return None
 
-    def _entries(self, node: MappingNode) -> tuple[_Keys, bool]:
-        """The entries of `node` by key, and whether no key holds a dot or bracket."""
+    def _entries(self, node: MappingNode) -> _Keys:
+        """The entries of `node` by key."""
         if id(node) not in self._keys:
-            keys: _Keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
-            self._keys[id(node)] = keys, not any("." in key or "[" in key for key in keys)
+            self._keys[id(node)] = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
         return self._keys[id(node)]
 
 

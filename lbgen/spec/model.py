@@ -2,8 +2,10 @@
 
 from typing import Annotated, Literal
 
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticKnownError
+
 from lbgen.spec.base import Strict
-from lbgen.spec.declare import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
@@ -42,13 +44,11 @@ def _parse_engine_version(value: object) -> str:
 
 def _check_memory(size: int) -> int:
     if size < _LEAST_MEMORY:
-        from pydantic_core import PydanticKnownError
-
         raise PydanticKnownError("greater_than_equal", {"ge": _LEAST_MEMORY})
     return size
 
 
-Memory = Annotated[ByteSize, AfterValidator(_check_memory)]  # not `ge`, whose check is a function of pydantic here
+Memory = Annotated[ByteSize, AfterValidator(_check_memory)]  # not `ge`, which means a number to editors
 Version = Annotated[int, PlainValidator(_parse_version), WithJsonSchema({"const": SUPPORTED_VERSION})]
 EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSchema({"type": "string"})]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,18 +33,6 @@ class Source(Struct, frozen=True):
 
     data: Any
     marks: Marks
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """No garbage collection inside: building many small objects is more than twice as fast, and none is garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_nodes(path: Path) -> Node:

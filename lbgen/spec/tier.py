@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
+from pydantic import Field, model_validator
+
 from lbgen.spec.base import Strict
-from lbgen.spec.declare import Field, model_validator
 from lbgen.spec.value_errors import wrong_type
 from lbgen.spec.values import Name, PlainHost
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from lbgen.spec.declare import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
 from lbgen.spec.http import (
     FRAMING,
     parse_body,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.spec.compose import DEEPEST, _PythonComposer
+from lbgen.spec.compose import DEEPEST
 from lbgen.spec.marks import Marks, field_path
 from lbgen.spec.source import LARGEST_FILE, read_bytes, read_file, read_mapping, read_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # A hostile file gets no more than this much processor time and memory.
-SECONDS = 5
+SECONDS = 10
 MEMORY = 1 << 30
 
 GUARDED = """
@@ -163,15 +163,6 @@ def test_python_data() -> None:
     for bad in ({"a": None}, {1: "a"}, {"a": b"x"}, {"a": object()}, {"a": {1, 2}}, {"a": "\ud800"}, loop):
         with pytest.raises(LbgenError):
             read_mapping(bad)
-
-
-def test_the_parser_in_python_gives_the_same_tree() -> None:
-    text = 'a: &x [1, "b", {c: d}]\ne: *x\n'
-    root = _PythonComposer(text).get_single_node()
-    again = read_text(text, "x").marks.root
-    assert repr(root).replace("<", "") != ""
-    assert [k.value for k, _ in root.value] == [k.value for k, _ in again.value]
-    assert root.value[0][1].value[1].tag == again.value[0][1].value[1].tag
 
 
 # Made when asked for: they are large.
