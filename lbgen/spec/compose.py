@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from typing import Any, cast
 
 import yaml
@@ -19,6 +20,8 @@ PLAIN = "\0plain"
 TEXT = "\0text"
 COLLECTION = "\0collection"
 
+# The beginnings of names of texts that lbgen made, whose lines mean nothing to a user.
+_WITHOUT_LINES = ("<dict>", "<edit>", "--set ")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -27,6 +30,14 @@ class _Stop(Exception):  # noqa: N818  # leaves the parser early
         super().__init__(message)
         self.message = message
         self.mark = mark
+
+
+class _NamedText(StringIO):
+    """A text whose name PyYAML keeps in the marks of all nodes."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
 class _Composer(LOADER):  # type: ignore[misc]  # one of two classes
@@ -60,7 +71,7 @@ def find_control_character(text: str) -> re.Match[str] | None:
 def compose(text: str, file: str) -> Node:
     """The root node of one document. Raises LbgenError: LB100, LB107 (several documents), LB108."""
     try:
-        root = cast("Node | None", _Composer(text).get_single_node())
+        root = cast("Node | None", _Composer(_NamedText(text, file)).get_single_node())
     except _Stop as stop:
         raise LbgenError(Diagnostic("LB108", stop.message, _span_of_mark(stop.mark, file))) from None
     except yaml.MarkedYAMLError as error:
@@ -72,6 +83,12 @@ def compose(text: str, file: str) -> Node:
     if root is None:
         raise LbgenError(Diagnostic("LB100", "the file is empty", Span(file), hint="lbgen init writes a topology"))
     return root
+
+
+def span_of(node: Node) -> Span:
+    """The place where `node` begins, in the file that it is from."""
+    mark = node.start_mark
+    return Span(mark.name) if mark.name.startswith(_WITHOUT_LINES) else _span_of_mark(mark, mark.name)
 
 
 def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of either parser

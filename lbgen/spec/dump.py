@@ -43,7 +43,7 @@ def scalar(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        return format(value)
     return _text(str(value) if isinstance(value, Reference) else escape_references(str(value)))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lbgen.diagnostics import Span
+from lbgen.spec.compose import span_of
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Span
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
-_Found = tuple[Node, Node | None, str]
 
 
 def field_path(steps: Iterable[Step]) -> str:
@@ -23,50 +26,18 @@ def field_path(steps: Iterable[Step]) -> str:
     return text
 
 
-class Places(Struct):
-    """What nodes do not say themselves: the file of those that are not from the first one, and replaced values."""
-
-    files: dict[int, str] = field(default_factory=dict)
-    values: dict[int, str] = field(default_factory=dict)  # of the scalars that refer to variables
-    _without_lines: set[str] = field(default_factory=set)
-    _nodes: list[Node] = field(default_factory=list)  # keeps them, as their ids stand for them
-
-    def copy(self) -> Places:
-        """The same places; what is added to the copy is not added here."""
-        return Places(dict(self.files), dict(self.values), set(self._without_lines), list(self._nodes))
-
-    def add(self, root: Node, file: str, *, lines: bool = True) -> None:
-        """Every node under `root` is from `file`; `lines` False: a place there has no line."""
-        self._nodes.append(root)
-        if not lines:
-            self._without_lines.add(file)
-        waiting = [root]
-        while waiting:
-            node = waiting.pop()
-            if id(node) in self.files:
-                continue
-            self.files[id(node)] = file
-            if isinstance(node, SequenceNode):
-                waiting.extend(node.value)
-            elif isinstance(node, MappingNode):
-                waiting.extend(each for entry in node.value for each in entry)
-
-    def span(self, node: Node, first: str) -> Span:
-        """Where `node` begins; `first` is the file of the nodes that were not added."""
-        file = self.files.get(id(node), first)
-        if file in self._without_lines:
-            return Span(file)
-        return Span(file, node.start_mark.line + 1, node.start_mark.column + 1)
+def origin(node: Node) -> tuple[str, int]:
+    """The file that a node is from, and its place there, which no other scalar has."""
+    return node.start_mark.name, node.start_mark.index
 
 
 class Marks(Struct, eq=False):
-    """The places of every key and value; `file` is the only or the first one. `root` None: there are no places, only
-    Python `data`."""
+    """The places of every key and value; `file` is the only or the first one. `replaced_values` are those of scalars
+    that refer to variables, by their origin."""
 
     file: str
-    root: Node | None = None
-    data: object = None
-    places: Places = field(default_factory=Places)
+    root: Node
+    replaced_values: dict[tuple[str, int], str] = field(default_factory=dict)
     _keys: dict[int, _Keys] = field(default_factory=dict)
 
     def span(self, path: str, *, key: bool = False) -> Span:
@@ -75,36 +46,25 @@ class Marks(Struct, eq=False):
 
     def find(self, path: str, *, key: bool = False) -> tuple[Span, bool]:
         """Like `span`, and whether the path is written in this file."""
-        if self.root is None:
-            return Span(self.file), _holds(self.data, path)
-        node, key_node, rest = self._descend(self.root, None, path)
+        node, key_node, rest = self._descend(path)
         shown = key_node if key and key_node is not None and not rest else node
-        return self.span_of(shown), not rest
+        return span_of(shown), not rest
 
     def find_value(self, path: str) -> tuple[Span, bool]:
         """Like `find`; a value that is written short, such as `forward: app`, is also each value that it stands for."""
-        if self.root is None:
-            return self.find(path)
-        node, _, rest = self._descend(self.root, None, path)
-        return self.span_of(node), not rest or isinstance(node, ScalarNode)
-
-    def span_of(self, node: Node) -> Span:
-        """The place where `node` begins."""
-        return self.places.span(node, self.file)
+        node, _, rest = self._descend(path)
+        return span_of(node), not rest or isinstance(node, ScalarNode)
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
-        if self.root is None:
-            return None
-        node, _, rest = self._descend(self.root, None, path)
+        node, _, rest = self._descend(path)
         return str(node.value) if isinstance(node, ScalarNode) and not rest else None
 
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""
-        if self.root is None:
-            return None
-        node, _, rest = self._descend(self.root, None, path)
-        return (self.places.values[id(node)], str(node.value)) if not rest and id(node) in self.places.values else None
+        node, _, rest = self._descend(path)
+        value = self.replaced_values.get(origin(node)) if isinstance(node, ScalarNode) and not rest else None
+        return None if value is None else (value, str(node.value))
 
     def steps(self, path: str) -> tuple[Step, ...] | None:
         """The steps of a path that a user wrote; the last ones need not be there. `routes[api]` is the route of that
@@ -136,8 +96,9 @@ class Marks(Struct, eq=False):
                 return None
         return tuple(steps)
 
-    def _descend(self, node: Node, key_node: Node | None, path: str) -> _Found:
+    def _descend(self, path: str) -> tuple[Node, Node | None, str]:
         """The deepest node on `path`, its key, and what of the path is left."""
+        node, key_node = self.root, None
         while path:
             if path[0] == "[" and isinstance(node, SequenceNode):
                 index, _, rest = path[1:].partition("]")
@@ -182,20 +143,6 @@ def _index_of(node: Node | None, name: str) -> int:
     return len(items)
 
 
-def _holds(data: object, path: str) -> bool:
-    """Whether plain data has a value at `path`."""
-    if not path:
-        return True
-    if isinstance(data, list):
-        index, _, rest = path[1:].partition("]")
-        return path[0] == "[" and index.isdecimal() and int(index) < len(data) and _holds(data[int(index)], rest)
-    path = path.removeprefix(".")
-    ends = [i for i, char in enumerate(path) if char in ".["]
-    return isinstance(data, dict) and any(
-        path[:end] in data and _holds(data[path[:end]], path[end:]) for end in (len(path), *reversed(ends))
-    )
-
-
 class Layers(Struct):
     """The marks of a topology and of the profile under it."""
 
@@ -220,7 +167,7 @@ class Layers(Struct):
         return self._of(path).written(path)
 
     def has_variables(self) -> bool:
-        return any(marks is not None and marks.places.values for marks in (self.top, self.under))
+        return any(marks is not None and marks.replaced_values for marks in (self.top, self.under))
 
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""

@@ -15,7 +15,7 @@ from lbgen.spec import foreign_terms
 from lbgen.spec.dump import flow
 from lbgen.spec.marks import Layers, Step, field_path
 from lbgen.spec.quantities import format_in_unit_of
-from lbgen.spec.scalars import Ambiguous, read_scalar
+from lbgen.spec.scalars import Unusable, read_scalar
 from lbgen.spec.source import MOST_FINDINGS
 from lbgen.spec.value_errors import kind_of, shorten
 
@@ -107,7 +107,7 @@ def read_variables(error: ValidationError, data: Any, marks: Layers) -> bool:  #
             holder = holder[step]
         if replaced is None or holder[steps[-1]] != replaced[0]:
             continue
-        with suppress(Ambiguous):
+        with suppress(Unusable):
             value = read_scalar(replaced[0])
             if value is not None and not isinstance(value, str):
                 holder[steps[-1]] = value

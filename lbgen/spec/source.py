@@ -14,11 +14,12 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import replace
-from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose, find_control_character
-from lbgen.spec.marks import Marks, Step, field_path
-from lbgen.spec.scalars import Ambiguous, read_scalar
+from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose, find_control_character, span_of
+from lbgen.spec.dump import dump
+from lbgen.spec.marks import Marks, Step, field_path, origin
+from lbgen.spec.scalars import Unusable, read_scalar
 from lbgen.spec.value_errors import kind_of, shorten
-from lbgen.spec.variables import Unusable, replace_references
+from lbgen.spec.variables import replace_references
 
 LARGEST_FILE = 16 << 20  # bytes
 MOST_FINDINGS = 200  # then the rest is not looked at
@@ -115,13 +116,14 @@ def build(root: Node, marks: Marks, variables: Mapping[str, str]) -> Source:
     return Source(data, marks)
 
 
-def read_mapping(data: object, file: str = "<dict>") -> Source:
+def read_mapping(data: Mapping[Any, Any], file: str = "<dict>") -> Source:
     """A topology given as Python data: mappings, sequences, text, numbers; LB105 or LB108 for anything else."""
     findings: list[Diagnostic] = []
     plain = _plain(data, (), findings, Span(file))
     if findings:
         raise LbgenError(findings)
-    return Source(plain, Marks(file, data=plain))
+    root = compose(dump(plain) if plain else "{}", file)
+    return Source(plain, Marks(file, root))
 
 
 def decode(raw: bytes, file: str) -> str:
@@ -184,7 +186,7 @@ class _Builder:
                 continue
             if key in data:
                 first = first or _first_keys(node)
-                before, here = self.marks.span_of(first[key]), self.marks.span_of(key_node)
+                before, here = span_of(first[key]), span_of(key_node)
                 where = f"in line {before.line}" if before.file == here.file else f"at {before}"
                 self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, f"the first is {where}")
                 continue
@@ -205,8 +207,8 @@ class _Builder:
             return None
         try:
             key = read_scalar(node.value, key=True)
-        except Ambiguous as ambiguous:
-            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
+        except Unusable as unusable:
+            self._find(unusable.code, unusable.message, node, unusable.hint)
             return None
         if isinstance(key, str):
             return self._plain_keys.setdefault(node.value, key)
@@ -229,8 +231,8 @@ class _Builder:
             return written
         try:
             value = read_scalar(written)
-        except Ambiguous as ambiguous:
-            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
+        except Unusable as unusable:
+            self._find(unusable.code, unusable.message, node, unusable.hint)
             return ""
         if value is None:
             self._find("LB105", "there is no value", node, "write one, or remove the key")
@@ -247,7 +249,7 @@ class _Builder:
             self._find(unusable.code, unusable.message, node, unusable.hint)
             return ""
         if "${" in node.value:
-            self.marks.places.values[id(node)] = text
+            self.marks.replaced_values[origin(node)] = text
         if found := find_control_character(text):
             self._find("LB109", f"a variable holds the control character U+{ord(found[0]):04X}", node)
         return text
@@ -259,12 +261,12 @@ class _Builder:
     def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
         if self._stopped:
             return
-        self.findings.append((Diagnostic(code, message, self.marks.span_of(node), hint=hint), node))
+        self.findings.append((Diagnostic(code, message, span_of(node), hint=hint), node))
         self._stopped = len(self.findings) >= MOST_FINDINGS
 
     def _stop(self, message: str, node: Node) -> None:
         self._stopped = True
-        self.findings = [(Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out"), node)]
+        self.findings = [(Diagnostic("LB108", message, span_of(node), hint="write the values out"), node)]
 
     def placed(self, root: Node) -> list[Diagnostic]:
         """The findings with the fields they are about."""

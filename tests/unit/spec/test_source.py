@@ -7,10 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.spec.compose import DEEPEST
+from lbgen.spec.compose import DEEPEST, compose
 from lbgen.spec.marks import Marks, field_path
 from lbgen.spec.source import LARGEST_FILE, read_bytes, read_file, read_mapping, read_text
 
@@ -204,6 +203,6 @@ def test_depth_that_is_still_read() -> None:
 
 def test_places_are_found_among_more_aliases_than_memory_holds() -> None:
     lists = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    marks = Marks("t.yaml", yaml.compose("\n".join(["a0: &a0 [x]", *lists])))
+    marks = Marks("t.yaml", compose("\n".join(["a0: &a0 [x]", *lists]), "t.yaml"))
     found = str(marks.span("a11[1][2]"))  # apart: pytest would print the marks
     assert found == "t.yaml:10:5"
