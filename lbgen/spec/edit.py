@@ -11,8 +11,8 @@ from yaml.nodes import SequenceNode
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.spec.compose import compose
 from lbgen.spec.dump import flow
-from lbgen.spec.layering import Layering, entry, name_of, without_step
-from lbgen.spec.marks import Marks
+from lbgen.spec.layering import Layering, name_of, without_step
+from lbgen.spec.marks import Marks, entry
 from lbgen.spec.source import Source, read_mapping
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import replace
 from lbgen.spec.compose import COLLECTION, TEXT, compose, span_of
-from lbgen.spec.marks import Marks, Step
+from lbgen.spec.marks import Marks, Step, entry
 from lbgen.spec.source import build, note_read, read_nodes
 from lbgen.spec.value_errors import shorten
 
@@ -146,13 +146,6 @@ class Layering(Struct):
         empty = kind(COLLECTION, [], value.start_mark, value.end_mark)
         inner = self.put(empty, rest, value, name, append=append) if rest else value
         return _mapping_like(node, [*node.value, (key, inner)])
-
-
-def entry(node: Node, name: str) -> tuple[Node, Node] | None:
-    """The key and the value of that name in a mapping; None when there is none."""
-    if not isinstance(node, MappingNode):
-        return None
-    return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
 
 
 def without_step(node: Node, steps: Sequence[Step]) -> Node | None:

@@ -22,7 +22,7 @@ from lbgen.spec.pydantic_errors import diagnose, read_variables
 from lbgen.spec.source import Source, parse, read_mapping, read_nodes
 from lbgen.spec.value_errors import kind_of
 
-__all__ = ["Topology", "load", "load_bytes", "load_topology"]
+__all__ = ["Topology", "load", "load_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,6 @@ def load(
     pairs = [(field, flow(value)) for field, value in {**(settings or {}), **written}.items()]
     documents = [Document(str(path), path.parent, read_nodes(path)) for path in paths]
     return load_documents(documents, pairs, base=base, variables=variables)
-
-
-load_topology = load
 
 
 def load_bytes(raw: bytes, file: str, base: Path) -> Topology:

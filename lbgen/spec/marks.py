@@ -130,15 +130,19 @@ class Marks(Struct, eq=False):
         return self._keys[id(node)]
 
 
+def entry(node: Node, name: str) -> tuple[Node, Node] | None:
+    """The key and the value of that name in a mapping; None when there is none."""
+    if not isinstance(node, MappingNode):
+        return None
+    return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
+
+
 def _index_of(node: Node | None, name: str) -> int:
     """The index of the element with that name, or of that pool; one past the end when there is none."""
     items = node.value if isinstance(node, SequenceNode) else []
     for index, item in enumerate(items):
-        if isinstance(item, MappingNode) and any(
-            isinstance(value, ScalarNode) and value.value == name
-            for key, value in item.value
-            if isinstance(key, ScalarNode) and key.value in ("name", "pool")
-        ):
+        named = (entry(item, key) for key in ("name", "pool"))
+        if any(found is not None and found[1].value == name for found in named):
             return index
     return len(items)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Annotated, Any
 
 import re2
@@ -103,12 +102,6 @@ def parse_file(value: object) -> str:
 def parse_regex(value: object) -> str:
     """A portable regular expression; LB118 with the reason otherwise."""
     pattern = require_text("a regular expression", value)
-    _check(pattern)
-    return pattern
-
-
-@lru_cache(maxsize=4096)
-def _check(pattern: str) -> None:
     if not pattern:
         raise invalid("LB118", "an empty regular expression", "write .+ for any value")
     if len(pattern) > _LONGEST_REGEX:
@@ -126,6 +119,7 @@ def _check(pattern: str) -> None:
         reason = error.args[0] if error.args else ""
         shown = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise invalid("LB118", f'"{shorten(pattern)}": {shown}') from None
+    return pattern
 
 
 def _text(pattern: str = "", *examples: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401  # JSON Schema keywords
