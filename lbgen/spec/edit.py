@@ -9,8 +9,6 @@ from msgspec import Struct
 from yaml.nodes import SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
-from lbgen.spec.compose import compose
-from lbgen.spec.dump import flow
 from lbgen.spec.layering import Layering, name_of, without_step
 from lbgen.spec.marks import Marks, entry
 from lbgen.spec.source import Source, read_mapping
@@ -27,15 +25,14 @@ _Value = object
 class Edit(Struct):
     """The nodes of a topology under change; `source` is the result."""
 
-    marks: Marks
-    variables: Mapping[str, str]
+    file: str
     layering: Layering
     root: Node
 
     @classmethod
     def begin(cls, marks: Marks, variables: Mapping[str, str]) -> Edit:
         """The nodes of a topology."""
-        return cls(marks, variables, Layering(variables, dict(marks.replaced_values)), marks.root)
+        return cls(marks.file, Layering(variables, dict(marks.replaced_values)), marks.root)
 
     def set(self, field: str, value: _Value) -> None:
         """Replace the value of a field; missing mappings are made. LbgenError LB135 when there is no such place."""
@@ -62,15 +59,15 @@ class Edit(Struct):
 
     def source(self) -> Source:
         """The data of the changed nodes. LbgenError with the findings of the text."""
-        return self.layering.build(self.root, self.marks.file)
+        return self.layering.build(self.root, self.file)
 
     def _steps(self, field: str) -> tuple[Step, ...]:
-        steps = Marks(self.marks.file, self.root).steps(field)
+        steps = Marks(self.file, self.root).steps(field)
         if not steps:
             hint = "write the field as findings do, such as listeners.web.port or routes[api].forward"
             raise LbgenError(Diagnostic("LB135", f'"{field}" is not the path of a field', Span(PLACE), hint=hint))
         return steps
 
     def _node(self, value: _Value) -> Node:
-        plain = read_mapping({"value": value}, PLACE).data["value"]
-        return compose(flow(plain), PLACE)
+        node: Node = read_mapping({"value": value}, PLACE).marks.root.value[0][1]
+        return node
