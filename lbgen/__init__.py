@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from lbgen import builders as builders
     from lbgen.api import Stack, preview, reload, up
     from lbgen.bench.run import bench
     from lbgen.conformance.topology_diff import diff
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from lbgen.plan.simulate import Outcome, simulate
     from lbgen.plan.tiers import Tier, tiers
     from lbgen.spec.effective import config
-    from lbgen.spec.load import Topology
-    from lbgen.spec.load import load_topology as load
+    from lbgen.spec.load import Topology, load
 
 
 __version__ = VERSION
@@ -61,7 +59,7 @@ _HOMES = {
     "config": "lbgen.spec.effective",
     "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
-    "load": "lbgen.spec.load:load_topology",
+    "load": "lbgen.spec.load",
     "preview": "lbgen.api",
     "reload": "lbgen.api",
     "render": "lbgen.engines.rendered",
@@ -87,7 +85,6 @@ __all__ = [
     "Topology",
     "UsageError",
     "bench",
-    "builders",
     "check",
     "config",
     "diff",
@@ -105,11 +102,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in ("bench", "builders", "plan"):  # the packages bench and plan are callable, see their __init__.py
+    if name in ("bench", "plan"):  # the packages bench and plan are callable, see their __init__.py
         return import_module(f"lbgen.{name}")
     if name in _HOMES:
-        home, _, known_as = _HOMES[name].partition(":")
-        return getattr(import_module(home), known_as or name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,17 +1,17 @@
-"""The functions behind `lbgen up`, `reload`, `ps`, `logs`, `stats` and `down`."""
+"""The functions behind `lbgen up`, `preview` and `reload`; with those of `lbgen.runtime.stacks`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan
+from lbgen.plan.resolve import plan
 from lbgen.records import replace
 from lbgen.runtime import registry
-from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
 from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step, no_progress
 from lbgen.runtime.common.time_limits import for_routes
@@ -27,15 +27,17 @@ from lbgen.runtime.stack_request import (
     tiers_to_run,
     usable_files,
 )
+from lbgen.runtime.stacks import down, logs, ps, requests
+from lbgen.runtime.swap import verify_and_swap as swap_engines
 from lbgen.runtime.swap_result import SwapResult
-from lbgen.runtime.tiers import group
-from lbgen.runtime.tiers.group import GroupState
+from lbgen.runtime.tiers.preview import preview as preview_tiers
 from lbgen.runtime.tiers.request import TiersRequest, with_name
+from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
     from lbgen.conformance.verify.report import Report
-    from lbgen.runtime.common.logs import Line, RequestFilter
+    from lbgen.runtime.common.decision import Decision, GroupDecision
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
@@ -56,7 +58,6 @@ __all__ = [
 ]
 
 REQUESTS, FAULTS = 200, 20  # per engine, of the verification before a swap
-ANY_REQUEST = log_files.RequestFilter()
 
 
 def verify_swap(
@@ -66,7 +67,7 @@ def verify_swap(
 
     DifferenceError LB414 with the first difference, EngineError LB403 when one of them did not run.
     """
-    from lbgen.conformance.verify.run import verify
+    from lbgen.conformance.verify.run import verify  # all of the conformance suite
 
     limits = f"against {both[0]}: at most {REQUESTS} requests and {FAULTS} faults each"
     progress(Progress(Step.VERIFYING, both[1], limits))
@@ -142,17 +143,13 @@ def up(
                 message = "a stack of tiers has an engine for each replica"
                 raise UsageError(Diagnostic("LB415", message, hint="change `tiers:`"))
             return _tiers_up(tiers_request(topology, name, replicas, asked, options), runtime)
-        from lbgen.plan.resolve import plan
-
         warnings = usable_files(topology)
         topology = plan(topology)
     if name is not None:
         topology = replace(topology, name=name)
     if swap is not None:
-        from lbgen.runtime import swap as exchange
-
         names = [each if isinstance(each, str) else each.name for each in asked or ()]
-        return exchange.verify_and_swap(topology, names, engine_by_name(swap).name, runtime, options, proof)
+        return swap_engines(topology, names, engine_by_name(swap).name, runtime, options, proof)
     runtime, fallen_back = select_runtime(
         topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
     )
@@ -182,8 +179,6 @@ def preview(
     or `reload` raises before it changes anything: LbgenError (findings, verdicts), UsageError LB305, LB406, LB409,
     EngineError LB402, LB404, LB407, LB412 (by `reload` only), LB420, LB421, LB423.
     """
-    from lbgen.conformance.preview import Preview
-
     check_runtime(runtime)
     asked = [engine] if engine is not None else engines
     warnings: tuple[Diagnostic, ...] = ()
@@ -194,8 +189,6 @@ def preview(
             if by_reload:
                 request, runtime = tiers_reload(request.topology, options)
             return _tiers_preview(request, runtime)
-        from lbgen.plan.resolve import plan
-
         warnings = usable_files(topology)
         topology = plan(topology)
     if name is not None:
@@ -205,17 +198,21 @@ def preview(
             stack = registry.find_stack(topology.name)
             how = ReloadOptions(accept, no_progress, RELOAD_SECONDS)
             decision = registry.previewer(stack.runtime).preview_reload(stack, topology, how)
-            return Preview.of(stack.name, stack.runtime, decision, *warnings)
+            return _shown(stack.name, stack.runtime, decision, *warnings)
         runtime, fallen_back = select_runtime(
             topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
         )
         decision = registry.previewer(runtime).preview_up(topology, chosen_engines(asked), options)
-    return Preview.of(topology.name, runtime, decision, *warnings, *fallen_back)
+    return _shown(topology.name, runtime, decision, *warnings, *fallen_back)
+
+
+def _shown(name: str, runtime: str, decision: Decision | GroupDecision, *warnings: Diagnostic) -> Preview:
+    from lbgen.conformance.preview import Preview  # all of the conformance suite
+
+    return Preview.of(name, runtime, decision, *warnings)
 
 
 def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
-    from lbgen.runtime.tiers.rollout import up as tiers_up
-
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
         result = tiers_up(wanted, registry.driver(runtime), runtime)
@@ -223,13 +220,10 @@ def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
 
 
 def _tiers_preview(wanted: TiersRequest, runtime: str | None) -> Preview:
-    from lbgen.conformance.preview import Preview
-    from lbgen.runtime.tiers.preview import preview as preview_tiers
-
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
         decision = preview_tiers(wanted, registry.driver(runtime), registry.previewer(runtime), runtime)
-    return Preview.of(wanted.topology.name, runtime, decision, *of_files, *fallen_back)
+    return _shown(wanted.topology.name, runtime, decision, *of_files, *fallen_back)
 
 
 def reload(
@@ -253,8 +247,6 @@ def reload(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             return _tiers_up(*tiers_reload(with_name(topology, name), UpOptions(True, accept, progress, seconds)))
-        from lbgen.plan.resolve import plan
-
         warnings = usable_files(topology)
         topology = plan(topology)
     if name is not None:
@@ -264,47 +256,3 @@ def reload(
         driver = registry.driver(found.runtime)
         result = driver.reload(found, topology, ReloadOptions(accept, progress, for_routes(topology, seconds)))
     return replace(Stack.of(result, *warnings), reloaded=True)
-
-
-def ps(name: str | None = None) -> tuple[Stack, ...]:
-    """Every stack, also those of other state directories (`Stack.foreign_owner`), or the one of that name. UsageError
-    LB406 when there is none."""
-    return tuple(Stack(each) for each in (registry.list_stacks() if name is None else (registry.find_stack(name),)))
-
-
-def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:
-    """What a stack's processes printed and the requests that its engines logged (`Line.record`).
-
-    `name` None = the only stack of this state directory, `engine` one of it, `follow` until it ends. Raises UsageError
-    LB406 when there is no such stack or engine.
-    """
-    found = registry.find_stack(name)
-    if engine is not None and engine not in {each.name for each in found.engines}:
-        hint = f"one of: {', '.join(each.name for each in found.engines)}"
-        raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
-    if isinstance(found, GroupState):
-        return group.lines(found, registry.driver(found.runtime), engine, follow=follow)
-    return registry.driver(found.runtime).lines(found, engine, follow=follow)
-
-
-def requests(
-    name: str | None = None, engine: str | None = None, wanted: RequestFilter = ANY_REQUEST, *, follow: bool = False
-) -> Iterator[Line]:
-    """The access log of a stack: those of `logs` that are requests. Of several engines they are in the order of time,
-    unless they come with `follow`."""
-    several = engine is None and len(registry.find_stack(name).engines) > 1
-    return log_files.requests(logs(name, engine, follow=follow), wanted, sort=several and not follow)
-
-
-def down(name: str | None = None, *, progress: Callable[[Progress], None] = no_progress) -> Stack:
-    """Stop a stack (None = the only one of this state directory) and remove all that was its own, also where that is no
-    container any more; returns what it was. UsageError LB406."""
-    try:
-        found = registry.find_stack(name)
-    except UsageError:
-        left = registry.find_leftovers(name)
-        if left is None:
-            raise
-        found = left
-    registry.remove_stack(found, progress)
-    return Stack(found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.codes import CODES
 from lbgen.severity import Severity
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ class Diagnostic(Struct, frozen=True):
     accept: str = ""  # the word by which --accept, or `accept` in the topology, lets it pass
 
     def __post_init__(self) -> None:
-        from lbgen.codes import CODES  # most runs find nothing
-
         if self.code not in CODES:
             raise KeyError(f"diagnostic code {self.code} is not registered")
 

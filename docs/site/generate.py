@@ -23,7 +23,6 @@ SCHEMA = ROOT / "lbgen/spec/topology.schema.json"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
 import answers  # noqa: E402
-import builders  # noqa: E402
 import cli  # noqa: E402
 import example  # noqa: E402
 import findings  # noqa: E402
@@ -110,8 +109,7 @@ def topology_schema() -> str:
 
 def generated_files() -> dict[Path, str]:
     """Return the files of the package that are generated as a whole, with their text."""
-    typed = {ROOT / "lbgen/builders" / name: text for name, text in builders.modules().items()}
-    return typed | {SCHEMA: topology_schema()}
+    return {SCHEMA: topology_schema()}
 
 
 def stale() -> list[str]:

@@ -12,7 +12,6 @@ from pydantic import TypeAdapter
 from lbgen.engines.api import engines
 from lbgen.plan.features import Feature
 from lbgen.spec import values
-from lbgen.spec.declare import pydantic_model, pydantic_type
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import models_of
 from lbgen.spec.schema import schema
@@ -80,7 +79,7 @@ def fields() -> str:
     made = schema()
     names = {entry["pattern"]: word for entry, word in _patterns()}
     parts = []
-    for place, model in _models(pydantic_model(TopologyModel), ""):
+    for place, model in _models(TopologyModel, ""):
         node = made if not place else _mapping(made["$defs"][model.__name__])
         title = f"`{place}`" if place else "The topology"
         sentences = re.split(r"(?<=\.) ", " ".join((model.__doc__ or "").split("\n\n")[0].split()))
@@ -106,7 +105,7 @@ def everywhere() -> str:
 @cache
 def _known() -> frozenset[str]:
     """Return each place that a topology has: its mappings and their fields."""
-    placed = tuple(_models(pydantic_model(TopologyModel), ""))
+    placed = tuple(_models(TopologyModel, ""))
     fields = {f"{place}.{field}".strip(".") for place, model in placed for field in model.model_fields}
     return frozenset(fields.union(place for place, _ in placed))
 
@@ -114,7 +113,7 @@ def _known() -> frozenset[str]:
 def _patterns() -> Iterator[tuple[dict[str, Any], str]]:
     for name, word in TYPES.items():
         if hasattr(values, name):
-            entry = TypeAdapter(pydantic_type(getattr(values, name))).json_schema()
+            entry = TypeAdapter(getattr(values, name)).json_schema()
             if "pattern" in entry:
                 yield entry, word
 

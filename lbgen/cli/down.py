@@ -22,7 +22,8 @@ def command(stack: str | None, every: bool, as_json: bool) -> None:
 
     Stacks of containers that another state directory owns, such as another user's, are only removed by their name.
     """
-    from lbgen.api import docker_unreachable, down, ps
+    from lbgen.runtime.registry import docker_unreachable
+    from lbgen.runtime.stacks import down, ps
 
     if every and stack:
         raise click.UsageError("name a stack or use --all, not both")

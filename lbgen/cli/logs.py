@@ -76,8 +76,8 @@ def command(
 
     Requests look the same for every engine. With --json and --access (or -f) each line is a JSON object.
     """
-    from lbgen.api import logs, requests
     from lbgen.runtime.common.logs import RequestFilter
+    from lbgen.runtime.stacks import logs, requests
 
     name = stack_name(stack)
     if access or routes or statuses:

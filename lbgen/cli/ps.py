@@ -14,7 +14,8 @@ from lbgen.cli.stacks import health_table, stack_argument, stack_name, stacks_ta
 @options.json_flag
 def command(stack: str | None, as_json: bool) -> None:
     """Show what runs: every stack, or one."""
-    from lbgen.api import docker_unreachable, ps
+    from lbgen.runtime.registry import docker_unreachable
+    from lbgen.runtime.stacks import ps
 
     found = ps(stack_name(stack))
     if stack is None:

@@ -66,8 +66,8 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     Errors are 5xx answers and requests that ended without one; p50 and p99 are quantiles of the whole request time.
     With --json and -f each second is one JSON array on a line.
     """
-    from lbgen.api import requests
     from lbgen.runtime.common.stats import Counter
+    from lbgen.runtime.stacks import requests
 
     if follow and since is None:
         since = _WATCHED_MS

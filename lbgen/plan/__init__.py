@@ -21,7 +21,7 @@ class _CallableModule(ModuleType):
         Times are in milliseconds, sizes in bytes. Raises LbgenError with all errors between objects (LB2xx), UsageError
         LB306 for a topology of tiers, whose plans `lbgen.tiers` gives.
         """
-        from lbgen.plan.resolve import plan
+        from lbgen.plan.resolve import plan  # a module of this package
 
         return plan(topology)
 

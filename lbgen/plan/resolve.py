@@ -109,8 +109,8 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
-        spans=Spans(lambda: topology.spans(_placed_fields(topology))),
-        use_spans=Spans(lambda: topology.spans(use.field for use in uses)),
+        spans=Spans(lambda: [(field, topology.span(field)) for field in _placed_fields(topology)]),
+        use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
     )
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.records import replace
+from lbgen.spec.model import MOST_REPLICAS
 from lbgen.spec.network import Address
 from lbgen.spec.pool import Endpoint, Pool
-from lbgen.spec.tier import MOST_REPLICAS
 
 if TYPE_CHECKING:
     from lbgen.plan.expand import ExpandedTopology

@@ -1,22 +1,14 @@
-"""The base of all models of a topology: strictness, and short forms.
-
-Their modules do not postpone annotations: `declare` reads them as types.
-"""
+"""The base of all models of a topology: strictness, and short forms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
-from pydantic_core import PydanticCustomError as CustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError
 
-from lbgen.spec.declare import BaseModel, BeforeValidator, ConfigDict, Field
 from lbgen.spec.value_errors import invalid
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
 
 Item = TypeVar("Item")
 
@@ -52,7 +44,7 @@ def needs_one_of(
     raise error
 
 
-def _joined(error: CustomError, others: ValidationError, data: object) -> ValidationError:
+def _joined(error: PydanticCustomError, others: ValidationError, data: object) -> ValidationError:
     lines = [InitErrorDetails(type=error, loc=(), input=data)]
     for line in others.errors(include_url=False):
         context: dict[str, Any] = line.get("ctx", {})
@@ -92,7 +84,6 @@ class ShortForm:
         return either_schema(full, self.text if self.text is not None else full["items"])
 
 
-# A bound stands before the validator: pydantic-core checks it on the list itself then, and not by a function.
 OneOrMore = Annotated[list[Item], Field(min_length=1), BeforeValidator(_one_as_list), ShortForm()]
 no_case_twins = BeforeValidator(_no_case_twins)
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from itertools import repeat, starmap
+from io import StringIO
 from typing import Any, cast
 
 import yaml
-from yaml.composer import Composer
 from yaml.nodes import Node, ScalarNode
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.scanner import Scanner
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 
 MOST_NODES = 500_000  # keys and values
 DEEPEST = 64  # levels of nesting
+LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 # The tag of a node: read by its text, taken as it stands, or not a scalar. No tag that a user writes holds a NUL.
 PLAIN = "\0plain"
 TEXT = "\0text"
 COLLECTION = "\0collection"
 
+# The beginnings of names of texts that lbgen made, whose lines mean nothing to a user.
+_WITHOUT_LINES = ("<dict>", "<edit>", "--set ")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ASCII_TEXT = bytes({*b"\t\n\r", *range(0x20, 0x7F)})
 
 
 class _Stop(Exception):  # noqa: N818  # leaves the parser early
@@ -35,8 +32,16 @@ class _Stop(Exception):  # noqa: N818  # leaves the parser early
         self.mark = mark
 
 
-class _Policy:
-    """The callbacks of PyYAML's composers: tags, and limits."""
+class _NamedText(StringIO):
+    """A text whose name PyYAML keeps in the marks of all nodes."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+class _Composer(LOADER):  # type: ignore[misc]  # one of two classes
+    """Composes nodes with tags of our own, within limits."""
 
     depth = 0
     nodes = 0
@@ -58,52 +63,15 @@ class _Policy:
         return PLAIN if implicit[0] else TEXT
 
 
-class _PythonComposer(Reader, Scanner, Parser, Composer, _Policy):
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-
-
-_composer: type[Any] = _PythonComposer
-_fast_composer: type[Any] | None = None
-if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs leave it out
-
-    class _LibyamlComposer(CParser, _Policy):
-        pass
-
-    class _FastComposer(CParser):
-        """The same limits, kept by functions written in C, as PyYAML calls them for each node."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__(text)
-            self._around: dict[Node | None, object] = {}  # a stack: the collections around a node
-            self.descend_resolver = self._around.setdefault
-            self.ascend_resolver = starmap(self._around.popitem, repeat((), MOST_NODES)).__next__
-
-        def resolve(self, node: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str:
-            if node is ScalarNode:
-                return PLAIN if implicit[0] else TEXT
-            if len(self._around) >= DEEPEST:
-                raise _Stop("a value inside would be nested too deep", None)
-            return COLLECTION
-
-    _composer, _fast_composer = _LibyamlComposer, _FastComposer
-
-
 def find_control_character(text: str) -> re.Match[str] | None:
     """The first character that YAML text does not hold."""
-    if text.isascii() and not text.encode().translate(None, _ASCII_TEXT):  # a sixth of the time of a search
-        return None
     return _NOT_TEXT.search(text)
 
 
 def compose(text: str, file: str) -> Node:
     """The root node of one document. Raises LbgenError: LB100, LB107 (several documents), LB108."""
     try:
-        root = _root(text)
+        root = cast("Node | None", _Composer(_NamedText(text, file)).get_single_node())
     except _Stop as stop:
         raise LbgenError(Diagnostic("LB108", stop.message, _span_of_mark(stop.mark, file))) from None
     except yaml.MarkedYAMLError as error:
@@ -117,11 +85,10 @@ def compose(text: str, file: str) -> Node:
     return root
 
 
-def _root(text: str) -> Node | None:
-    if _fast_composer is not None and "!" not in text:  # for a tagged collection PyYAML does not call `resolve`
-        with suppress(StopIteration, _Stop, yaml.YAMLError):  # the other composer says why, and where
-            return cast("Node | None", _fast_composer(text).get_single_node())
-    return cast("Node | None", _composer(text).get_single_node())
+def span_of(node: Node) -> Span:
+    """The place where `node` begins, in the file that it is from."""
+    mark = node.start_mark
+    return Span(mark.name) if mark.name.startswith(_WITHOUT_LINES) else _span_of_mark(mark, mark.name)
 
 
 def _span_of_mark(mark: Any, file: str) -> Span:  # noqa: ANN401  # a mark of either parser

@@ -10,14 +10,14 @@ from lbgen.spec.scalars import is_plain_text
 from lbgen.spec.variables import escape_references
 
 if TYPE_CHECKING:
-    from lbgen.spec.model import TopologyModel
+    from pydantic import BaseModel
 
 _BARE = re.compile(r"[A-Za-z0-9./_][A-Za-z0-9./_=+*-]*")
 _LONGEST_KEY = 1000  # YAML looks for the colon no further than 1024 characters
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def dump_topology(model: TopologyModel) -> str:
+def dump_topology(model: BaseModel) -> str:
     """The topology as YAML, only what it or its profile sets; loading it gives an equal model."""
     return dump(model.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
@@ -43,7 +43,7 @@ def scalar(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        return format(value)
     return _text(str(value) if isinstance(value, Reference) else escape_references(str(value)))
 
 

@@ -9,10 +9,8 @@ from msgspec import Struct
 from yaml.nodes import SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
-from lbgen.spec.compose import compose
-from lbgen.spec.dump import dump, flow
-from lbgen.spec.layering import Layering, entry, name_of, without_step
-from lbgen.spec.marks import Marks, Places
+from lbgen.spec.layering import Layering, name_of, without_step
+from lbgen.spec.marks import Marks, entry
 from lbgen.spec.source import Source, read_mapping
 
 if TYPE_CHECKING:
@@ -27,22 +25,14 @@ _Value = object
 class Edit(Struct):
     """The nodes of a topology under change; `source` is the result."""
 
-    marks: Marks
-    variables: Mapping[str, str]
+    file: str
     layering: Layering
     root: Node
 
     @classmethod
     def begin(cls, marks: Marks, variables: Mapping[str, str]) -> Edit:
-        """The nodes of a topology; those of a mapping are made, and have its name and no lines."""
-        places = Places() if marks.root is None else marks.places.copy()
-        if marks.root is not None:
-            return cls(marks, variables, Layering(variables, places), marks.root)
-        if not isinstance(marks.data, dict):
-            raise TypeError("only a mapping has fields")
-        root = compose(dump(marks.data), marks.file)
-        places.add(root, marks.file, lines=False)
-        return cls(marks, variables, Layering(variables, places), root)
+        """The nodes of a topology."""
+        return cls(marks.file, Layering(variables, dict(marks.replaced_values)), marks.root)
 
     def set(self, field: str, value: _Value) -> None:
         """Replace the value of a field; missing mappings are made. LbgenError LB135 when there is no such place."""
@@ -69,20 +59,15 @@ class Edit(Struct):
 
     def source(self) -> Source:
         """The data of the changed nodes. LbgenError with the findings of the text."""
-        return self.layering.build(self.root, self.marks.file)
-
-    def _marks(self) -> Marks:
-        return Marks(self.marks.file, self.root, places=self.layering.places)
+        return self.layering.build(self.root, self.file)
 
     def _steps(self, field: str) -> tuple[Step, ...]:
-        steps = self._marks().steps(field)
+        steps = Marks(self.file, self.root).steps(field)
         if not steps:
             hint = "write the field as findings do, such as listeners.web.port or routes[api].forward"
             raise LbgenError(Diagnostic("LB135", f'"{field}" is not the path of a field', Span(PLACE), hint=hint))
         return steps
 
     def _node(self, value: _Value) -> Node:
-        plain = read_mapping({"value": value}, PLACE).data["value"]
-        node = compose(flow(plain), PLACE)
-        self.layering.places.add(node, PLACE, lines=False)
+        node: Node = read_mapping({"value": value}, PLACE).marks.root.value[0][1]
         return node

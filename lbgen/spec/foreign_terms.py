@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from lbgen.spec.source import read_file
@@ -13,16 +14,16 @@ _TABLE = Path(__file__).parent / "foreign_keys.yaml"
 _OWNERS = {"listeners": "listener", "pools": "pool", "routes": "route"}
 
 
-class ForeignKey(Struct, frozen=True):
+class ForeignKey(Struct, frozen=True, rename={"mappings": "in"}):
     """Keys of other tools that mean one field. `field`: its path, with `*` for a name or a number; "" where lbgen has
     none. `write`: an example of it. `say`: a sentence after it, or alone. `mappings`: the classes of the mappings where
     the keys mean that; any when empty."""
 
     keys: tuple[str, ...]
-    field: str
-    write: str
-    say: str
-    mappings: tuple[str, ...]
+    field: str = ""
+    write: str = ""
+    say: str = ""
+    mappings: tuple[str, ...] = ()
 
     @property
     def holder(self) -> tuple[str, ...]:
@@ -40,16 +41,8 @@ class ForeignKey(Struct, frozen=True):
 @cache
 def foreign_keys() -> tuple[ForeignKey, ...]:
     """The table, in its order."""
-    return tuple(
-        ForeignKey(
-            tuple(_plain(key) for key in row["keys"]),
-            row.get("field", ""),
-            row.get("write", ""),
-            row.get("say", ""),
-            tuple(row.get("in", ())),
-        )
-        for row in read_file(_TABLE).data
-    )
+    rows = ({**row, "keys": [_plain(key) for key in row["keys"]]} for row in read_file(_TABLE).data)
+    return msgspec.convert(list(rows), tuple[ForeignKey, ...])
 
 
 def foreign_key(key: str, mapping: str) -> ForeignKey | None:

@@ -21,6 +21,7 @@ from ruamel.yaml.serializer import Serializer
 from yaml.nodes import Node, ScalarNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.compose import LOADER
 from lbgen.spec.source import decode, parse
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ LONGEST = 120  # characters of a line
 _UNLIMITED = 1 << 30
 _COMMENT = re.compile(r"#[^\n]*")
 _MAY_BE_DOUBLE = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]*')
-_LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
 def format_yaml(raw: bytes, file: str) -> str:
@@ -46,7 +46,7 @@ def format_yaml(raw: bytes, file: str) -> str:
     if [x.text for x in _comments(made)] != [x.text for x in written.comments]:
         raise LbgenError(_lost(text, made, file))
     made = _tidy(made, _beside_previous(written))
-    if not _same(before, parse(made.encode(), file)):
+    if _meaning(before) != _meaning(parse(made.encode(), file)):
         message = "its canonical form would not mean the same"
         hint = "where `lbgen check` can read it, this is a fault of lbgen: please report it"
         raise LbgenError(Diagnostic("LB136", message, Span(file), hint=hint))
@@ -141,7 +141,7 @@ def _comments(text: str) -> Iterator[_Comment]:
     """The comments, in order: what lies between tokens, and in the first line of block scalars."""
     lines = text.split("\n")
     line = column = 0
-    for token in yaml.scan(text, Loader=_LOADER):
+    for token in yaml.scan(text, Loader=LOADER):
         start, end = token.start_mark, token.end_mark
         if (start.line, start.column) >= (line, column):
             yield from _comments_between(lines, (line, column), (start.line, start.column))
@@ -227,7 +227,7 @@ def _aligned(now: _Lines) -> set[int]:
 def _inside_scalars(lines: list[str], text: str) -> set[int]:
     """The numbers of lines that belong to a scalar which begins on an earlier line."""
     found: set[int] = set()
-    for token in yaml.scan(text, Loader=_LOADER):
+    for token in yaml.scan(text, Loader=LOADER):
         first, end = token.start_mark.line, token.end_mark
         if not isinstance(token, yaml.ScalarToken) or end.line == first:
             continue
@@ -253,30 +253,6 @@ def _lost(text: str, made: str, file: str) -> list[Diagnostic]:
     return found or [Diagnostic("LB136", "its comments would be in another order", Span(file))]
 
 
-def _same(one: Node, other: Node) -> bool:
-    """Whether two trees hold the same: values, quoted or not, and what aliases name."""
-    numbers: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    pending = [(one, other)]
-    while pending:
-        pair = pending.pop()
-        first, second = (known.get(id(node)) for known, node in zip(numbers, pair, strict=True))
-        if first != second:
-            return False
-        if first is not None:
-            continue
-        for known, node in zip(numbers, pair, strict=True):
-            known[id(node)] = len(known)
-        a, b = pair
-        if type(a) is not type(b) or a.tag != b.tag:
-            return False
-        if isinstance(a, ScalarNode):
-            if a.value != b.value:
-                return False
-            continue
-        inner = [
-            [x for entry in node.value for x in (entry if isinstance(entry, tuple) else (entry,))] for node in pair
-        ]
-        if len(inner[0]) != len(inner[1]):
-            return False
-        pending += zip(*inner, strict=True)
-    return True
+def _meaning(root: Node) -> str:
+    """What a tree holds, whatever its form: values, quoted or not, and what aliases name."""
+    return str(yaml.serialize(root, canonical=True))

@@ -11,8 +11,6 @@ from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH_CHARS = re.compile(r"[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*")
-_SEGMENT = "[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
-_USUAL_PATH = re.compile(f"/(?:{_SEGMENT}(?:/{_SEGMENT})*/?)?")  # nothing to refuse, nothing to write anew
 _QUERY_NAME = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$'()*+,;%-]+")
 _QUERY = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
@@ -26,8 +24,6 @@ _ORIGIN = re.compile(r"[*]|null|[a-z][a-z0-9+.-]*://(([*][.])?[a-z0-9._-]+|\[[0-
 def parse_path(value: object) -> str:
     """A path that strict paths accept, escapes in upper-case hex; LB117 otherwise."""
     path = require_text("a path", value)
-    if _USUAL_PATH.fullmatch(path):
-        return path
     if not path.startswith("/"):
         raise invalid("LB117", f'"{shorten(path)}" is not a path', f"write /{shorten(path)}" if path else "write /")
     if "?" in path:
@@ -128,9 +124,7 @@ def parse_header_text(value: object) -> str:
     line = parse_line(value)
     if not line:
         raise invalid("LB104", "an empty header value", "to drop the header use remove:")
-    if line[0] in " \t" or line[-1] in " \t":
-        raise invalid("LB104", f'"{shorten(line)}" begins or ends with a blank, which HTTP does not carry')
-    return line
+    return _without_blank_ends(line)
 
 
 def parse_match_text(value: object) -> str:
@@ -145,7 +139,10 @@ def parse_match_text(value: object) -> str:
 
 def parse_match_header_text(value: object) -> str:
     """A text that a header's value is compared with: no blank at its ends, as HTTP does not carry them."""
-    line = parse_match_text(value)
+    return _without_blank_ends(parse_match_text(value))
+
+
+def _without_blank_ends(line: str) -> str:
     if line[0] in " \t" or line[-1] in " \t":
         raise invalid("LB104", f'"{shorten(line)}" begins or ends with a blank, which HTTP does not carry')
     return line

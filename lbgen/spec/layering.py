@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import replace
-from lbgen.spec.compose import COLLECTION, TEXT, compose
-from lbgen.spec.marks import Marks, Places, Step
+from lbgen.spec.compose import COLLECTION, TEXT, compose, span_of
+from lbgen.spec.marks import Marks, Step, entry
 from lbgen.spec.source import build, note_read, read_nodes
 from lbgen.spec.value_errors import shorten
 
@@ -36,7 +37,7 @@ class Layering(Struct):
     """Merges documents, lowest first. Mappings merge, `routes` merge by name, other lists replace."""
 
     variables: Mapping[str, str]
-    places: Places = field(default_factory=Places)
+    replaced_values: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def merge(self, documents: Sequence[Document], settings: Sequence[tuple[str, str]] = ()) -> Source:
         """The data of the documents with their includes, then of settings, pairs of field and YAML text.
@@ -44,7 +45,6 @@ class Layering(Struct):
         first = documents[0]
         merged = self._expand(first)
         for each in documents[1:]:
-            self.places.add(each.root, each.file)
             merged = _merge(merged, self._expand(each))
         for path, text in settings:
             merged = self._set(merged, path, text, first.file)
@@ -52,7 +52,7 @@ class Layering(Struct):
 
     def build(self, root: Node, file: str) -> Source:
         """The data of nodes whose first file is `file`. Raises LbgenError with the findings of the text."""
-        return build(root, Marks(file, root, places=self.places), self.variables)
+        return build(root, Marks(file, root, self.replaced_values), self.variables)
 
     def _expand(self, document: Document) -> Node:
         """The document's nodes with the routes and pools of the files that it includes."""
@@ -67,24 +67,20 @@ class Layering(Struct):
         merged: Node = _mapping_like(root, kept)
         for path in self._files(patterns, document):
             included = Document(str(path), path.parent, read_nodes(path))
-            self.places.add(included.root, included.file)
             merged = self._include(merged, included)
         return merged
 
     def _patterns(self, node: Node, document: Document) -> list[tuple[str, Span]] | None:
         """The patterns of files with their places; None where `include` is no list of texts: the model reports that."""
-        marks = Marks(document.file, node, places=self.places)
-        patterns = build(node, marks, self.variables).data
+        patterns = self.build(node, document.file).data
         if not isinstance(node, SequenceNode) or not all(isinstance(each, str) for each in patterns):
             return None
-        return [(text, marks.span_of(item)) for text, item in zip(patterns, node.value, strict=True)]
+        return [(text, span_of(item)) for text, item in zip(patterns, node.value, strict=True)]
 
     def _files(self, patterns: Iterable[tuple[str, Span]], document: Document) -> list[Path]:
         """The files that the patterns name, in the order of patterns and then of names, each once."""
         found: dict[Path, None] = {}
         for pattern, span in patterns:
-            import glob  # few topologies include others
-
             # Path.glob does not take absolute patterns.
             names = sorted(glob.glob(pattern, root_dir=document.base, recursive=True))  # noqa: PTH207
             if not names:
@@ -101,18 +97,15 @@ class Layering(Struct):
     def _include(self, root: Node, included: Document) -> Node:
         """`root` with the routes and pools of `included` after its own."""
         if not isinstance(included.root, MappingNode):
-            span = self._span(included, included.root)
-            raise LbgenError(Diagnostic("LB134", "not a mapping where routes and pools are expected", span))
+            message = "not a mapping where routes and pools are expected"
+            raise LbgenError(Diagnostic("LB134", message, span_of(included.root)))
         for key, value in included.root.value:
             if not isinstance(key, ScalarNode) or key.value not in INCLUDED_KEYS:
                 message = "an included file holds routes and pools only"
                 hint = "move the key into the topology, or give the file with -f"
-                raise LbgenError(Diagnostic("LB134", message, self._span(included, key), str(key.value), hint))
+                raise LbgenError(Diagnostic("LB134", message, span_of(key), str(key.value), hint))
             root = _append(root, key, value)
         return root
-
-    def _span(self, document: Document, node: Node) -> Span:
-        return Marks(document.file, document.root, places=self.places).span_of(node)
 
     def _set(self, root: Node, path: str, text: str, file: str) -> Node:
         """`root` with the value of one field replaced. Raises LbgenError LB135 when there is no such place."""
@@ -122,9 +115,7 @@ class Layering(Struct):
         except LbgenError as error:
             unplaced = [replace(each, span=Span(name)) for each in error.diagnostics]
             raise LbgenError(unplaced) from None
-        self.places.add(value, name, lines=False)
-        marks = Marks(file, root, places=self.places)
-        steps = marks.steps(path)
+        steps = Marks(file, root).steps(path)
         if not steps:
             hint = "write the field as findings do, such as listeners.web.port=8081 or routes[api].forward=app"
             raise LbgenError(Diagnostic("LB135", "not the path of a field", Span(name), hint=hint))
@@ -153,17 +144,8 @@ class Layering(Struct):
         key = ScalarNode(TEXT, step, value.start_mark, value.end_mark)
         kind = SequenceNode if rest and isinstance(rest[0], int) else MappingNode
         empty = kind(COLLECTION, [], value.start_mark, value.end_mark)
-        self.places.add(key, name, lines=False)
-        self.places.add(empty, name, lines=False)
         inner = self.put(empty, rest, value, name, append=append) if rest else value
         return _mapping_like(node, [*node.value, (key, inner)])
-
-
-def entry(node: Node, name: str) -> tuple[Node, Node] | None:
-    """The key and the value of that name in a mapping; None when there is none."""
-    if not isinstance(node, MappingNode):
-        return None
-    return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
 
 
 def without_step(node: Node, steps: Sequence[Step]) -> Node | None:

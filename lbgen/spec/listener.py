@@ -3,16 +3,24 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
-from lbgen.spec.declare import ConfigDict, Field, model_serializer, model_validator
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, SerializerFunctionWrapHandler
-    from pydantic_core import CoreSchema
 
 PathsMode = Literal["strict", "normalize", "verbatim"]
 PathsException = Literal["empty_segments", "encoded_slash", "encoded_unreserved"]
@@ -32,7 +40,7 @@ class Paths(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             return handler({"mode": data})
         if not isinstance(data, dict | Paths):
@@ -40,11 +48,11 @@ class Paths(Strict):
         return handler(data)
 
     @model_serializer(mode="wrap")
-    def _write(self, handler: "SerializerFunctionWrapHandler") -> Any:  # noqa: ANN401  # text or a mapping
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
         return handler(self) if self.allow else self.mode
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": ["strict", "normalize", "verbatim"]})
 
 
@@ -65,7 +73,7 @@ class Access(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _some(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _some(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "allow", "deny", many=True, what="access")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import ValidationError
+from pydantic import ValidationError
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
 from lbgen.records import counted
@@ -19,11 +19,10 @@ from lbgen.spec.marks import Layers
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import with_profile
 from lbgen.spec.pydantic_errors import diagnose, read_variables
-from lbgen.spec.source import Source, parse, read_mapping, read_nodes, without_collector
-from lbgen.spec.validator import validator
+from lbgen.spec.source import Source, parse, read_mapping, read_nodes
 from lbgen.spec.value_errors import kind_of
 
-__all__ = ["Topology", "load", "load_bytes", "load_topology"]
+__all__ = ["Topology", "load", "load_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +91,12 @@ class Topology:
         return self._edited(edit)
 
     def _edited(self, edit: Edit) -> Topology:
-        with without_collector():
-            return _loaded(edit.source(), self.base, self.variables)
+        return _loaded(edit.source(), self.base, self.variables)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of a field such as `routes[2].retries.max` is written (its key with `key`); the nearest
         thing around it when it is not written. A value from the profile has its place there."""
         return self.marks.span(path, key=key)
-
-    def spans(self, paths: Iterable[str]) -> Iterator[tuple[str, Span]]:
-        """Each of many fields with its `span`."""
-        self.marks.top.index()
-        return ((path, self.marks.span(path)) for path in paths)
 
     def wrote(self, path: str) -> bool:
         """Whether a field stands in the user's own file, not in the profile."""
@@ -128,32 +121,27 @@ def load(
     Raises LbgenError with all findings (LB1xx) of the stage that found any: text, then profile, then values; TypeError
     for settings of a mapping.
     """
-    with without_collector():
-        if isinstance(source, Mapping):
-            if settings:
-                raise TypeError("settings are laid over files; change the mapping itself")
-            over = {} if profile is None else {"profile": profile}
-            read = read_mapping({**source, **over})
-            if INCLUDE in read.data:
-                hint = "load the files, or write their routes and pools into the mapping"
-                raise LbgenError(Diagnostic("LB134", "a mapping includes no files", Span("<dict>"), INCLUDE, hint))
-            return _loaded(read, Path.cwd() if base is None else Path(base), os.environ)
-        paths = [Path(source)] if isinstance(source, str | Path) else [Path(each) for each in source]
-        if not paths:
-            raise ValueError("load needs a file")
-        written = {} if profile is None else {"profile": profile}
-        pairs = [(field, flow(value)) for field, value in {**(settings or {}), **written}.items()]
-        documents = [Document(str(path), path.parent, read_nodes(path)) for path in paths]
-        return load_documents(documents, pairs, base=base, variables=variables)
-
-
-load_topology = load
+    if isinstance(source, Mapping):
+        if settings:
+            raise TypeError("settings are laid over files; change the mapping itself")
+        over = {} if profile is None else {"profile": profile}
+        read = read_mapping({**source, **over})
+        if INCLUDE in read.data:
+            hint = "load the files, or write their routes and pools into the mapping"
+            raise LbgenError(Diagnostic("LB134", "a mapping includes no files", Span("<dict>"), INCLUDE, hint))
+        return _loaded(read, Path.cwd() if base is None else Path(base), os.environ)
+    paths = [Path(source)] if isinstance(source, str | Path) else [Path(each) for each in source]
+    if not paths:
+        raise ValueError("load needs a file")
+    written = {} if profile is None else {"profile": profile}
+    pairs = [(field, flow(value)) for field, value in {**(settings or {}), **written}.items()]
+    documents = [Document(str(path), path.parent, read_nodes(path)) for path in paths]
+    return load_documents(documents, pairs, base=base, variables=variables)
 
 
 def load_bytes(raw: bytes, file: str, base: Path) -> Topology:
     """Like `load`, of text that is at hand; `file` is its name in messages."""
-    with without_collector():
-        return load_documents([Document(file, base, parse(raw, file))])
+    return load_documents([Document(file, base, parse(raw, file))])
 
 
 def load_documents(
@@ -164,10 +152,9 @@ def load_documents(
     variables: Mapping[str, str] | None = None,
 ) -> Topology:
     """Like `load`, of at least one file that is read already. `settings` are pairs of a field and YAML text."""
-    with without_collector():
-        known = os.environ if variables is None else variables
-        merged = Layering(known).merge(documents, settings)
-        return _loaded(merged, documents[0].base if base is None else Path(base), known)
+    known = os.environ if variables is None else variables
+    merged = Layering(known).merge(documents, settings)
+    return _loaded(merged, documents[0].base if base is None else Path(base), known)
 
 
 def _loaded(source: Source, base: Path, variables: Mapping[str, str]) -> Topology:
@@ -191,9 +178,8 @@ def _loaded(source: Source, base: Path, variables: Mapping[str, str]) -> Topolog
 
 def _validated(data: dict[str, Any], marks: Layers) -> TopologyModel:
     try:
-        model: TopologyModel = validator().validate_python(data)
+        return TopologyModel.model_validate(data)
     except ValidationError as error:
         if not read_variables(error, data, marks):
             raise
-        model = validator().validate_python(data)
-    return model
+    return TopologyModel.model_validate(data)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lbgen.diagnostics import Span
+from lbgen.spec.compose import span_of
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Span
 
 Step = str | int
 _Keys = dict[str, tuple[Node, Node]]
-_Found = tuple[Node, Node | None, str]
-_FIRST = re.compile(r"[^.\[]*")
-_MOST_PATHS = 500_000
 
 
 def field_path(steps: Iterable[Step]) -> str:
@@ -25,57 +26,19 @@ def field_path(steps: Iterable[Step]) -> str:
     return text
 
 
-class Places(Struct):
-    """What nodes do not say themselves: the file of those that are not from the first one, and replaced values."""
-
-    files: dict[int, str] = field(default_factory=dict)
-    values: dict[int, str] = field(default_factory=dict)  # of the scalars that refer to variables
-    _without_lines: set[str] = field(default_factory=set)
-    _nodes: list[Node] = field(default_factory=list)  # keeps them, as their ids stand for them
-
-    def copy(self) -> Places:
-        """The same places; what is added to the copy is not added here."""
-        return Places(dict(self.files), dict(self.values), set(self._without_lines), list(self._nodes))
-
-    def add(self, root: Node, file: str, *, lines: bool = True) -> None:
-        """Every node under `root` is from `file`; `lines` False: a place there has no line."""
-        self._nodes.append(root)
-        if not lines:
-            self._without_lines.add(file)
-        waiting = [root]
-        while waiting:
-            node = waiting.pop()
-            if id(node) in self.files:
-                continue
-            self.files[id(node)] = file
-            if isinstance(node, SequenceNode):
-                waiting.extend(node.value)
-            elif isinstance(node, MappingNode):
-                waiting.extend(each for entry in node.value for each in entry)
-
-    def span(self, node: Node, first: str) -> Span:
-        """Where `node` begins; `first` is the file of the nodes that were not added."""
-        file = self.files.get(id(node), first)
-        if file in self._without_lines:
-            return Span(file)
-        return Span(file, node.start_mark.line + 1, node.start_mark.column + 1)
+def origin(node: Node) -> tuple[str, int]:
+    """The file that a node is from, and its place there, which no other scalar has."""
+    return node.start_mark.name, node.start_mark.index
 
 
 class Marks(Struct, eq=False):
-    """The places of every key and value; `file` is the only or the first one. `root` None: there are no places, only
-    Python `data`."""
+    """The places of every key and value; `file` is the only or the first one. `replaced_values` are those of scalars
+    that refer to variables, by their origin."""
 
     file: str
-    root: Node | None = None
-    data: object = None
-    places: Places = field(default_factory=Places)
-    _keys: dict[int, tuple[_Keys, bool]] = field(default_factory=dict)
-    _by_path: dict[str, _Found] = field(default_factory=dict)
-
-    def index(self) -> None:
-        """Walk over all nodes once, for callers that ask for several places of each route."""
-        if self.root is not None and not self._by_path:
-            self._by_path = self._walk(self.root)
+    root: Node
+    replaced_values: dict[tuple[str, int], str] = field(default_factory=dict)
+    _keys: dict[int, _Keys] = field(default_factory=dict)
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where the value of `path` stands (its key with `key`); the nearest thing around it when it is not there."""
@@ -83,36 +46,25 @@ class Marks(Struct, eq=False):
 
     def find(self, path: str, *, key: bool = False) -> tuple[Span, bool]:
         """Like `span`, and whether the path is written in this file."""
-        if self.root is None:
-            return Span(self.file), _holds(self.data, path)
-        node, key_node, rest = self._look(self.root, path)
+        node, key_node, rest = self._descend(path)
         shown = key_node if key and key_node is not None and not rest else node
-        return self.span_of(shown), not rest
+        return span_of(shown), not rest
 
     def find_value(self, path: str) -> tuple[Span, bool]:
         """Like `find`; a value that is written short, such as `forward: app`, is also each value that it stands for."""
-        if self.root is None:
-            return self.find(path)
-        node, _, rest = self._look(self.root, path)
-        return self.span_of(node), not rest or isinstance(node, ScalarNode)
-
-    def span_of(self, node: Node) -> Span:
-        """The place where `node` begins."""
-        return self.places.span(node, self.file)
+        node, _, rest = self._descend(path)
+        return span_of(node), not rest or isinstance(node, ScalarNode)
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""
-        if self.root is None:
-            return None
-        node, _, rest = self._look(self.root, path)
+        node, _, rest = self._descend(path)
         return str(node.value) if isinstance(node, ScalarNode) and not rest else None
 
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""
-        if self.root is None:
-            return None
-        node, _, rest = self._look(self.root, path)
-        return (self.places.values[id(node)], str(node.value)) if not rest and id(node) in self.places.values else None
+        node, _, rest = self._descend(path)
+        value = self.replaced_values.get(origin(node)) if isinstance(node, ScalarNode) and not rest else None
+        return None if value is None else (value, str(node.value))
 
     def steps(self, path: str) -> tuple[Step, ...] | None:
         """The steps of a path that a user wrote; the last ones need not be there. `routes[api]` is the route of that
@@ -144,30 +96,9 @@ class Marks(Struct, eq=False):
                 return None
         return tuple(steps)
 
-    def _look(self, root: Node, path: str) -> _Found:
-        return self._by_path.get(path) or self._descend(root, None, path)
-
-    def _walk(self, root: Node) -> dict[str, _Found]:
-        """Every node by its path; nothing where a key holds a dot or bracket, or aliases make too many of them."""
-        found: dict[str, _Found] = {}
-        waiting: list[tuple[str, Node, Node | None]] = [("", root, None)]
-        while waiting:
-            path, node, key_node = waiting.pop()
-            found[path] = (node, key_node, "")
-            if len(found) + len(waiting) > _MOST_PATHS:
-                return {}
-            if isinstance(node, SequenceNode):
-                waiting += [(f"{path}[{index}]", each, None) for index, each in enumerate(node.value)]
-            elif isinstance(node, MappingNode):
-                keys, plain = self._entries(node)
-                if not plain:
-                    return {}
-                before = f"{path}." if path else ""
-                waiting += [(before + name, value, key) for name, (key, value) in keys.items()]
-        return found
-
-    def _descend(self, node: Node, key_node: Node | None, path: str) -> _Found:
+    def _descend(self, path: str) -> tuple[Node, Node | None, str]:
         """The deepest node on `path`, its key, and what of the path is left."""
+        node, key_node = self.root, None
         while path:
             if path[0] == "[" and isinstance(node, SequenceNode):
                 index, _, rest = path[1:].partition("]")
@@ -185,51 +116,35 @@ class Marks(Struct, eq=False):
 
     def _step(self, node: MappingNode, path: str) -> tuple[Node, Node, str] | None:
         """The entry of `node` that `path` begins with; names may hold dots, so the longest fitting key wins."""
-        keys, plain = self._entries(node)
-        if plain:
-            first = _FIRST.match(path)
-            name = first[0] if first else path
-            entry = keys.get(name)
-            return (*entry, path[len(name) :]) if entry else None
+        keys = self._entries(node)
         ends = [i for i, char in enumerate(path) if char in ".["]
         for end in (len(path), *reversed(ends)):
             if found := keys.get(path[:end]):
                 return (*found, path[end:])
         return None
 
-    def _entries(self, node: MappingNode) -> tuple[_Keys, bool]:
-        """The entries of `node` by key, and whether no key holds a dot or bracket."""
+    def _entries(self, node: MappingNode) -> _Keys:
+        """The entries of `node` by key."""
         if id(node) not in self._keys:
-            keys: _Keys = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
-            self._keys[id(node)] = keys, not any("." in key or "[" in key for key in keys)
+            self._keys[id(node)] = {k.value: (k, v) for k, v in reversed(node.value) if isinstance(k, ScalarNode)}
         return self._keys[id(node)]
+
+
+def entry(node: Node, name: str) -> tuple[Node, Node] | None:
+    """The key and the value of that name in a mapping; None when there is none."""
+    if not isinstance(node, MappingNode):
+        return None
+    return next(((k, v) for k, v in node.value if isinstance(k, ScalarNode) and k.value == name), None)
 
 
 def _index_of(node: Node | None, name: str) -> int:
     """The index of the element with that name, or of that pool; one past the end when there is none."""
     items = node.value if isinstance(node, SequenceNode) else []
     for index, item in enumerate(items):
-        if isinstance(item, MappingNode) and any(
-            isinstance(value, ScalarNode) and value.value == name
-            for key, value in item.value
-            if isinstance(key, ScalarNode) and key.value in ("name", "pool")
-        ):
+        named = (entry(item, key) for key in ("name", "pool"))
+        if any(found is not None and found[1].value == name for found in named):
             return index
     return len(items)
-
-
-def _holds(data: object, path: str) -> bool:
-    """Whether plain data has a value at `path`."""
-    if not path:
-        return True
-    if isinstance(data, list):
-        index, _, rest = path[1:].partition("]")
-        return path[0] == "[" and index.isdecimal() and int(index) < len(data) and _holds(data[int(index)], rest)
-    path = path.removeprefix(".")
-    ends = [i for i, char in enumerate(path) if char in ".["]
-    return isinstance(data, dict) and any(
-        path[:end] in data and _holds(data[path[:end]], path[end:]) for end in (len(path), *reversed(ends))
-    )
 
 
 class Layers(Struct):
@@ -256,7 +171,7 @@ class Layers(Struct):
         return self._of(path).written(path)
 
     def has_variables(self) -> bool:
-        return any(marks is not None and marks.places.values for marks in (self.top, self.under))
+        return any(marks is not None and marks.replaced_values for marks in (self.top, self.under))
 
     def replaced(self, path: str) -> tuple[str, str] | None:
         """The value and the text of the scalar at `path` where it refers to variables."""

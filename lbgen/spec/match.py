@@ -1,9 +1,18 @@
 """Conditions of routes: path, methods, headers, query, cookies."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
-from lbgen.spec.declare import Field, model_serializer, model_validator
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     CookieName,
@@ -15,10 +24,6 @@ from lbgen.spec.values import (
     Regex,
     UrlPath,
 )
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, SerializerFunctionWrapHandler
-    from pydantic_core import CoreSchema
 
 
 class PathMatch(Strict):
@@ -38,7 +43,7 @@ class PathMatch(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             raise wrong_type("a mapping", data, f"write path: {{ prefix: {shorten(data)} }}, or exact, or regex")
         return needs_one_of(data, handler, "exact", "prefix", "regex", what="path")
@@ -63,7 +68,7 @@ class ValueMatch(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             return handler({"exact": data})
         if not isinstance(data, dict | ValueMatch):
@@ -71,11 +76,11 @@ class ValueMatch(Strict):
         return needs_one_of(data, handler, "exact", "regex", "present", what="a value")
 
     @model_serializer(mode="wrap")
-    def _write(self, handler: "SerializerFunctionWrapHandler") -> Any:  # noqa: ANN401  # text or a mapping
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
         return handler(self) if self.exact is None else self.exact
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"type": "string"})
 
 

@@ -2,17 +2,19 @@
 
 from typing import Annotated, Literal
 
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
+
 from lbgen.spec.base import Strict
-from lbgen.spec.declare import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
 from lbgen.spec.route import HeaderEdits, Route
-from lbgen.spec.tier import Tier
 from lbgen.spec.value_errors import invalid, wrong_type
-from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, Port, Resolver
+from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, PlainHost, Port, Resolver
 
 SUPPORTED_VERSION = 1
+MOST_REPLICAS = 64
 _LEAST_MEMORY = 16 << 20  # bytes of a container
 
 
@@ -42,15 +44,44 @@ def _parse_engine_version(value: object) -> str:
 
 def _check_memory(size: int) -> int:
     if size < _LEAST_MEMORY:
-        from pydantic_core import PydanticKnownError
-
         raise PydanticKnownError("greater_than_equal", {"ge": _LEAST_MEMORY})
     return size
 
 
-Memory = Annotated[ByteSize, AfterValidator(_check_memory)]  # not `ge`, whose check is a function of pydantic here
+Memory = Annotated[ByteSize, AfterValidator(_check_memory)]  # not `ge`, which means a number to editors
+Replicas = Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)]
 Version = Annotated[int, PlainValidator(_parse_version), WithJsonSchema({"const": SUPPORTED_VERSION})]
 EngineVersion = Annotated[str, PlainValidator(_parse_engine_version), WithJsonSchema({"type": "string"})]
+
+
+class Tier(Strict):
+    """Replicas that serve the same listeners; pools with `tier` lead to them."""
+
+    engine: Name | None = Field(
+        default=None, description="engine that serves it; the command line's when left out", examples=["haproxy"]
+    )
+    replicas: Replicas | None = Field(
+        default=None, description="how many; 1, or as many as hosts, when left out", examples=[3]
+    )
+    hosts: list[PlainHost] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_REPLICAS,
+        description="where they are when lbgen does not start them; <topology>-<tier>-1 and so on when left out",
+        examples=[["edge-1.internal"]],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, data: object) -> object:
+        if isinstance(data, str):
+            raise wrong_type("a mapping", data, f"write {{ engine: {data} }}")
+        return data
+
+    @property
+    def count(self) -> int:
+        """The number of replicas."""
+        return self.replicas or len(self.hosts or ()) or 1
 
 
 class EngineBlock(Strict, extra="allow"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
@@ -32,11 +31,7 @@ def parse_host(value: object) -> str:
 
     Lower-case, IDN as punycode, no trailing dot, IPv6 in brackets.
     """
-    return _parse_host(require_text("a host name", value))
-
-
-@lru_cache(maxsize=4096)  # many routes have the same
-def _parse_host(written: str) -> str:
+    written = require_text("a host name", value)
     if written in ("*", "*."):
         raise invalid("LB116", '"*" covers every host', "leave hosts out")
     wildcard = written.startswith("*.")

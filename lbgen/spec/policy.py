@@ -1,6 +1,16 @@
 """Policies of routes: timeouts, retries, limits, mirrors, CORS and compression."""
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
+
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from lbgen.spec.base import (
     Strict,
@@ -8,7 +18,6 @@ from lbgen.spec.base import (
     exactly_one,
     needs_one_of,
 )
-from lbgen.spec.declare import Field, model_serializer, model_validator
 from lbgen.spec.value_errors import wrong_type
 from lbgen.spec.values import (
     ByteSize,
@@ -23,11 +32,6 @@ from lbgen.spec.values import (
     RateValue,
     RetryCause,
 )
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler
-    from pydantic import SerializerFunctionWrapHandler as WrapHandler
-    from pydantic_core import CoreSchema
 
 
 class Timeouts(Strict):
@@ -86,7 +90,7 @@ class RateKey(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             return handler({"by": data})
         if not isinstance(data, dict | RateKey):
@@ -94,11 +98,11 @@ class RateKey(Strict):
         return needs_one_of(data, handler, "by", "header", what="key")
 
     @model_serializer(mode="wrap")
-    def _write(self, handler: "WrapHandler") -> Any:  # noqa: ANN401  # text or a mapping
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
         return handler(self) if self.by is None else self.by
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": ["client_ip", "route"]})
 
 

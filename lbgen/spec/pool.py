@@ -1,9 +1,18 @@
 """Pools: endpoints of one service, and how they are chosen, checked and connected to."""
 
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
+
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of
-from lbgen.spec.declare import Field, model_serializer, model_validator
 from lbgen.spec.listener import Certificate
 from lbgen.spec.quantities import StatusRange
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
@@ -22,10 +31,6 @@ from lbgen.spec.values import (
     UrlTarget,
     Weight,
 )
-
-if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, SerializerFunctionWrapHandler
-    from pydantic_core import CoreSchema
 
 BalanceMethod = Literal["round_robin", "least_connections", "random", "source_hash"]
 
@@ -47,7 +52,7 @@ class HashKey(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "header", "cookie", "query", what="hash")
 
 
@@ -63,7 +68,7 @@ class Balance(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             return handler({"method": data})
         if not isinstance(data, dict | Balance):
@@ -71,11 +76,11 @@ class Balance(Strict):
         return needs_one_of(data, handler, "method", "hash", what="balance")
 
     @model_serializer(mode="wrap")
-    def _write(self, handler: "SerializerFunctionWrapHandler") -> Any:  # noqa: ANN401  # text or a mapping
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
         return handler(self) if self.method is None else self.method
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return either_schema(handler(core_schema), {"enum": list(get_args(BalanceMethod))})
 
 
@@ -272,7 +277,7 @@ class Pool(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and "listener" in data and "tier" not in data:
             raise invalid("LB103", "listener is that of a tier", "add tier:", key="listener")
         return needs_one_of(data, handler, "endpoints", "tier", what="a pool")

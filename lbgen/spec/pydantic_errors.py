@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
 
 from lbgen.diagnostics import Diagnostic
 from lbgen.spec import foreign_terms
-from lbgen.spec.declare import declared_class, pydantic_model
 from lbgen.spec.dump import flow
 from lbgen.spec.marks import Layers, Step, field_path
 from lbgen.spec.quantities import format_in_unit_of
-from lbgen.spec.scalars import Ambiguous, read_scalar
+from lbgen.spec.scalars import Unusable, read_scalar
 from lbgen.spec.source import MOST_FINDINGS
 from lbgen.spec.value_errors import kind_of, shorten
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails, ValidationError
-
-    from lbgen.spec.declare import BaseModel
+    from pydantic_core import ErrorDetails
+    from typing_extensions import TypeIs
 
 _WANTED = {
     "int_type": "a whole number",
@@ -42,8 +42,6 @@ _NEAR = 0.8  # of 1: a key so near to a known one is a slip, not another tool's 
 
 def _nearest(wrong: str, known: Iterable[str], cutoff: float = 0.65) -> list[str]:
     """The word that is the most like `wrong`, if one is."""
-    from difflib import get_close_matches  # most runs find nothing
-
     return get_close_matches(wrong.lower(), list(known), n=1, cutoff=cutoff)
 
 
@@ -109,7 +107,7 @@ def read_variables(error: ValidationError, data: Any, marks: Layers) -> bool:  #
             holder = holder[step]
         if replaced is None or holder[steps[-1]] != replaced[0]:
             continue
-        with suppress(Ambiguous):
+        with suppress(Unusable):
             value = read_scalar(replaced[0])
             if value is not None and not isinstance(value, str):
                 holder[steps[-1]] = value
@@ -193,38 +191,30 @@ def _key_hint(key: str, models: list[type[BaseModel]], root: type[BaseModel]) ->
 
 def models_at(model: type[BaseModel], loc: tuple[Step, ...]) -> list[type[BaseModel]]:
     """The models of the mapping at `loc`."""
-    annotation: Any = pydantic_model(model)
+    annotation: object = model
     for step in loc:
-        parts = list(_flat(annotation))
-        fields: dict[str, Any] = next((part.model_fields for part in parts if _is_model(part)), {})
-        if step in fields:
-            annotation = fields[str(step)].annotation
-        else:
-            annotation = next((get_args(part)[-1] for part in parts if get_origin(part) in (list, dict)), annotation)
-    return [part for part in _flat(annotation) if _is_model(part)]
+        annotation = _inside(annotation, step) or annotation
+    return [] if get_origin(annotation) is dict else list(models_of(annotation))
 
 
 def models_of(annotation: object) -> Iterator[type[BaseModel]]:
     """The models that an annotation names, inside unions, lists and mappings too."""
-    for part in _flat(annotation):
-        if _is_model(part):
-            yield part
-        else:
-            for inner in get_args(part):
-                yield from models_of(inner)
-
-
-def _is_model(part: object) -> bool:
-    return declared_class(part) is not None
-
-
-def _flat(annotation: Any) -> Iterator[Any]:  # noqa: ANN401  # annotations have no common type
-    """The members of a union, without what is annotated on them."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        yield from _flat(get_args(annotation)[0])
-    elif origin in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _flat(member)
-    else:
+    if _is_model(annotation):
         yield annotation
+    else:
+        for inner in get_args(annotation):
+            yield from models_of(inner)
+
+
+def _inside(annotation: object, step: Step) -> object:
+    """The annotation of a field or an item; None where `step` is one of pydantic's own, such as that of a union."""
+    if _is_model(annotation):
+        field = annotation.model_fields.get(str(step))
+        return None if field is None else field.annotation
+    if get_origin(annotation) in (list, dict):
+        return get_args(annotation)[-1]
+    return next((found for inner in get_args(annotation) if (found := _inside(inner, step)) is not None), None)
+
+
+def _is_model(part: object) -> TypeIs[type[BaseModel]]:
+    return isinstance(part, type) and issubclass(part, BaseModel)

@@ -1,6 +1,8 @@
 """Routes: the requests they match, and what is done with them."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 
 from lbgen.spec.base import (
     OneOrMore,
@@ -11,7 +13,6 @@ from lbgen.spec.base import (
     no_case_twins,
     not_both,
 )
-from lbgen.spec.declare import BeforeValidator, Field, model_validator
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
@@ -32,9 +33,6 @@ from lbgen.spec.values import (
     Status,
     UrlPath,
 )
-
-if TYPE_CHECKING:
-    from pydantic import ModelWrapValidatorHandler
 
 EditedHeaders = Annotated[dict[EditableHeader, HeaderText], no_case_twins]
 
@@ -80,7 +78,7 @@ class Rewrite(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if data == {}:
             return needs_one_of(data, handler, "prefix", "path", "host", many=True, what="rewrite")
         return needs_one_of(data, handler, "prefix", "path", none=True, what="rewrite")
@@ -108,7 +106,7 @@ class Redirect(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and not data.keys() & {"scheme", "host", "port", "path", "prefix"}:
             return needs_one_of(data, handler, "scheme", "host", "port", "path", "prefix", many=True, what="redirect")
         return needs_one_of(data, handler, "path", "prefix", none=True, what="redirect")
@@ -250,5 +248,5 @@ class Route(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _one_action(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+    def _one_action(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "forward", "redirect", "respond", what="a route")

@@ -31,8 +31,8 @@ _LONGEST_NUMBER = 30
 Scalar = str | int | float | bool | None
 
 
-class Ambiguous(Exception):  # noqa: N818  # not an error of the program: it becomes a finding
-    """The scalar means different things; the hint says what to write."""
+class Unusable(Exception):  # noqa: N818  # not an error of the program: it becomes a finding
+    """A scalar that cannot be read: code, message and hint of the finding."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class Ambiguous(Exception):  # noqa: N818  # not an error of the program: it bec
 
 
 def read_scalar(written: str, *, key: bool = False) -> Scalar:
-    """The value of an unquoted scalar; raises Ambiguous. As a key, a word such as `on` is text."""
+    """The value of an unquoted scalar; raises Unusable. As a key, a word such as `on` is text."""
     if written in _WORDS:
         return _WORDS[written]
     if written in _YES_NO:
@@ -60,7 +60,7 @@ def is_plain_text(text: str) -> bool:
         return False
     try:
         return text[0] not in _FIRST or isinstance(_number(text), str)
-    except Ambiguous:
+    except Unusable:
         return False
 
 
@@ -68,7 +68,7 @@ def _number(written: str) -> Scalar:
     if written[0] != "0" and len(written) <= _LONGEST_NUMBER and written.isascii() and written.isdigit():
         return int(written)
     if len(written) > _LONGEST_NUMBER and (_INT.fullmatch(written) or _FLOAT.fullmatch(written)):
-        raise Ambiguous("LB104", f"a number of {len(written)} characters", "quote it if it is text")
+        raise Unusable("LB104", f"a number of {len(written)} characters", "quote it if it is text")
     if _INT.fullmatch(written):
         digits = written.lstrip("+-")
         if len(digits) > 1 and digits[0] == "0":
@@ -94,6 +94,6 @@ def _number(written: str) -> Scalar:
     return written
 
 
-def _differs(written: str, remedy: str) -> Ambiguous:
+def _differs(written: str, remedy: str) -> Unusable:
     hint = f'{remedy}, or "{written}" for the text' if remedy else f'write "{written}" for the text'
-    return Ambiguous("LB106", f"{written} means one thing in YAML 1.1 and another in YAML 1.2", hint)
+    return Unusable("LB106", f"{written} means one thing in YAML 1.1 and another in YAML 1.2", hint)

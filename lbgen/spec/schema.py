@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from lbgen.spec.declare import pydantic_model
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
+from lbgen.spec.pydantic_errors import models_of
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -25,11 +25,10 @@ def schema() -> JsonSchema:
     Each property has a description, an example and its default, or the description says what holds when it is left out.
     A load refuses more: references, files, regular expressions. What a profile of one's own adds is not seen.
     """
-    root = pydantic_model(TopologyModel)
-    made = root.model_json_schema(mode="validation")
+    made = TopologyModel.model_json_schema()
     definitions: dict[str, JsonSchema] = made["$defs"]
-    for model in _models(root):
-        properties = _object(made if model is root else definitions[model.__name__])["properties"]
+    for model in models_of_topology():
+        properties = _object(definitions.get(model.__name__, made))["properties"]
         for name, field in model.model_fields.items():
             _complete(properties[name], field, definitions)
     made["properties"]["profile"] |= {"anyOf": [{"enum": list(names())}, {"type": "string", "pattern": r"/|\.ya?ml$"}]}
@@ -55,21 +54,15 @@ def _without_titles(node: Any) -> Any:  # noqa: ANN401  # any JSON
 
 def models_of_topology() -> tuple[type[BaseModel], ...]:
     """The models of a topology, each once."""
-    return tuple(_models(pydantic_model(TopologyModel)))
+    return tuple(dict.fromkeys(_with_inner(TopologyModel)))
 
 
-def _models(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> Iterator[type[BaseModel]]:
-    """The model and those of its fields, each once."""
-    from lbgen.spec.pydantic_errors import models_of
-
-    seen = set() if seen is None else seen
-    if model in seen:
-        return
-    seen.add(model)
+def _with_inner(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The model and those of its fields."""
     yield model
     for field in model.model_fields.values():
         for inner in models_of(field.annotation):
-            yield from _models(inner, seen)
+            yield from _with_inner(inner)
 
 
 def _object(node: JsonSchema) -> JsonSchema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,12 +13,12 @@ from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
-from lbgen.records import replace
-from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose, find_control_character
-from lbgen.spec.marks import Marks, Step, field_path
-from lbgen.spec.scalars import Ambiguous, read_scalar
+from lbgen.spec.compose import COLLECTION, DEEPEST, PLAIN, TEXT, compose, find_control_character, span_of
+from lbgen.spec.dump import dump
+from lbgen.spec.marks import Marks, Step, field_path, origin
+from lbgen.spec.scalars import Unusable, read_scalar
 from lbgen.spec.value_errors import kind_of, shorten
-from lbgen.spec.variables import Unusable, replace_references
+from lbgen.spec.variables import replace_references
 
 LARGEST_FILE = 16 << 20  # bytes
 MOST_FINDINGS = 200  # then the rest is not looked at
@@ -34,18 +33,6 @@ class Source(Struct, frozen=True):
 
     data: Any
     marks: Marks
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """No garbage collection inside: building many small objects is more than twice as fast, and none is garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_nodes(path: Path) -> Node:
@@ -122,19 +109,20 @@ def read_file(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Source
 def build(root: Node, marks: Marks, variables: Mapping[str, str]) -> Source:
     """The data of nodes, with references to variables replaced; see `read_file`."""
     builder = _Builder(marks, variables)
-    data = builder.build(root, 0)
+    data = builder.build(root, ())
     if builder.findings:
-        raise LbgenError(builder.placed(root))
+        raise LbgenError(builder.findings)
     return Source(data, marks)
 
 
-def read_mapping(data: object, file: str = "<dict>") -> Source:
+def read_mapping(data: Mapping[Any, Any], file: str = "<dict>") -> Source:
     """A topology given as Python data: mappings, sequences, text, numbers; LB105 or LB108 for anything else."""
     findings: list[Diagnostic] = []
     plain = _plain(data, (), findings, Span(file))
     if findings:
         raise LbgenError(findings)
-    return Source(plain, Marks(file, data=plain))
+    root = compose(dump(plain) if plain else "{}", file)
+    return Source(plain, Marks(file, root))
 
 
 def decode(raw: bytes, file: str) -> str:
@@ -162,64 +150,67 @@ class _Builder:
     def __init__(self, marks: Marks, variables: Mapping[str, str]) -> None:
         self.marks = marks
         self.variables = variables
-        self.findings: list[tuple[Diagnostic, Node]] = []
+        self.findings: list[Diagnostic] = []
         self._seen: set[int] = set()
         self._plain_keys: dict[str, str] = {}  # as written, and as read: many mappings have the same
         self._aliased = 0
         self._stopped = False
 
-    def build(self, node: Node, depth: int) -> Any:  # noqa: ANN401  # plain data
-        if type(node) is ScalarNode:
-            return self._scalar(node)
+    def build(self, node: Node, steps: tuple[Step, ...]) -> Any:  # noqa: ANN401  # plain data
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, steps)
         if self._stopped:
             return ""
-        if depth > DEEPEST:
-            self._stop("an alias inside its own anchor, or nested too deep", node)
+        if len(steps) > DEEPEST:
+            self._stop("an alias inside its own anchor, or nested too deep", node, steps)
             return ""
         if node.tag is not COLLECTION:
-            self._tag(node)
+            self._tag(node, steps)
         if id(node) in self._seen:
             self._aliased += 1 + len(node.value)
             if self._aliased > MOST_ALIASED:
-                self._stop(f"aliases stand for more than {MOST_ALIASED} values", node)
+                self._stop(f"aliases stand for more than {MOST_ALIASED} values", node, steps)
                 return ""
         self._seen.add(id(node))
         if isinstance(node, SequenceNode):
-            return [self.build(item, depth + 1) for item in node.value]
-        return self._mapping(node, depth) if isinstance(node, MappingNode) else ""
+            return [self.build(item, (*steps, index)) for index, item in enumerate(node.value)]
+        return self._mapping(node, steps) if isinstance(node, MappingNode) else ""
 
-    def _mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, steps: tuple[Step, ...]) -> dict[str, Any]:
         data: dict[str, Any] = {}
         first: dict[str, Node] = {}
         for key_node, value_node in node.value:
             key = self._plain_keys.get(key_node.value) if key_node.tag is PLAIN else None
-            if key is None and (key := self._key(key_node)) is None:
+            inner = (*steps, key_node.value) if isinstance(key_node, ScalarNode) else steps
+            if key is None and (key := self._key(key_node, inner)) is None:
                 continue
             if key in data:
                 first = first or _first_keys(node)
-                before, here = self.marks.span_of(first[key]), self.marks.span_of(key_node)
+                before, here = span_of(first[key]), span_of(key_node)
                 where = f"in line {before.line}" if before.file == here.file else f"at {before}"
-                self._find("LB102", f'the key "{shorten(key)}" is written twice', key_node, f"the first is {where}")
+                self._find(
+                    "LB102", f'the key "{shorten(key)}" is written twice', key_node, inner, f"the first is {where}"
+                )
                 continue
-            data[key] = self.build(value_node, depth + 1)
+            data[key] = self.build(value_node, inner)
         return data
 
-    def _key(self, node: Node) -> str | None:
+    def _key(self, node: Node, steps: tuple[Step, ...]) -> str | None:
         if not isinstance(node, ScalarNode):
-            self._find("LB105", "a list or a mapping where a key is expected", node, "write text as the key")
+            self._find("LB105", "a list or a mapping where a key is expected", node, steps, "write text as the key")
             return None
         if node.tag is TEXT:
             return str(node.value)
         if node.tag is not PLAIN:
-            self._tag(node)
+            self._tag(node, steps)
             return None
         if node.value == "<<":
-            self._find("LB107", "merge keys are not supported", node, "write the keys out, or use a profile")
+            self._find("LB107", "merge keys are not supported", node, steps, "write the keys out, or use a profile")
             return None
         try:
             key = read_scalar(node.value, key=True)
-        except Ambiguous as ambiguous:
-            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
+        except Unusable as unusable:
+            self._find(unusable.code, unusable.message, node, steps, unusable.hint)
             return None
         if isinstance(key, str):
             return self._plain_keys.setdefault(node.value, key)
@@ -227,83 +218,59 @@ class _Builder:
             "LB105",
             f"{kind_of(key)} where a key is expected",
             node,
+            steps,
             f'write "{node.value}"' if node.value else "",
         )
         return None
 
-    def _scalar(self, node: ScalarNode) -> Any:  # noqa: ANN401  # plain data
+    def _scalar(self, node: ScalarNode, steps: tuple[Step, ...]) -> Any:  # noqa: ANN401  # plain data
         written = node.value
         if "$" in written and ("${" in written or "$$" in written):
-            return self._replaced(node)
+            return self._replaced(node, steps)
         if node.tag is TEXT:
             return written
         if node.tag is not PLAIN:
-            self._tag(node)
+            self._tag(node, steps)
             return written
         try:
             value = read_scalar(written)
-        except Ambiguous as ambiguous:
-            self._find(ambiguous.code, ambiguous.message, node, ambiguous.hint)
+        except Unusable as unusable:
+            self._find(unusable.code, unusable.message, node, steps, unusable.hint)
             return ""
         if value is None:
-            self._find("LB105", "there is no value", node, "write one, or remove the key")
+            self._find("LB105", "there is no value", node, steps, "write one, or remove the key")
             return ""
         return value
 
-    def _replaced(self, node: ScalarNode) -> str:
+    def _replaced(self, node: ScalarNode, steps: tuple[Step, ...]) -> str:
         """The text with its variables, quoted or not; the field decides later whether it is a number."""
         if node.tag not in (PLAIN, TEXT):
-            self._tag(node)
+            self._tag(node, steps)
         try:
             text = replace_references(node.value, self.variables)
         except Unusable as unusable:
-            self._find(unusable.code, unusable.message, node, unusable.hint)
+            self._find(unusable.code, unusable.message, node, steps, unusable.hint)
             return ""
         if "${" in node.value:
-            self.marks.places.values[id(node)] = text
+            self.marks.replaced_values[origin(node)] = text
         if found := find_control_character(text):
-            self._find("LB109", f"a variable holds the control character U+{ord(found[0]):04X}", node)
+            self._find("LB109", f"a variable holds the control character U+{ord(found[0]):04X}", node, steps)
         return text
 
-    def _tag(self, node: Node) -> None:
+    def _tag(self, node: Node, steps: tuple[Step, ...]) -> None:
         shown = node.tag.replace("tag:yaml.org,2002:", "!!")
-        self._find("LB107", f"the tag {shown} is not supported", node, "remove it, or quote the text")
+        self._find("LB107", f"the tag {shown} is not supported", node, steps, "remove it, or quote the text")
 
-    def _find(self, code: str, message: str, node: Node, hint: str = "") -> None:
+    def _find(self, code: str, message: str, node: Node, steps: tuple[Step, ...], hint: str = "") -> None:
         if self._stopped:
             return
-        self.findings.append((Diagnostic(code, message, self.marks.span_of(node), hint=hint), node))
+        self.findings.append(Diagnostic(code, message, span_of(node), shorten(field_path(steps), 200), hint))
         self._stopped = len(self.findings) >= MOST_FINDINGS
 
-    def _stop(self, message: str, node: Node) -> None:
+    def _stop(self, message: str, node: Node, steps: tuple[Step, ...]) -> None:
         self._stopped = True
-        self.findings = [(Diagnostic("LB108", message, self.marks.span_of(node), hint="write the values out"), node)]
-
-    def placed(self, root: Node) -> list[Diagnostic]:
-        """The findings with the fields they are about."""
-        fields = _fields(root, {id(node) for _, node in self.findings})
-        return [replace(finding, field=shorten(fields.get(id(node), ""), 200)) for finding, node in self.findings]
-
-
-def _fields(root: Node, wanted: set[int]) -> dict[int, str]:
-    """The fields of the wanted nodes, by id; computed only when there are findings."""
-    found: dict[int, str] = {}
-    seen: set[int] = set()
-    waiting: list[tuple[Node, tuple[Step, ...]]] = [(root, ())]
-    while waiting and len(found) < len(wanted):
-        node, steps = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if id(node) in wanted:
-            found[id(node)] = field_path(steps)
-        if isinstance(node, SequenceNode):
-            waiting.extend((item, (*steps, i)) for i, item in enumerate(node.value))
-        elif isinstance(node, MappingNode):
-            for key, value in node.value:
-                inner = (*steps, key.value) if isinstance(key, ScalarNode) else steps
-                waiting.extend(((key, inner), (value, inner)))
-    return found
+        field = shorten(field_path(steps), 200)
+        self.findings = [Diagnostic("LB108", message, span_of(node), field, "write the values out")]
 
 
 def _first_keys(node: MappingNode) -> dict[str, Node]:

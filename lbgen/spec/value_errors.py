@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 
 def invalid(code: str, message: str, hint: str = "", *, key: str = "") -> PydanticCustomError:
     """An error of that diagnostic code; raise it in a validator. `key` moves it to that key of the mapping."""
-    from pydantic_core import PydanticCustomError  # a hundredth of a second, which a process without a spec saves
-
     context = {"message": message, "hint": hint, "key": key}
     return PydanticCustomError(code, "{message}", context)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from lbgen.spec.declare import Field, PlainSerializer, PlainValidator, WithJsonSchema
+import re2
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from lbgen.regex import RegexError, parse
 from lbgen.spec.http import (
     FRAMING,
     parse_body,
@@ -51,11 +54,11 @@ from lbgen.spec.quantities import (
     write_size,
     write_status_range,
 )
-from lbgen.spec.regex import parse_regex
 from lbgen.spec.value_errors import invalid, require_text, shorten
 
 NAME_PATTERN = r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?"
 _NAME = re.compile(NAME_PATTERN)
+_LONGEST_REGEX = 1024
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at most 15 bytes
 
@@ -94,6 +97,29 @@ def parse_file(value: object) -> str:
     if not path or path.endswith("/"):
         raise invalid("LB104", f'"{shorten(path)}" is not the path of a file')
     return path
+
+
+def parse_regex(value: object) -> str:
+    """A portable regular expression; LB118 with the reason otherwise."""
+    pattern = require_text("a regular expression", value)
+    if not pattern:
+        raise invalid("LB118", "an empty regular expression", "write .+ for any value")
+    if len(pattern) > _LONGEST_REGEX:
+        raise invalid("LB118", f"longer than {_LONGEST_REGEX} characters")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        parse(pattern)
+        re2.compile(pattern, options)
+    except RegexError as error:
+        raise invalid("LB118", f'"{shorten(pattern)}": {shorten(str(error), 200)}', error.hint) from None
+    except RecursionError:
+        raise invalid("LB118", f'"{shorten(pattern)}": its groups are nested too deeply') from None
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        shown = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise invalid("LB118", f'"{shorten(pattern)}": {shown}') from None
+    return pattern
 
 
 def _text(pattern: str = "", *examples: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401  # JSON Schema keywords

@@ -9,19 +9,12 @@ from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
+from dotenv.parser import parse_stream
+
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
+from lbgen.spec.scalars import Unusable
 
 _REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<open>\{))")
-
-
-class Unusable(Exception):  # noqa: N818  # not an error of the program: it becomes a finding
-    """A reference that cannot be replaced: code, message and hint of the finding."""
-
-    def __init__(self, code: str, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.hint = hint
 
 
 def replace_references(text: str, variables: Mapping[str, str]) -> str:
@@ -62,8 +55,6 @@ def environment(env_file: Path | None = None, content: bytes | None = None) -> M
     Raises LbgenError: LB110 for an unreadable file, LB135 for a line that is not of that form."""
     if env_file is None:
         return os.environ
-    from dotenv.parser import parse_stream
-
     values: dict[str, str] = {}
     wrong: list[Diagnostic] = []
     try:

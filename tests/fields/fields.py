@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import yaml
 from pydantic import BaseModel
 
-from lbgen.spec.declare import pydantic_model
 from lbgen.spec.listener import Listener
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pool import Endpoint, Pool
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 OBJECTS = {
-    "top": pydantic_model(TopologyModel),
-    "listener": pydantic_model(Listener),
-    "pool": pydantic_model(Pool),
-    "endpoint": pydantic_model(Endpoint),
-    "route": pydantic_model(Route),
-    "target": pydantic_model(ForwardTarget),
+    "top": TopologyModel,
+    "listener": Listener,
+    "pool": Pool,
+    "endpoint": Endpoint,
+    "route": Route,
+    "target": ForwardTarget,
 }
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
 ONE_OF = {"Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}

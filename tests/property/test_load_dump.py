@@ -16,9 +16,9 @@ from lbgen.diagnostics import LbgenError
 from lbgen.spec.dump import dump, dump_topology
 from lbgen.spec.load import load, load_bytes
 from lbgen.spec.network import parse_host
-from lbgen.spec.regex import parse_regex
 from lbgen.spec.source import read_bytes, read_text
 from lbgen.spec.starter import starter
+from lbgen.spec.values import parse_regex
 
 ERRORS = Path(__file__).parents[1] / "errors"
 SEEDS = [path.read_bytes() for path in sorted(ERRORS.glob("*.yaml"))] + [starter().encode()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ listeners: { web: { port: 8080, tls: { certificates: [{ cert: pair.crt, key: pai
 pools: { app: { endpoints: [{ address: "10.0.0.1:80" }, { address: "10.0.0.2:80" }] } }
 routes: [{ name: all, forward: app, retries: { max: 1, on: [connect_failure] } }]
 """
-MYPY = (sys.executable, *["-m", "mypy", "--no-incremental", "--config-file=", "--strict", "--follow-imports=silent"])
 PAIR = Path(__file__).parents[1] / "errors"
 
 
@@ -109,41 +106,6 @@ def test_public_objects_have_short_forms(topology: lbgen.Topology) -> None:
     for text, start in shown.items():
         assert text.startswith(start)
         assert len(text) < 200 + len(topology.file) or text.startswith("<Diagnostic")
-
-
-def test_builders_make_the_mappings_of_a_file(topology: lbgen.Topology) -> None:
-    b = lbgen.builders
-    api = b.Match(path=b.PathMatch(prefix="/api"))
-    built = b.Topology(
-        version=1,
-        name="shop",
-        listeners={"web": b.Listener(port=8080)},
-        pools={"app": b.Pool(endpoints=[b.Endpoint(address="10.0.0.1:80")])},
-        routes=[
-            b.Route(name="api", match=[api], forward="app", retries=b.Retries(max=1, on=["connect_failure"])),
-            b.Route(name="all", forward="app"),
-        ],
-    )
-    assert lbgen.load(built).model == topology.model
-    changed = topology.with_route(b.Route(name="all", respond=b.Respond(status=200, body="ok")))
-    assert changed.model.routes[1].respond is not None
-
-
-def test_type_checkers_see_mistakes_in_builders(tmp_path: Path) -> None:
-    code = tmp_path / "program.py"
-    code.write_text(
-        "import lbgen\nfrom lbgen import builders as b\n"
-        'b.Route(name="x", forwards="app")\nb.Listener(port="eighty")\nb.Pool(balance="fastest", endpoints=[])\n'
-        'lbgen.load(b.Topology(version=1, name="x", listeners={"web": b.Listener(port=80)}))\n',
-        encoding="utf-8",
-    )
-    done = subprocess.run(
-        [*MYPY, str(code)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["3", "4", "5"]
 
 
 def test_rendered_has_a_short_repr() -> None:

@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from lbgen import resources
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.spec.declare import pydantic_model
 from lbgen.spec.load import Topology, load, load_bytes
-from lbgen.spec.model import TopologyModel
 from lbgen.spec.profile import names
-from lbgen.spec.pydantic_errors import _flat
-from lbgen.spec.schema import schema
+from lbgen.spec.schema import models_of_topology, schema
 
 EVERYTHING = """
 version: 1
@@ -170,21 +166,9 @@ def test_no_field_is_left_untried() -> None:
     """The topologies above have every field of every model, so each of them is tried here and in the schema."""
     assert loaded(TIERED).model.tiers is not None
     text = EVERYTHING + TIERED
-    for model in models(pydantic_model(TopologyModel)):
+    for model in models_of_topology():
         for field in model.model_fields:
             assert f"{field}:" in text or field in {"method", "by", "include"}, f"{model.__name__}.{field}"
-
-
-def models(annotation: Any) -> set[type[BaseModel]]:
-    found: set[type[BaseModel]] = set()
-    waiting = [annotation]
-    while waiting:
-        for part in _flat(waiting.pop()):
-            waiting.extend(getattr(part, "__args__", ()))
-            if isinstance(part, type) and issubclass(part, BaseModel) and part not in found:
-                found.add(part)
-                waiting.extend(f.annotation for f in part.model_fields.values())
-    return found
 
 
 def test_places_of_fields() -> None:
@@ -288,7 +272,7 @@ def test_true_is_a_truth_value_in_every_case_of_the_core_schema() -> None:
 def test_schema_knows_every_field_and_no_null() -> None:
     text = json.dumps(schema())
     assert '"null"' not in text
-    for model in models(pydantic_model(TopologyModel)):
+    for model in models_of_topology():
         for field in model.model_fields:
             assert f'"{field}"' in text
     assert schema() == schema()

@@ -8,8 +8,7 @@ import pytest
 from pydantic_core import PydanticCustomError
 
 from lbgen.spec import http, network, quantities
-from lbgen.spec.regex import parse_regex
-from lbgen.spec.values import parse_name
+from lbgen.spec.values import parse_name, parse_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -79,9 +79,9 @@ def test_down_all_leaves_stacks_of_others(monkeypatch: pytest.MonkeyPatch) -> No
         stopped.append(name)
         return Stack(stacks[name])
 
-    monkeypatch.setattr("lbgen.api.ps", lambda: tuple(Stack.of(Result(each)) for each in stacks.values()))
-    monkeypatch.setattr("lbgen.api.docker_unreachable", tuple)
-    monkeypatch.setattr("lbgen.api.down", stop)
+    monkeypatch.setattr("lbgen.runtime.stacks.ps", lambda: tuple(Stack.of(Result(each)) for each in stacks.values()))
+    monkeypatch.setattr("lbgen.runtime.registry.docker_unreachable", tuple)
+    monkeypatch.setattr("lbgen.runtime.stacks.down", stop)
     result = CliRunner().invoke(down, ["--all"])
     assert result.exit_code == 0, result.output
     assert stopped == ["mine"]
