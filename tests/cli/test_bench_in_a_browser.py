@@ -14,8 +14,7 @@ from lbgen.bench.faults.report import Drill
 from lbgen.bench.faults.timeline import Outcome
 from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, UnmeasuredEngine, Why, rows_of
-from lbgen.html.bench_page import bench_to_html
-from lbgen.html.faults_page import faults_to_html
+from lbgen.html.bench_page import bench_to_html, faults_to_html
 from tests.cli.test_html_in_a_browser import BROWSER, DARK, WINDOWS, browse
 from tests.unit.bench.test_faults import WINDOW, drilled, line
 from tests.unit.bench.test_report import REASON, report

@@ -13,7 +13,7 @@ from lbgen.bench.faults.timeline import Outcome, Window, allowed, buckets, exces
 from lbgen.bench.machine import Machine
 from lbgen.bench.report import MeasuredEngine
 from lbgen.bench.target import choose_target
-from lbgen.html.faults_page import faults_to_html
+from lbgen.html.bench_page import faults_to_html
 
 WINDOW = Window(1.0, 4.0)
 ALL = {"max": 1, "on": ["connect_failure", "reset", "timeout", 503]}
