@@ -41,10 +41,10 @@ def verified_engines(
     chosen, skipped = choose(
         plan, chosen_engines(engines), insist=engines is not None, accept=accept, endpoint_rules=kernel
     )
-    left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
+    left = [UnmeasuredEngine.of(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
     if not kernel:
         why = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
-        left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
+        left += [UnmeasuredEngine.of(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
     usable = [each for each in chosen if kernel or not each.kernel]
     unverified = tuple((x, MeasuredEngine(x.name, x.binary.version, 0)) for x in usable if endpoint_rules(x, plan))
     usable = [each for each in usable if not endpoint_rules(each, plan)]
@@ -84,5 +84,5 @@ def refused_engines(report: Report) -> tuple[UnmeasuredEngine, ...]:
             found.setdefault(subject.partition(" ")[0], []).append(
                 Diagnostic("LB431", message, hint="`lbgen verify` shows all differences")
             )
-    failed = [UnmeasuredEngine(each.engine, Why.FAILED, each.reasons) for each in report.broken]
-    return (*(UnmeasuredEngine(name, Why.DIFFERS, tuple(reasons)) for name, reasons in found.items()), *failed)
+    failed = [UnmeasuredEngine.of(each.engine, Why.FAILED, each.reasons) for each in report.broken]
+    return (*(UnmeasuredEngine.of(name, Why.DIFFERS, reasons) for name, reasons in found.items()), *failed)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.bench.cost_tables import NOTE, cost_problems, cost_tables
-from lbgen.bench.faults.fault import SECONDS, Fault
-from lbgen.bench.faults.tables import fault_notes, fault_problems, fault_tables
-from lbgen.bench.faults.timeline import BUCKET_SECONDS, allowed_over_time, buckets
-from lbgen.bench.tables import tables
+from lbgen.bench.faults import SECONDS, Fault
+from lbgen.bench.faults.report import BUCKET_SECONDS, Bucket, Drill, FaultReport
+from lbgen.bench.tables import NOTE, cost_problems, cost_tables, fault_notes, fault_problems, fault_tables, tables
 from lbgen.html.page import render_template
 
 if TYPE_CHECKING:
     from lbgen.bench.cost import CostReport
-    from lbgen.bench.faults.report import FaultReport
     from lbgen.bench.report import BenchReport, Row, Spread
 
 WIDTH, LABEL, VALUE = 640, 110, 90  # of a chart, of the names on its left, of the figures on its right
@@ -74,22 +71,22 @@ def bar_charts(report: BenchReport) -> tuple[BarChart, ...]:
     """Requests per second and CPU per request, for each closed loop."""
     colours = _colours(report)
     found = []
-    for shape in report.load.generators:
+    for shape in dict.fromkeys(row.shape for row in report.rows):
         if shape.rate is None:
             rows = [row for row in report.rows if row.shape == shape]
-            rates = [(row, row.per_second) for row in rows]
-            micros = [(row, row.cpu_us) for row in rows if row.cpu_us is not None]
+            rates = [(row, row.requests_per_second) for row in rows]
+            micros = [(row, row.cpu_us_per_request) for row in rows if row.cpu_us_per_request is not None]
             found.append(_bars(f"requests/s, {shape.title}", rates, colours))
             found.append(_bars(f"CPU us/request, {shape.title}", micros, colours))
     return tuple(found)
 
 
 def _bars(title: str, rows: Sequence[tuple[Row, Spread]], colours: dict[str, int]) -> BarChart:
-    most = max((spread.extremes[1] for _, spread in rows), default=0) or 1
+    most = max((spread.high for _, spread in rows), default=0) or 1
     scale = (WIDTH - LABEL - VALUE) / most
     bars = []
     for number, (row, spread) in enumerate(rows):
-        low, high = (edge * scale for edge in spread.extremes)
+        low, high = (edge * scale for edge in (spread.low, spread.high))
         width = spread.median * scale
         bars.append(Bar(row.subject, f"{spread.median:,.0f}", number * _ROW, width, low, high, colours[row.subject]))
     return BarChart(title, len(rows) * _ROW, tuple(bars))
@@ -97,8 +94,8 @@ def _bars(title: str, rows: Sequence[tuple[Row, Spread]], colours: dict[str, int
 
 def line_charts(report: BenchReport) -> tuple[LineChart, ...]:
     """p50 and p99 over the constant rates, logarithmic; none with fewer than two rates."""
-    rows = [row for row in report.rows if row.shape.rate is not None]
-    rates = sorted({row.shape.rate for row in rows if row.shape.rate is not None})
+    rows = [row for row in report.rows if row.rate is not None]
+    rates = sorted({row.rate for row in rows if row.rate is not None})
     if len(rates) < 2:
         return ()
     colours = _colours(report)
@@ -124,7 +121,7 @@ def _lines(
 
     lines = []
     for subject, colour in colours.items():
-        points = tuple((x(row.shape.rate or 0), y(value)) for row, value in figures if row.subject == subject)
+        points = tuple((x(row.rate or 0), y(value)) for row, value in figures if row.subject == subject)
         lines.append(Line(subject, " ".join(f"{a},{b}" for a, b in points), points, colour))
     return LineChart(
         title,
@@ -191,38 +188,40 @@ def cost_to_html(report: CostReport) -> str:
 
 def faults_to_html(report: FaultReport) -> str:
     """The whole document."""
-    whys = {each.fault: each.envelope.why for each in report.drills}
     faults = [
-        (table, whys[fault], _timelines(report, fault))
-        for table, fault in zip(fault_tables(report), report.faults, strict=True)
+        (table, drills[0].why, _timelines(report, fault, drills))
+        for table, (fault, drills) in zip(fault_tables(report), report.by_fault().items(), strict=True)
     ]
     problems, notes = fault_problems(report), fault_notes(report)
     return render_template("faults.html.j2", report=report, faults=faults, problems=problems, notes=notes)
 
 
-def _timelines(report: FaultReport, fault: Fault) -> tuple[LineChart, ...]:
+def _timelines(report: FaultReport, fault: Fault, drills: Sequence[Drill]) -> tuple[LineChart, ...]:
     """Good answers per second, failed requests per second, and p99; nothing where every engine failed."""
     names = [each.engine for each in report.engines]
-    drills = [each for each in report.drills if each.fault is fault and each.outcomes]
+    drills = [each for each in drills if each.requests]
     if not drills:
         return ()
-    widest = max(drills, key=lambda each: each.window.end)
-    band = (widest.window.begin, min(widest.window.end, SECONDS))
-    timelines = [(each.engine, names.index(each.engine), buckets(each.outcomes)) for each in drills]
-    rates = [(name, n, [(x.second + BUCKET_SECONDS / 2, x.answered) for x in line]) for name, n, line in timelines]
-    failed = [
-        (name, n, [(x.second + BUCKET_SECONDS / 2, x.failed / BUCKET_SECONDS) for x in line])
-        for name, n, line in timelines
-    ]
-    p99 = [
-        (name, n, [(x.second + BUCKET_SECONDS / 2, x.p99_ms) for x in line if x.p99_ms is not None])
-        for name, n, line in timelines
-    ]
-    most = widest.envelope.slowest
-    slowest = [(0.0, most * 1000), (SECONDS, most * 1000)] if most else []
-    may_fail = allowed_over_time(widest.window, widest.envelope, report.rate)
+    widest = max(drills, key=lambda each: each.end)
+    band = (widest.begin, min(widest.end, SECONDS))
+
+    def lines(figure: Callable[[Bucket], float | None]) -> list[tuple[str, int, list[tuple[float, float]]]]:
+        found = []
+        for each in drills:
+            points = [(x.second + BUCKET_SECONDS / 2, y) for x in each.timeline if (y := figure(x)) is not None]
+            found.append((each.engine, names.index(each.engine), points))
+        return found
+
+    most = widest.slowest_of_topology_ms
+    slowest = [(0.0, most), (SECONDS, most)] if most else []
     return (
-        timeline_chart(f"{fault}: good answers/s", rates, SECONDS, band),
-        timeline_chart(f"{fault}: failed requests/s", failed, SECONDS, band, may_fail),
-        timeline_chart(f"{fault}: p99 ms", p99, SECONDS, band, slowest),
+        timeline_chart(f"{fault}: good answers/s", lines(lambda x: x.answered_per_second), SECONDS, band),
+        timeline_chart(
+            f"{fault}: failed requests/s",
+            lines(lambda x: x.failed / BUCKET_SECONDS),
+            SECONDS,
+            band,
+            widest.may_fail_per_second,
+        ),
+        timeline_chart(f"{fault}: p99 ms", lines(lambda x: x.p99_ms), SECONDS, band, slowest),
     )

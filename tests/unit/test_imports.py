@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 ENGINES = ("lbgen.plan.simulate", "lbgen.runtime.common.route_probes", "lbgen.runtime.local.engine_process")
 LOOPS = ("asyncio", "h2", "lbgen.agent.run", "lbgen.runtime.standins.server")
 SPEC = ("pydantic", "pydantic_core", "yaml", "jinja2")
@@ -20,10 +18,9 @@ def imported(code: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize("verb", ["down", "ps", "logs", "stats"])
-def test_commands_that_find_stacks_start_light(verb: str) -> None:
-    found = imported(f"import lbgen.api, lbgen.cli.main, lbgen.cli.{verb}")
-    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS, *SCREEN}
+def test_the_command_starts_without_what_single_verbs_need() -> None:
+    found = imported("import lbgen.cli.main")
+    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS}
 
 
 def test_the_end_of_a_stack_starts_light() -> None:
