@@ -20,17 +20,15 @@ from lbgen.bench.gate import verified_engines
 from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, Why, exit_code_of
 from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round, run_together
-from lbgen.bench.run import REQUESTS
+from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import Subject, Unit, running
 from lbgen.bench.target import choose_target
 from lbgen.bench.without import Variant, variants
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.json_types import Printed
-from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.progress import no_progress
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice
@@ -104,16 +102,9 @@ def cost(
     """
     if seconds < 1 or rounds < 1:
         raise UsageError(Diagnostic("LB431", "seconds and rounds of a benchmark are at least 1"))
-    if topology.model.tiers is not None:
-        raise UsageError(Diagnostic("LB431", "a topology of tiers cannot be measured", field="tiers"))
-    generators, plan = Generators.find(), resolve(topology)
+    generators, plan = Generators.find(), plan_of(topology)
     target = choose_target(plan, request, listener)
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
-    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    good, left = verified_engines(plan, engines, accept, requests, progress)
     every = (Variant(WHOLE, plan, target), *variants(topology, plan, target))
     each_round = len(every)  # a pair for each feature, and all of them at a constant rate
     total = rounds * each_round * len(good)

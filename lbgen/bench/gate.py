@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
+from lbgen.bench.rounds import BenchProgress
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
@@ -30,7 +31,7 @@ def verified_engines(
     engines: Sequence[str | Engine] | None,
     accept: tuple[str, ...],
     requests: int,
-    progress: Callable[[JobProgress], None],
+    progress: Callable[[BenchProgress], None],
     *,
     kernel: bool = False,
 ) -> tuple[tuple[tuple[EngineChoice, MeasuredEngine], ...], tuple[UnmeasuredEngine, ...]]:
@@ -50,9 +51,13 @@ def verified_engines(
     usable = [each for each in usable if not endpoint_rules(each, plan)]
     if not usable:
         return unverified, tuple(left)
-    report = verify(
-        plan, [each.engine for each in usable], accept=accept, requests=requests, most_faults=0, progress=progress
-    )
+
+    def tell(event: JobProgress) -> None:
+        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
+
+    progress(BenchProgress("verifying"))
+    several = [each.engine for each in usable]
+    report = verify(plan, several, accept=accept, requests=requests, most_faults=0, progress=tell)
     refused = refused_engines(report)
     passed = Counter(x.subject.partition(" ")[0] for x in report.results if x.state is CaseState.PASS)
     good = tuple(

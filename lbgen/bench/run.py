@@ -32,7 +32,6 @@ from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.spec.load import Topology
@@ -92,11 +91,6 @@ def bench(
     if unknown := late.keys() - {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}:
         hint = "write it as pools.NAME.endpoints[0]"
         raise UsageError(Diagnostic("LB431", f"the topology has no endpoint {min(unknown)}", hint=hint))
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
     units: list[Unit] = []
     engines_: list[MeasuredEngine] = []
     left: list[UnmeasuredEngine] = []
@@ -104,7 +98,7 @@ def bench(
         able = engines
         if alone := configured(each) if profile in (variants or {}) else ():
             able = [x for x in engines or alone if (x if isinstance(x, str) else x.name) in alone] or engines
-        good, others = verified_engines(each, able, accept, requests, verifying, kernel=True)
+        good, others = verified_engines(each, able, accept, requests, progress, kernel=True)
         own = choose_target(each, request, listener)
         units += [Unit(_title(choice.name, profile), choice, each, own) for choice, _ in good]
         engines_ += [replace(engine, engine=_title(engine.engine, profile)) for _, engine in good]

@@ -32,7 +32,6 @@ from lbgen.runtime.standins.stand_in import StandIn
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice
@@ -66,12 +65,7 @@ def drill(
         raise UsageError(Diagnostic("LB431", f"the rate of a drill is 1 to {MOST_RATE} requests per second"))
     plan = plan_of(topology)
     target = choose_target(plan, request, listener, several=True)
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
-    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    good, left = verified_engines(plan, engines, accept, requests, progress)
     total = len(good) * len(faults)
     found: list[Drill] = []
     for fault in faults:
