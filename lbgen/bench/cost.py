@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.load import Generators, LoadShape
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, Why, exit_code_of
-from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round, run_together
+from lbgen.bench.rounds import WARM_UP_SECONDS, run_round, run_together
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import Subject, Unit, running
 from lbgen.bench.target import choose_target

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.bench.load import BenchProgress
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
-from lbgen.bench.rounds import BenchProgress
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic

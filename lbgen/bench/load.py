@@ -66,6 +66,16 @@ class Load(Printed, frozen=True):
     busy: float | None = None
 
 
+class BenchProgress(Struct, frozen=True):
+    """`done` of `total` rounds of load are over, and about `left` seconds of load are to come; while the engines are
+    verified `total` is 0."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+    left: float = 0.0
+
+
 def generator_version(executable: str, option: str) -> str:
     """`wrk 4.1.0`, or `h2load nghttp2/1.52.0`, as the executable says it with that option."""
     done = subprocess.run([executable, option], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603

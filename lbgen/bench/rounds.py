@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbgen.bench.load import Generators, LoadShape
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import DIRECT, Sample
 from lbgen.runtime.common.workers import group_members
 
@@ -28,17 +28,6 @@ LADDER = (0.1, 0.25, 0.5)  # of what the fastest engine answers in the closed lo
 MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
 WARM_UP_SECONDS = 1
 IDLE_SECONDS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class BenchProgress:
-    """`done` of `total` rounds of load are over, and about `left` seconds of load are to come; while the engines are
-    verified `total` is 0."""
-
-    what: str
-    done: int = 0
-    total: int = 0
-    left: float = 0.0
 
 
 Samples = list[tuple[str, LoadShape, Sample]]

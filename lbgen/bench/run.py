@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.bench.gate import rendered_files, verified_engines
-from lbgen.bench.load import Generators, LoadShape
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import (
     BenchReport,
     LoadOptions,
@@ -20,7 +20,7 @@ from lbgen.bench.report import (
     rows_of,
     this_machine,
 )
-from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, PartialResults, Samples
+from lbgen.bench.rounds import LADDER, Measurement, PartialResults, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.own_addresses import LOOPBACK

@@ -17,7 +17,8 @@ from lbgen.bench import cost
 from lbgen.bench.compare import compare, read_report
 from lbgen.bench.faults import Fault
 from lbgen.bench.faults import run as drill
-from lbgen.bench.rounds import LADDER, SUFFIX, BenchProgress
+from lbgen.bench.load import BenchProgress
+from lbgen.bench.rounds import LADDER, SUFFIX
 from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
 from lbgen.cli import exit_codes, options, values
 from lbgen.cli.bench_output import Report, print_comparison, print_report, write_json, write_reports

@@ -14,9 +14,8 @@ from lbgen.bench.faults.effect import Stage, StoppedError
 from lbgen.bench.faults.envelope import envelope_of, slow_seconds, uses_hash
 from lbgen.bench.faults.report import Drill, FaultReport, Outcome, Window
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.load import LoadShape, constant_rate_command, run_generator
+from lbgen.bench.load import BenchProgress, LoadShape, constant_rate_command, run_generator
 from lbgen.bench.report import this_machine
-from lbgen.bench.rounds import BenchProgress
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import moved_plans, wait_serving
 from lbgen.bench.target import choose_target
