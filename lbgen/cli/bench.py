@@ -17,7 +17,6 @@ from lbgen.bench import cost
 from lbgen.bench.compare import compare, read_report
 from lbgen.bench.faults import Fault
 from lbgen.bench.faults import run as drill
-from lbgen.bench.load import BenchProgress
 from lbgen.bench.rounds import LADDER, SUFFIX
 from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
 from lbgen.cli import exit_codes, options, values
@@ -31,6 +30,7 @@ from lbgen.records import replace
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lbgen.bench.load import BenchProgress
     from lbgen.plan.request import Request
 
 MOST_CONNECTIONS = 10_000
