@@ -33,6 +33,8 @@ _SHOWN = {
 }
 _CELL = 8  # columns of the longest verdict
 _WIDE = 100  # columns of a terminal with room between those of the table
+_FIELDS = 3  # shown of those that ask for a feature
+_NAMED = 3  # findings of a version that are named
 
 
 def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str, str], title: str) -> None:
@@ -91,9 +93,6 @@ def _wrapped(out: Console, head: str, text: str) -> None:
         out.print(f"{head if number == 0 else ' ' * len(head)}{line}", markup=False, no_wrap=True, overflow="ignore")
 
 
-_FIELDS = 3  # shown of those that ask for a feature
-
-
 def explain_costs(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
     """Return the JSON record by engine; print the table unless `quiet`."""
     found: dict[str, tuple[str, Costs | None]] = {}
@@ -150,9 +149,6 @@ def _cost_cell(cost: Cost | None, measured: Costs) -> str:
     if cost.is_noise:
         return "[dim]0[/]"
     return f"{cost.micros:+.1f} [dim]({_share(cost, measured):.0%})[/]"
-
-
-_NAMED = 3  # findings of a version that are named
 
 
 def explain_versions(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:

@@ -16,6 +16,8 @@ FORMATS = ("text", "json", "sarif", "github")
 _WIDEST = 100  # columns of a source line that are shown
 _SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "note"}
 _GITHUB_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.ADVICE: "notice"}
+_FIELDS = 3  # that are named before the rest is counted
+_VERDICTS = {"LB301", "LB302", "LB304"}
 
 
 def excerpt(span: Span) -> list[str]:
@@ -84,10 +86,6 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-_FIELDS = 3  # that are named before the rest is counted
-_VERDICTS = {"LB301", "LB302", "LB304"}
 
 
 def way_back(reasons: Sequence[Diagnostic]) -> str:

@@ -21,6 +21,22 @@ from lbgen.diagnostics import Diagnostic, Severity
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
 EXCERPTS = 10  # findings whose source line is shown
 SCREEN = 40  # findings shown before the rest is counted
+_VERBOSITY = "lbgen.verbosity"
+_HANDLER = "lbgen"
+_ALIKE = {
+    "\u2026": "...",
+    "\u2192": "->",
+    "\u00d7": "x",
+    "\u00a0": " ",
+    **dict.fromkeys("\u2013\u2014", "-"),
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u201c\u201d", '"'),
+    **{chr(code): "*" for code in range(0x2800, 0x2900)},  # spinners
+    **{chr(code): "+" for code in range(0x2500, 0x2580)},  # boxes
+    **dict.fromkeys("\u2500\u2501\u2550", "-"),
+    **dict.fromkeys("\u2502\u2503\u2551", "|"),
+}
+_ASCII = str.maketrans(_ALIKE)
 
 
 def print_json(data: object) -> None:
@@ -47,9 +63,6 @@ class Verbosity(StrEnum):
     QUIET = "quiet"  # errors alone
     NORMAL = "normal"
     VERBOSE = "verbose"  # also causes and remedies of findings, and the time of each step
-
-
-_VERBOSITY = "lbgen.verbosity"
 
 
 def verbosity() -> Verbosity:
@@ -111,23 +124,6 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     quiet = stderr and verbosity() is Verbosity.QUIET
     return Console(stderr=stderr, soft_wrap=not stream.isatty(), highlight=False, quiet=quiet)
-
-
-_HANDLER = "lbgen"
-_ALIKE = {
-    "\u2026": "...",
-    "\u2192": "->",
-    "\u00d7": "x",
-    "\u00a0": " ",
-    **dict.fromkeys("\u2013\u2014", "-"),
-    **dict.fromkeys("\u2018\u2019", "'"),
-    **dict.fromkeys("\u201c\u201d", '"'),
-    **{chr(code): "*" for code in range(0x2800, 0x2900)},  # spinners
-    **{chr(code): "+" for code in range(0x2500, 0x2580)},  # boxes
-    **dict.fromkeys("\u2500\u2501\u2550", "-"),
-    **dict.fromkeys("\u2502\u2503\u2551", "|"),
-}
-_ASCII = str.maketrans(_ALIKE)
 
 
 def adapt_output() -> None:

@@ -21,6 +21,9 @@ from lbgen.plan.tier_simulation import Hop, follow_tiers
 from lbgen.records import replace
 
 SHOWN = 20  # losing rules printed
+_URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
+_PORTS = {"http": 80, "https": 443}
+_PORT = re.compile(r":(\d+)$")
 
 
 class LosingRule(Printed, frozen=True):
@@ -130,11 +133,6 @@ def route_command(
         print_json(replace(every[-1], tiers=every))
     else:
         print_hops(hops)
-
-
-_URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)
-_PORTS = {"http": 80, "https": 443}
-_PORT = re.compile(r":(\d+)$")
 
 
 def build_request(method: str, url: str, headers: tuple[str, ...], client: str) -> Request:

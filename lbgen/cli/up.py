@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
     from lbgen.spec.load import Topology
 
+_COLOURS = {"replace with a gap": "red", "remove": "yellow", "no change": "dim"}
+_TICK_SECONDS = 1.0
+
 
 @click.command(
     epilog="\b\nExamples:\n  lbgen up shop.yaml               # every engine that can serve it, each on its own ports\n"
@@ -175,9 +178,6 @@ def reload_command(
     console().print(stacks_table([stack]))
 
 
-_COLOURS = {"replace with a gap": "red", "remove": "yellow", "no change": "dim"}
-
-
 @click.command(
     epilog="\b\nExamples:\n  lbgen preview shop.yaml\n  lbgen preview shop.yaml --exit-code || lbgen up shop.yaml\n"
     "  lbgen preview shop.yaml --reload   # of `lbgen reload shop.yaml`\n"
@@ -277,9 +277,6 @@ def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, in
             tier = inner[0]
         found[tier] = int(number)
     return found
-
-
-_TICK_SECONDS = 1.0
 
 
 @contextmanager

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from lbgen.conformance.verify.report import Report
     from lbgen.spec.load import Topology
 
+MOST_LINES = 5_000  # of a file; a browser is slow with many more
+_Places = Mapping[str, Mapping[str, Span]]  # by tier and field
+_Rendered = Mapping[str, Rendered | LbgenError]  # by engine
+
 
 def to_html(page: Page) -> str:
     """The whole document."""
@@ -149,12 +153,6 @@ class Page(Struct, frozen=True):
     sources: tuple[Source, ...]
     parts: tuple[Part, ...]
     verification: Verification | None = None
-
-
-MOST_LINES = 5_000  # of a file; a browser is slow with many more
-
-_Places = Mapping[str, Mapping[str, Span]]  # by tier and field
-_Rendered = Mapping[str, Rendered | LbgenError]  # by engine
 
 
 def build_page(

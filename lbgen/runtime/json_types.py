@@ -6,7 +6,7 @@ from typing import Annotated, NotRequired
 
 from msgspec import Meta
 
-from lbgen.json_types import AccessRecord, FindingRecord, Record
+from lbgen.json_types import FindingRecord, Record
 from lbgen.runtime.common.health import EndpointHealth
 from lbgen.runtime.swap_result import SwapResult
 
@@ -65,26 +65,6 @@ class StackRecord(Record):
     ]
     skipped: Annotated[dict[str, list[FindingRecord]], Meta(description="By engine that was left out: why.")]
     warnings: list[FindingRecord]
-
-
-class OutputLine(Record):
-    """A line that a process of a stack printed."""
-
-    source: Annotated[str, Meta(description="The engine; with -agent its agent; lbgen is the supervisor.")]
-    text: str
-
-
-class RequestLine(Record):
-    """A line of the access log."""
-
-    source: str
-    record: AccessRecord
-
-
-class EngineAccessRecord(AccessRecord):
-    """A request in the access log of an engine."""
-
-    engine: str
 
 
 class BuiltImageRecord(Record):
