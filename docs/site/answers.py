@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from lbgen.cli.json_types import ANSWERS
-from lbgen.cli.schema import schema_of
+from lbgen.cli.schema import ANSWERS, schema_of
 
 
 def answers() -> str:
@@ -17,19 +16,11 @@ def answers() -> str:
         schema = schema_of(command)
         objects |= schema.get("$defs", {})
         rest = {key: value for key, value in schema.items() if key not in {"$schema", "title", "$defs"}}
-        if rest.get("type") == "object" and "properties" in rest:  # one object, which pydantic writes in place
-            objects[_name_of(command)] = rest
-            rest = {"$ref": _name_of(command)}
         rows.append(f"| `lbgen {command} --json` | {_kind(rest)} |")
     objects = {name: each for name, each in objects.items() if "properties" in each}
     parts = ["| command | prints |\n|---|---|\n" + "\n".join(rows)]
     parts += [_section(name, objects[name]) for name in sorted(objects)]
     return "\n\n".join(parts)
-
-
-def _name_of(command: str) -> str:
-    shape = ANSWERS[command]
-    return str(shape.__name__)
 
 
 def _section(name: str, schema: dict[str, Any]) -> str:
@@ -53,6 +44,8 @@ def _kind(schema: dict[str, Any]) -> str:
         return f"[{name}](#{name.lower()})" if name not in _enums() else _enums()[name]
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_kind(each) for each in schema["anyOf"]))
+    if "enum" in schema:
+        return "text"
     match schema.get("type"):
         case "array":
             pair = schema.get("prefixItems")

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from lbgen.agent import metric_names as names
@@ -24,14 +27,10 @@ from lbgen.agent import state_file
 from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.counters import Counters
 from lbgen.agent.log_tail import LogTail
-from lbgen.agent.open_connections import count_connections
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import engine
 from lbgen.engines.health import Condition, State, Watched
-from lbgen.engines.metrics_spec import FILE, FORMAT, L4_MARK, MetricsSpec, connection_record
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from lbgen.engines.metrics_spec import FILE, FORMAT, L4_MARK, CountedListener, MetricsSpec, connection_record
 
 STATE = "metrics.state.json"
 _READER = msgspec.json.Decoder(MetricsSpec)
@@ -251,3 +250,43 @@ def import_modules(name: str) -> None:
     target.access_record("{}")
     if isinstance(target, Watched):
         target.health({}, dict.fromkeys(target.status_paths, ""))
+
+
+_ESTABLISHED = "01"
+_MAPPED = "0000000000000000FFFF0000"  # an IPv4 address in the table of IPv6
+_FOLDER = Path("/proc/self/net")
+
+
+def count_connections(listeners: Sequence[CountedListener], folder: Path = _FOLDER) -> dict[str, int]:
+    """Established connections by listener, in the network namespace of this process. UDP listeners have none."""
+    wanted: dict[str, list[tuple[str, str]]] = {}
+    for each in listeners:
+        if each.port:
+            wanted.setdefault(f"{each.port:04X}", []).append((each.name, _hex(each.address)))
+    found = {each.name: 0 for each in listeners if each.port}
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (folder / table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:  # a kernel without IPv6
+            continue
+        for line in lines:
+            _, local, _, state, _ = line.split(maxsplit=4)
+            address, _, port = local.partition(":")
+            if state == _ESTABLISHED and port in wanted:
+                address = address.removeprefix(_MAPPED) if len(address) > 8 else address
+                # An exact address before a listener on all of them.
+                rows = sorted(wanted[port], key=lambda x: x[1] == "")
+                name = next((name for name, own in rows if own in ("", address)), None)
+                if name is not None:
+                    found[name] += 1
+    return found
+
+
+def _hex(address: str) -> str:
+    """An address as the table has it: words of the host's byte order; "" for any address."""
+    parsed = ip_address(address)
+    if parsed.is_unspecified:
+        return ""
+    family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+    words = struct.unpack(f"={len(parsed.packed) // 4}I", socket.inet_pton(family, address))
+    return "".join(f"{word:08X}" for word in words)

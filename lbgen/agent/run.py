@@ -20,10 +20,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbgen.agent import conntrack, least_connections, probe, state_file
-from lbgen.agent.engine_reload import EngineFiles
-from lbgen.agent.health import Health, apply_check, next_growth
-from lbgen.agent.steering import READER, steered_engine, steering
+from lbgen.agent import conntrack, probe, state_file
+from lbgen.agent.state_file import Health, apply_check, next_growth
+from lbgen.agent.steering import (
+    COUNT_SECONDS,
+    READER,
+    EngineFiles,
+    average,
+    differ,
+    shares,
+    steered_engine,
+    steering,
+    without_full,
+)
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
 from lbgen.engines.metrics_spec import FILE as METRICS
@@ -60,7 +69,7 @@ def import_modules(name: str, folder: Path) -> None:
     if (folder / FILE).is_file():
         steered_engine(name).set_weights({}, {})
     if (folder / METRICS).is_file():
-        from lbgen.agent.metrics import import_modules as import_metrics
+        from lbgen.agent.metrics import import_modules as import_metrics  # with Prometheus' library, only if needed
 
         import_metrics(name)
     for module in _LATE:
@@ -154,18 +163,15 @@ class Agent:
                 failure = str(error)
             else:
                 failure = ""
-                self._averages = least_connections.average(self._averages, counts)
+                self._averages = average(self._averages, counts)
                 found = {
-                    pool.name: least_connections.without_full(
-                        pool, least_connections.shares(pool, self._averages), counts
-                    )
-                    for pool in self.spec.balanced
+                    pool.name: without_full(pool, shares(pool, self._averages), counts) for pool in self.spec.balanced
                 }
-                if least_connections.differ(self._loads, found):
+                if differ(self._loads, found):
                     self._loads = found
                     self._changed.set()
             took = asyncio.get_running_loop().time() - begun
-            await asyncio.sleep(max(least_connections.COUNT_SECONDS, 5 * took))
+            await asyncio.sleep(max(COUNT_SECONDS, 5 * took))
 
     async def _steer(self) -> None:
         """Write shares and reload the engine: at the start, after a change, and at each step of a slow start."""

@@ -1,21 +1,74 @@
-"""The state of each endpoint in a small file, which `lbgen ps` shows and the next agent starts from."""
+"""The state of each endpoint: how checks change it, and the small file of it, which `lbgen ps` shows and the next agent
+starts from."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbgen.agent.health import FULL, Health, share
 from lbgen.engines.health import Condition, State
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.agent_spec import AgentSpec
+
+FULL = 100
+_TENTHS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: the
+    message of the last failed check. `returned`: it was down before, so slow start applies. `checked`: at least one
+    check has run; before that it counts as up."""
+
+    since: float
+    up: bool = True
+    streak: int = 0
+    error: str = ""
+    returned: bool = False
+    checked: bool = False
+
+
+def apply_check(health: Health, error: str, now: float, *, fall: int, rise: int) -> Health:
+    """`health` after one more check, whose `error` is empty on success.
+
+    `fall` failures in a row take an endpoint down, `rise` successes in a row bring it back. The first check of all
+    decides alone, as with HAProxy and Envoy.
+    """
+    if (not error) == health.up:
+        return replace(health, streak=0, error=error, checked=True)
+    streak = health.streak + 1
+    if health.up:
+        if streak >= fall or not health.checked:
+            return Health(now, up=False, error=error, checked=True)
+        return replace(health, streak=streak, error=error)
+    return Health(now, returned=True, checked=True) if streak >= rise else replace(health, streak=streak)
+
+
+def share(health: Health, now: float, slow_start: int) -> int:
+    """Percent of its weight now: 0 = down; after an outage it grows by tenths over `slow_start` milliseconds."""
+    if not health.up:
+        return 0
+    elapsed = (now - health.since) * 1000
+    if not health.returned or elapsed >= slow_start:
+        return FULL
+    return max(1, int(elapsed * _TENTHS / slow_start)) * _TENTHS
+
+
+def next_growth(health: Health, now: float, slow_start: int) -> float | None:
+    """When `share` grows next (seconds of the epoch); None when it does not grow."""
+    percent = share(health, now, slow_start)
+    if percent in (0, FULL):
+        return None
+    return health.since + (percent // _TENTHS + 1) * slow_start / _TENTHS / 1000
+
 
 FILE = "agent.state.json"
 BEAT_SECONDS = 10  # how often the file is touched, so that readers see that the agent runs

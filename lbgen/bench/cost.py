@@ -7,29 +7,28 @@ does slows both of them. Latency is that of a constant rate, at which all varian
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from lbgen.bench.added import Added
+from msgspec import Meta, Struct
+
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
-from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, exit_code_of
-from lbgen.bench.rounds import WARM_UP_SECONDS, BenchProgress, run_round, run_together
-from lbgen.bench.run import REQUESTS
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
+from lbgen.bench.report import MeasuredEngine, Sample, Spread, UnmeasuredEngine, Why, exit_code_of
+from lbgen.bench.rounds import WARM_UP_SECONDS, run_round, run_together
+from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import Subject, Unit, running
-from lbgen.bench.target import LoadTarget, choose_target
+from lbgen.bench.target import choose_target
 from lbgen.bench.without import Variant, variants
 from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.plan.resolve import plan as resolve
+from lbgen.json_types import Printed
 from lbgen.runtime.common.progress import no_progress
 
 if TYPE_CHECKING:
-    from lbgen.bench.json_types import CostRecord
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice
@@ -42,79 +41,46 @@ SHARE = 0.25  # of what the engine answers in a closed loop, which all variants 
 FEW = 5  # connections at a constant rate
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a feature costs on an engine: CPU microseconds per request, and milliseconds of p50."""
+class FeatureCost(Printed, frozen=True):
+    """What a feature adds, by round."""
 
-    feature: str
-    cpu_us: Added
-    p50_ms: Added
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCosts:
-    """An engine: the whole topology's own figures, and the price of each feature; p50 is that of each variant at `rate`
-    requests per second. `failed`: features without which it did not run, with the reason."""
-
-    engine: MeasuredEngine
-    rate: int
-    cpu_us: Spread
+    feature: Annotated[str, Meta(description="A field of the topology, `other routes`, or `layer 7`.")]
+    cpu_us_per_request: Spread
+    cpu_interval: Annotated[tuple[float, float], Meta(description="Where the mean is with a confidence of 99.9 %.")]
+    cpu_measurable: Annotated[bool, Meta(description="false: no more than what the machine does by itself.")]
     p50_ms: Spread
-    prices: tuple[Price, ...]
-    failed: dict[str, str]
+    p50_interval: tuple[float, float]
+    p50_measurable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CostReport:
-    """What `lbgen bench --cost` measured."""
+class EngineCosts(Printed, frozen=True):
+    """An engine: the figures of the whole topology, and what each feature of it adds."""
+
+    engine: str
+    version: str
+    rate: Annotated[int, Meta(description="Requests per second.")]
+    cpu_us_per_request: Spread
+    p50_ms: Spread
+    features: tuple[FeatureCost, ...]
+    failed: Annotated[dict[str, str], Meta(description="By feature: why the engine did not run without it.")]
+
+
+class CostReport(Printed, frozen=True):
+    """What the features of a topology cost."""
 
     name: str
     cores: int
-    target: LoadTarget
-    seconds: int
+    route: str
+    target: Annotated[str, Meta(description="Path and query.")]
+    seconds: Annotated[int, Meta(description="Of each round.")]
     rounds: int
-    engines: tuple[EngineCosts, ...]
+    costs: tuple[EngineCosts, ...]
     not_measured: tuple[UnmeasuredEngine, ...]
 
     @property
     def exit_code(self) -> int:
         """As that of a benchmark."""
         return exit_code_of(self.not_measured)
-
-    def as_dict(self) -> CostRecord:
-        """The JSON record."""
-        return {
-            "name": self.name,
-            "cores": self.cores,
-            "route": self.target.route,
-            "target": self.target.target,
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "costs": [
-                {
-                    "engine": each.engine.engine,
-                    "version": each.engine.version,
-                    "rate": each.rate,
-                    "cpu_us_per_request": each.cpu_us.as_dict(),
-                    "p50_ms": each.p50_ms.as_dict(),
-                    "features": [
-                        {
-                            "feature": price.feature,
-                            "cpu_us_per_request": price.cpu_us.spread.as_dict(),
-                            "cpu_interval": price.cpu_us.interval,
-                            "cpu_measurable": price.cpu_us.measurable,
-                            "p50_ms": price.p50_ms.spread.as_dict(),
-                            "p50_interval": price.p50_ms.interval,
-                            "p50_measurable": price.p50_ms.measurable,
-                        }
-                        for price in each.prices
-                    ],
-                    "failed": each.failed,
-                }
-                for each in self.engines
-            ],
-            "not_measured": [each.as_dict() for each in self.not_measured],
-        }
 
 
 def cost(
@@ -136,16 +102,9 @@ def cost(
     """
     if seconds < 1 or rounds < 1:
         raise UsageError(Diagnostic("LB431", "seconds and rounds of a benchmark are at least 1"))
-    if topology.model.tiers is not None:
-        raise UsageError(Diagnostic("LB431", "a topology of tiers cannot be measured", field="tiers"))
-    generators, plan = Generators.find(), resolve(topology)
+    generators, plan = Generators.find(), plan_of(topology)
     target = choose_target(plan, request, listener)
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
-    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    good, left = verified_engines(plan, engines, accept, requests, progress)
     every = (Variant(WHOLE, plan, target), *variants(topology, plan, target))
     each_round = len(every)  # a pair for each feature, and all of them at a constant rate
     total = rounds * each_round * len(good)
@@ -163,7 +122,8 @@ def cost(
         else:
             found.append(measured)
     progress(BenchProgress("done", total, total))
-    return CostReport(plan.name, os.cpu_count() or 1, target, seconds, rounds, tuple(found), (*left, *failed))
+    cores, what = os.cpu_count() or 1, (target.route, target.target)
+    return CostReport(plan.name, cores, *what, seconds, rounds, tuple(found), (*left, *failed))
 
 
 def _measure(
@@ -181,7 +141,7 @@ def _measure(
     with running(units, accept, separate=True) as (started, failed):
         subjects = {each.name: each for each in started if each.process is not None}
         if WHOLE in failed:
-            return UnmeasuredEngine.failed(choice.name, failed[WHOLE])
+            return UnmeasuredEngine.of(choice.name, Why.FAILED, failed[WHOLE])
         rate = _warm_up(subjects, generators, tell)
         others = [name for name in subjects if name != WHOLE]
         pairs: dict[str, list[tuple[Sample, Sample]]] = {name: [] for name in others}
@@ -220,17 +180,66 @@ def costs_of(
 ) -> EngineCosts:
     """The prices. `pairs`: by feature the whole topology and that without it, in closed loops; `steady`: all of them at
     `rate`, by round."""
-    whole_cpu = Spread(
-        tuple(_micros(whole) for found in pairs.values() for whole, _ in found)
-        or tuple(_micros(x[WHOLE]) for x in steady)  # there is no feature
+    whole_cpu = Spread.of(
+        [_micros(whole) for found in pairs.values() for whole, _ in found]
+        or [_micros(x[WHOLE]) for x in steady]  # there is no feature
     )
-    whole_p50 = Spread(tuple(x[WHOLE].load.p50_ms for x in steady))
+    whole_p50 = Spread.of(x[WHOLE].load.p50_ms for x in steady)
     more = {name: [_micros(whole) - _micros(part) for whole, part in found] for name, found in pairs.items()}
     later = {name: [x[WHOLE].load.p50_ms - x[name].load.p50_ms for x in steady] for name in pairs}
     cpu, p50 = Added.of(more, whole_cpu.median), Added.of(later, whole_p50.median)
-    prices = tuple(Price(name, cpu[name], p50[name]) for name in pairs)
-    return EngineCosts(engine, rate, whole_cpu, whole_p50, prices, failed)
+    features = tuple(FeatureCost(name, *cpu[name].figures, *p50[name].figures) for name in pairs)
+    return EngineCosts(engine.engine, engine.version, rate, whole_cpu, whole_p50, features, failed)
 
 
 def _micros(sample: Sample) -> float:
     return (sample.cpu or 0.0) * 1e6 / sample.load.requests
+
+
+# Student's t for 99.9 % on both sides, by degrees of freedom: one of 1,000 equal pairs differs by chance.
+_T = {
+    1: 636.6, 2: 31.60, 3: 12.92, 4: 8.610, 5: 6.869, 6: 5.959, 7: 5.408, 8: 5.041, 9: 4.781, 10: 4.587, 11: 4.437,
+    12: 4.318, 13: 4.221, 14: 4.140, 15: 4.073, 17: 3.965, 19: 3.883, 24: 3.745, 29: 3.659, 39: 3.558, 59: 3.463,
+    119: 3.374,
+}  # fmt: skip
+
+LUCK = 0.02  # of a figure: so much an equal process may differ for all of its life, by where its memory lies
+
+
+class Added(Struct, frozen=True):
+    """By round: the figure of the whole less that of the part at the same time (`spread`). `interval`: where the mean
+    is with a confidence of 99.9 %."""
+
+    spread: Spread
+    interval: tuple[float, float]
+
+    @staticmethod
+    def of(differences: Mapping[str, Sequence[float]], whole: float = 0.0) -> dict[str, Added]:
+        """By name what each thing adds, from its rounds; `whole` is the figure of the whole.
+
+        The variance is pooled from all of them, since it is the machine's; that of the thing itself counts where it is
+        greater."""
+        squares = {name: sum((x - statistics.mean(found)) ** 2 for x in found) for name, found in differences.items()}
+        degrees = sum(len(found) - 1 for found in differences.values())
+        pooled = sum(squares.values()) / max(1, degrees)
+        known = list(_T)
+        t = _T[known[bisect_right(known, max(1, degrees)) - 1]]
+        made = {}
+        for name, found in differences.items():
+            own = squares[name] / (len(found) - 1) if len(found) > 1 else 0.0
+            deviation = math.sqrt(max(pooled, own)) if degrees else abs(found[0])  # one round shows nothing
+            half = LUCK * whole + t * deviation / math.sqrt(len(found))
+            mean = statistics.mean(found)
+            made[name] = Added(Spread.of(found), (mean - half, mean + half))
+        return made
+
+    @property
+    def measurable(self) -> bool:
+        """Whether it shows: the interval has 0 outside."""
+        low, high = self.interval
+        return low > 0 or high < 0
+
+    @property
+    def figures(self) -> tuple[Spread, tuple[float, float], bool]:
+        """As a report has them."""
+        return self.spread, self.interval, self.measurable

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.bench.load import BenchProgress
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
 from lbgen.conformance.runner import CaseState
 from lbgen.conformance.verify.run import verify
@@ -30,7 +31,7 @@ def verified_engines(
     engines: Sequence[str | Engine] | None,
     accept: tuple[str, ...],
     requests: int,
-    progress: Callable[[JobProgress], None],
+    progress: Callable[[BenchProgress], None],
     *,
     kernel: bool = False,
 ) -> tuple[tuple[tuple[EngineChoice, MeasuredEngine], ...], tuple[UnmeasuredEngine, ...]]:
@@ -41,18 +42,22 @@ def verified_engines(
     chosen, skipped = choose(
         plan, chosen_engines(engines), insist=engines is not None, accept=accept, endpoint_rules=kernel
     )
-    left = [UnmeasuredEngine(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
+    left = [UnmeasuredEngine.of(name, Why.LEFT_OUT, reasons) for name, reasons in skipped]
     if not kernel:
         why = Diagnostic("LB431", "it forwards in the kernel, where no process has the CPU time of a request")
-        left += [UnmeasuredEngine(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
+        left += [UnmeasuredEngine.of(each.name, Why.LEFT_OUT, (why,)) for each in chosen if each.kernel]
     usable = [each for each in chosen if kernel or not each.kernel]
     unverified = tuple((x, MeasuredEngine(x.name, x.binary.version, 0)) for x in usable if endpoint_rules(x, plan))
     usable = [each for each in usable if not endpoint_rules(each, plan)]
     if not usable:
         return unverified, tuple(left)
-    report = verify(
-        plan, [each.engine for each in usable], accept=accept, requests=requests, most_faults=0, progress=progress
-    )
+
+    def tell(event: JobProgress) -> None:
+        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
+
+    progress(BenchProgress("verifying"))
+    several = [each.engine for each in usable]
+    report = verify(plan, several, accept=accept, requests=requests, most_faults=0, progress=tell)
     refused = refused_engines(report)
     passed = Counter(x.subject.partition(" ")[0] for x in report.results if x.state is CaseState.PASS)
     good = tuple(
@@ -84,5 +89,5 @@ def refused_engines(report: Report) -> tuple[UnmeasuredEngine, ...]:
             found.setdefault(subject.partition(" ")[0], []).append(
                 Diagnostic("LB431", message, hint="`lbgen verify` shows all differences")
             )
-    failed = [UnmeasuredEngine(each.engine, Why.FAILED, each.reasons) for each in report.broken]
-    return (*(UnmeasuredEngine(name, Why.DIFFERS, tuple(reasons)) for name, reasons in found.items()), *failed)
+    failed = [UnmeasuredEngine.of(each.engine, Why.FAILED, each.reasons) for each in report.broken]
+    return (*(UnmeasuredEngine.of(name, Why.DIFFERS, reasons) for name, reasons in found.items()), *failed)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
+import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.bench.load import LoadShape
-from lbgen.bench.report import DIRECT, Sample, rows_of
-from lbgen.bench.usage import group_cpu, group_memory, softirq_seconds
+import msgspec
+
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
+from lbgen.bench.report import DIRECT, Sample
+from lbgen.runtime.common.workers import group_members
 
 if TYPE_CHECKING:
-    from lbgen.bench.generators import Generators
-    from lbgen.bench.partial import PartialResults
     from lbgen.bench.subjects import Subject
 
 LADDER = (0.1, 0.25, 0.5)  # of what the fastest engine answers in the closed loop
 MOST_OF_OWN = 0.9  # of what an engine answers itself; above it the queue only grows
 WARM_UP_SECONDS = 1
 IDLE_SECONDS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class BenchProgress:
-    """`done` of `total` rounds of load are over, and about `left` seconds of load are to come; while the engines are
-    verified `total` is 0."""
-
-    what: str
-    done: int = 0
-    total: int = 0
-    left: float = 0.0
 
 
 Samples = list[tuple[str, LoadShape, Sample]]
@@ -84,9 +80,13 @@ class Measurement:
         most = max(each.connections for each in self.closed if not each.streams)
         if self.rates is not None:
             return [(LoadShape(most, rate), self.subjects) for rate in self.rates]
+        rounds: dict[tuple[str, LoadShape], list[float]] = {}
+        for name, shape, sample in closed:
+            if shape.keep_alive and not shape.streams:
+                rounds.setdefault((name, shape), []).append(sample.load.per_second)
         reached: dict[str, float] = {}
-        for row in rows_of([each for each in closed if each[1].keep_alive and not each[1].streams]):
-            reached[row.subject] = max(row.per_second.median, reached.get(row.subject, 0.0))
+        for (name, _), found in rounds.items():
+            reached[name] = max(statistics.median(found), reached.get(name, 0.0))
         fastest = max(rate for name, rate in reached.items() if name != DIRECT)
         rates = sorted({max(1, round(share * fastest)) for share in self.ladder})
         return [
@@ -152,3 +152,83 @@ def run_together(
 
 def _nothing() -> None:
     """The endpoint is not looked at."""
+
+
+SUFFIX = ".partial"
+
+RoundKey = tuple[int, LoadShape, str]  # number of the round, shape, subject
+
+
+class PartialResults:
+    """Those of `file`, if they are of the same `settings` (anything that msgspec can encode); else none."""
+
+    def __init__(self, file: Path, settings: object) -> None:
+        text = json.dumps(msgspec.to_builtins(settings), sort_keys=True)
+        self.digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        self.file = file
+        self.known: dict[RoundKey, Sample] = {}
+        lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+        if lines and lines[0] == self.digest:
+            self.known = dict(_read(lines[1:]))
+        # What follows a line that was cut off would be lost with it.
+        file.write_text("".join([f"{self.digest}\n", *(_line(*each) for each in self.known.items())]), "utf-8")
+
+    def add(self, key: RoundKey, sample: Sample) -> None:
+        """Keep a round. Raises OSError."""
+        self.known[key] = sample
+        with self.file.open("a", encoding="utf-8") as out:
+            out.write(_line(key, sample))
+
+    def remove(self) -> None:
+        """The benchmark is finished."""
+        self.file.unlink(missing_ok=True)
+
+
+def _line(key: RoundKey, sample: Sample) -> str:
+    return msgspec.json.encode((*key, sample)).decode() + "\n"
+
+
+def _read(lines: Sequence[str]) -> Iterator[tuple[RoundKey, Sample]]:
+    for line in lines:
+        with suppress(msgspec.DecodeError):  # it was cut off
+            number, shape, subject, sample = msgspec.json.decode(line, type=tuple[int, LoadShape, str, Sample])
+            yield (number, shape, subject), sample
+
+
+def group_cpu(leaders: Iterable[int]) -> float:
+    """CPU seconds (user and system) of all processes of these groups until now."""
+    return sum(_cpu_seconds(member.pid) for leader in leaders for member in group_members(leader))
+
+
+def softirq_seconds() -> float:
+    """Seconds that all cores together have spent in interrupts until now, where the kernel forwards packets; 0 where it
+    does not say. It counts in ticks of a hundredth of a second."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=8)
+    except OSError:
+        return 0.0
+    return (int(words[6]) + int(words[7])) / os.sysconf("SC_CLK_TCK")
+
+
+def group_memory(leaders: Iterable[int]) -> float:
+    """MiB of all processes of these groups; what they share counts once (PSS)."""
+    return sum(process_memory(member.pid, "Pss") for leader in leaders for member in group_members(leader))
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The kernel's CPU clock of a process: utime + stime of all its threads, in nanoseconds instead of ticks; 0 once it
+    has ended."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
+def process_memory(pid: int, kind: str) -> float:
+    """MiB of a process: Rss, or Pss; 0 where it may not be read, or has ended."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    found = re.search(rf"^{kind}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) / 1024 if found else 0.0

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.bench.gate import rendered_files, verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
-from lbgen.bench.machine import Machine
-from lbgen.bench.partial import PartialResults
-from lbgen.bench.report import BenchReport, LoadOptions, MeasuredEngine, UnmeasuredEngine, rows_of
-from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples
+from lbgen.bench.load import BenchProgress, Generators, LoadShape
+from lbgen.bench.report import (
+    BenchReport,
+    LoadOptions,
+    MeasuredEngine,
+    UnmeasuredEngine,
+    Why,
+    notes_of,
+    rows_of,
+    this_machine,
+)
+from lbgen.bench.rounds import LADDER, Measurement, PartialResults, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
+from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
 from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.spec.load import Topology
@@ -85,11 +91,6 @@ def bench(
     if unknown := late.keys() - {endpoint.field for pool in plan.pools for endpoint in pool.endpoints}:
         hint = "write it as pools.NAME.endpoints[0]"
         raise UsageError(Diagnostic("LB431", f"the topology has no endpoint {min(unknown)}", hint=hint))
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
     units: list[Unit] = []
     engines_: list[MeasuredEngine] = []
     left: list[UnmeasuredEngine] = []
@@ -97,7 +98,7 @@ def bench(
         able = engines
         if alone := configured(each) if profile in (variants or {}) else ():
             able = [x for x in engines or alone if (x if isinstance(x, str) else x.name) in alone] or engines
-        good, others = verified_engines(each, able, accept, requests, verifying, kernel=True)
+        good, others = verified_engines(each, able, accept, requests, progress, kernel=True)
         own = choose_target(each, request, listener)
         units += [Unit(_title(choice.name, profile), choice, each, own) for choice, _ in good]
         engines_ += [replace(engine, engine=_title(engine.engine, profile)) for _, engine in good]
@@ -107,9 +108,9 @@ def bench(
     chosen = None if rates is None else tuple(sorted(set(rates)))
     kept: PartialResults | None = None
     if partial is not None:
-        what = (files, [engine.version for engine in engines_], asdict(target), late, asdict(Machine.this()))
-        how = (asdict(generators), list(map(asdict, closed)), chosen, ladder, seconds, rounds)
-        kept = PartialResults(partial, (what, how))
+        versions = [engine.version for engine in engines_]
+        settings = (files, versions, target, late, this_machine(), generators, closed, chosen, ladder, seconds, rounds)
+        kept = PartialResults(partial, settings)
     samples: Samples = []
     failed: dict[str, tuple[Diagnostic, ...]] = {}
     if units:
@@ -120,14 +121,23 @@ def bench(
                 ).run()
     if kept is not None:
         kept.remove()
-    rows = rows_of(samples)
     place = (LOOPBACK, plan.listener(target.listener).port)
-    commands = {row.shape: shlex.join(generators.command(row.shape, target, place, seconds)) for row in rows}
-    names = {shape: generators.name(shape) for shape in commands}
-    options = LoadOptions(names, commands, target, seconds, rounds, BODY_BYTES, late)
-    measured = tuple(engine for engine in engines_ if engine.engine not in failed)
-    not_started = (UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())
-    return BenchReport(plan.name, Machine.this(), options, measured, (*left, *not_started), rows, files)
+
+    def sender(shape: LoadShape) -> tuple[str, str]:
+        return generators.name(shape), shlex.join(generators.command(shape, target, place, seconds))
+
+    rows = rows_of(samples, sender)
+    load = LoadOptions.of(target, BODY_BYTES, seconds, rounds, late)
+    return BenchReport(
+        name=plan.name,
+        **this_machine(),
+        load=load,
+        engines=tuple(engine for engine in engines_ if engine.engine not in failed),
+        not_measured=(*left, *(UnmeasuredEngine.of(name, Why.FAILED, each) for name, each in failed.items())),
+        rows=rows,
+        notes=notes_of(rows, load, os.cpu_count() or 1, http2=target.http2),
+        configurations=files,
+    )
 
 
 def _closed_loops(
@@ -165,6 +175,5 @@ def plan_of(topology: Topology | Plan) -> Plan:
         return topology
     if topology.model.tiers is not None:
         raise UsageError(Diagnostic("LB431", "a topology of tiers cannot be measured", field="tiers"))
-    from lbgen.plan.resolve import plan as resolve
 
     return resolve(topology)

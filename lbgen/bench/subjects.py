@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from signal import SIGTERM
@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.bench import endpoint as endpoint_program
 from lbgen.bench.constant_rate import trusting_context
-from lbgen.bench.cores import apart, engine_cores
-from lbgen.bench.far_endpoint import far_endpoint
 from lbgen.bench.gate import endpoint_rules
 from lbgen.bench.report import DIRECT
 from lbgen.conformance.free_ports import FreePorts
@@ -30,7 +28,8 @@ from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers
 from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
-from lbgen.runtime.local.network import network
+from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.local.network import Network, free_pair, network
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
     from lbgen.runtime.local.engine_process import EngineProcess
     from lbgen.runtime.local.messages import EngineChoice
-    from lbgen.runtime.local.network import Network
 
 BODY_BYTES = 5120
 Delay = float | tuple[float, float]
@@ -229,3 +227,67 @@ def _get(place: tuple[str, int], target: LoadTarget) -> int:
         return 0
     finally:
         connection.close()
+
+
+def engine_cores() -> frozenset[int]:
+    """The second half of the cores that this thread may use; empty where that is one core."""
+    cores = sorted(os.sched_getaffinity(0))
+    return frozenset(cores[(len(cores) + 1) // 2 :])
+
+
+@contextmanager
+def apart(engines: Iterable[int], others: Iterable[int]) -> Iterator[None]:
+    """Keep the groups of `engines` on the engines' cores, and those of `others`, and what this thread starts in the
+    block, on the rest. Leaders lead groups of processes; no effect on a single core."""
+    every, own = os.sched_getaffinity(0), engine_cores()
+    if own:
+        _keep(engines, own)
+        _keep(others, every - own)
+        os.sched_setaffinity(0, every - own)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+def _keep(leaders: Iterable[int], cores: Iterable[int]) -> None:
+    """Every thread there is; those that it starts later inherit it."""
+    for leader in leaders:
+        for member in group_members(leader):
+            with suppress(OSError):  # it has ended meanwhile
+                for thread in Path(f"/proc/{member.pid}/task").iterdir():
+                    os.sched_setaffinity(int(thread.name), cores)
+
+
+_TO_BALANCER, _TO_ENDPOINTS = "near0", "far0"
+_LOOSE = "2"  # packets come from the balancer, and the route back is another one
+
+
+@dataclass(frozen=True, slots=True)
+class FarEndpoint:
+    """`address` is that of the endpoints, on a link to the balancer."""
+
+    address: str
+    network: Network
+
+    def load_rules(self, process: EngineProcess) -> None:
+        """Load what the engine has rendered for it. Raises EngineError LB403."""
+        for rules in process.spec.endpoint_rules:
+            for command in rules.setup:
+                self.network.run_command(command, process.directory)
+
+
+@contextmanager
+def far_endpoint(balancer: Network) -> Iterator[FarEndpoint]:
+    """The namespace, for as long as the block lasts. Raises EngineError LB403 when the kernel or `ip` refuse."""
+    with network() as far:
+        near, own = free_pair(far.holder.pid)
+        balancer.ip(
+            f"link add {_TO_ENDPOINTS} type veth peer name {_TO_BALANCER} netns {far.holder.pid}",
+            f"address add {near}/30 dev {_TO_ENDPOINTS}",
+            f"link set {_TO_ENDPOINTS} up",
+        )
+        far.ip(f"address add {own}/30 dev {_TO_BALANCER}", f"link set {_TO_BALANCER} up")
+        far.set_sysctls([(f"net.ipv4.conf.{_TO_BALANCER}.rp_filter", _LOOSE)])
+        Path(f"/proc/sys/net/ipv4/conf/{far.device}/rp_filter").write_text(_LOOSE, encoding="ascii")
+        yield FarEndpoint(str(own), far)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.conformance.corpus import matching_draft
 from lbgen.conformance.verify.own_addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.plan.model import Forward, Mode, Plan, Protocol
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol
 from lbgen.plan.pool import PoolProtocol
 from lbgen.plan.simulate import simulate, simulate_l4
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Pool
     from lbgen.plan.request import Request
     from lbgen.plan.tls import ListenerTls
 
 _HINT = "--url HTTP-URL chooses another request; `lbgen route` says what a request meets"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTarget:
+class LoadTarget(Struct, frozen=True):
     """`headers` begin with Host; `target` is path and query as sent; `endpoint` is the field of an endpoint that serves
     the request. `server_name`: what TLS to the listener asks for; None: no TLS. `http2`: the listener speaks it too."""
 

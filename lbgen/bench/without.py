@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.diagnostics import LbgenError
@@ -13,10 +12,7 @@ from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
-from lbgen.spec.load import load
-
-if TYPE_CHECKING:
-    from lbgen.spec.load import Topology
+from lbgen.spec.load import Topology, load
 
 _UNREACHED = ("LB203", "LB204")
 OTHER_ROUTES, L7 = "other routes", "layer 7"

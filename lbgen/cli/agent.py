@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from lbgen.agent.run import serve
+
 _EPILOG = """\b
 Example for an nginx that systemd runs (`lbgen up` starts the agent itself):
   lbgen render shop.yaml -e nginx -o /etc/lbgen
@@ -31,7 +33,7 @@ The agent applies a new agent.json (another `lbgen render`) within a second.
 
 @click.command(epilog=_EPILOG)
 @click.argument("folder", type=click.Path(file_okay=False, exists=True, path_type=Path), default=Path())
-def command(folder: Path) -> None:
+def agent_command(folder: Path) -> None:
     """Check endpoints as FOLDER/agent.json specifies (default: here) and make the engine use healthy ones; count
     requests as FOLDER/metrics.json specifies, and serve the counts as Prometheus text.
 
@@ -39,6 +41,4 @@ def command(folder: Path) -> None:
     replaced atomically, simultaneous changes cause one reload, and there are at most two reloads a second (of rules in
     the kernel, any number).
     """
-    from lbgen.agent.run import serve
-
     serve(folder.absolute())

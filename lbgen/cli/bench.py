@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import yaml
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from lbgen.cli import exit_codes, options
-from lbgen.cli.bench_values import Delay, Faults, Numbers, Variant
+import lbgen
+from lbgen.bench import cost
+from lbgen.bench.compare import compare, read_report
+from lbgen.bench.faults import Fault
+from lbgen.bench.faults import run as drill
+from lbgen.bench.rounds import LADDER, SUFFIX
+from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
+from lbgen.cli import exit_codes, options, values
+from lbgen.cli.bench_output import Report, print_comparison, print_report, write_json, write_reports
 from lbgen.cli.output import console, print_json
-from lbgen.cli.request import build_request, choose_listener, parse_url
+from lbgen.cli.route import build_request, choose_listener, parse_url
+from lbgen.cli.topology_files import TopologyFiles, topology_option
+from lbgen.plan.model import Mode, Plan
+from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from rich.console import Console
 
-    from lbgen.bench.faults.fault import Fault
-    from lbgen.bench.rounds import BenchProgress
-    from lbgen.plan.model import Plan
+    from lbgen.bench.load import BenchProgress
     from lbgen.plan.request import Request
 
 MOST_CONNECTIONS = 10_000
@@ -29,22 +38,29 @@ MOST_RATE = 100_000
 QUICK_SECONDS, QUICK_ROUNDS, QUICK_CONNECTIONS, QUICK_LADDER = 2, 3, (50,), (0.1, 0.25)
 
 
+def _faults(text: str) -> tuple[Fault, ...]:
+    """Names of faults, separated by commas, or `all`."""
+    names = list(map(str, Fault))
+    words = names if text == "all" else text.split(",")
+    if unknown := [word for word in words if word not in names]:
+        raise click.BadParameter(f"{unknown[0]!r} is no fault; it is all or some of {','.join(names)}")
+    return tuple(map(Fault, words))
+
+
 def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     """Add the option --compare, which needs no TOPOLOGY."""
 
     @wraps(measure)
-    def command(*, compared: tuple[str, str] | None, **rest: Any) -> None:  # noqa: ANN401
+    def bench_command(*, compared: tuple[str, str] | None, **rest: Any) -> None:  # noqa: ANN401
         if compared is None:
             measure(**rest)
             return
         if rest["topology"] is not None:
             raise click.UsageError("--compare measures nothing: leave TOPOLOGY out")
-        from lbgen.bench.compare import compare, read_record
-        from lbgen.cli.bench_output import print_comparison
 
-        comparison = compare(*(read_record(Path(file)) for file in compared))
+        comparison = compare(*(read_report(Path(file)) for file in compared))
         if rest["as_json"]:
-            print_json(comparison.as_dict())
+            print_json(comparison)
         else:
             print_comparison(console(), comparison)
         raise click.exceptions.Exit(exit_codes.DIFFERS if comparison.changes else exit_codes.OK)
@@ -55,7 +71,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
         type=(str, str),
         metavar="BEFORE AFTER",
         help="Say what changed between two files of -o, and measure nothing: exit 4 if something did.",
-    )(command)
+    )(bench_command)
 
 
 @click.command(
@@ -68,13 +84,13 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
     "  lbgen bench shop.yaml --url http://shop.example:8080/api/cart --json"
 )
 @_or_compare
-@options.topology
+@topology_option
 @options.engines
 @click.option("--url", metavar="URL", help="Request this URL.  [default: the first that a route forwards]")
 @click.option("--listener", metavar="NAME", help="Measure this listener, also one of layer 4 over TCP.")
 @click.option(
     "--connections",
-    type=Numbers(MOST_CONNECTIONS),
+    type=values.numbers(MOST_CONNECTIONS),
     metavar="N,N",
     help="The numbers of connections, separated by commas.  [default: 50,250; 50 with --quick]",
 )
@@ -82,7 +98,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--variant",
     "variants",
-    type=Variant(),
+    type=values.variant,
     multiple=True,
     metavar="NAME:FIELD=VALUE",
     help="Measure TOPOLOGY also with this field set, side by side, such as "
@@ -91,7 +107,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 @click.option("--new-connections", is_flag=True, help="Measure also with a new connection for each request.")
 @click.option(
     "--rates",
-    type=Numbers(MOST_RATE, none=True),
+    type=values.numbers(MOST_RATE, none=True),
     metavar="N,N",
     help="Constant rates, requests per second; none: the closed loop only.  [default: 10, 25 and 50 % of what the "
     "fastest engine answers; 10 and 25 % with --quick]",
@@ -99,7 +115,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--delay",
     "delays",
-    type=Delay(),
+    type=values.delay,
     multiple=True,
     metavar="ENDPOINT=TIME",
     help="This endpoint answers late, such as pools.app.endpoints[0]=5ms (repeatable).",
@@ -114,8 +130,7 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--faults",
-    type=Faults(),
-    default=(),
+    type=_faults,
     metavar="LIST",
     help="What clients see while something fails, as timelines: all, or some of slow, reset, freeze, flap, 503 (of one "
     "endpoint), slow-clients, reload, kill, separated by commas. 100 requests/s, or one number of --rates; exit 4 "
@@ -125,23 +140,21 @@ def _or_compare(measure: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-o",
     "--output",
-    type=options.PageFile(dash=False),
+    type=values.PageFile(dash=False),
     metavar="FILE",
     help="Also write the JSON there. If the command is interrupted, the same one goes on with FILE.partial.",
 )
 @click.option(
     "--html",
-    type=options.PageFile(dash=False),
+    type=values.PageFile(dash=False),
     metavar="FILE",
     help="Also write a page with charts; it needs no network.",
 )
-@click.option(
-    "--markdown", type=options.PageFile(dash=False), metavar="FILE", help="Also write the tables as Markdown."
-)
+@click.option("--markdown", type=values.PageFile(dash=False), metavar="FILE", help="Also write the tables as Markdown.")
 @options.accept
 @options.json_flag
-def command(
-    topology: options.TopologyFiles,
+def bench_command(
+    topology: TopologyFiles,
     chosen: tuple[str, ...],
     url: str | None,
     listener: str | None,
@@ -154,7 +167,7 @@ def command(
     seconds: int | None,
     rounds: int | None,
     costs: bool,
-    faults: tuple[Fault, ...],
+    faults: tuple[Fault, ...] | None,
     quick: bool,
     output: str | None,
     html: str | None,
@@ -175,48 +188,23 @@ def command(
     others = variants or profiles or connections or new_connections or delays or seconds or rounds or quick or costs
     if faults and (others or (rates is not None and len(rates) != 1)):
         raise click.UsageError("--faults has times of its own; beside it only one number of --rates has a meaning")
-    import lbgen
-    from lbgen.cli.bench_output import print_bench, print_cost, print_faults, write_json, write_reports
 
     loaded = topology.load()
     request = None if url is None else _request(lbgen.plan(loaded), url)
+    what: dict[str, Any] = {"request": request, "listener": listener, "accept": accept}
+    report: Report
     with _progress(console(stderr=True)) as show:
         if faults:
-            from lbgen.bench.faults import run as drill
-
-            drilled = drill.drill(
-                loaded,
-                chosen or None,
-                tuple(dict.fromkeys(faults)),
-                request=request,
-                listener=listener,
-                rate=rates[0] if rates else drill.RATE,
-                accept=accept,
-                progress=show,
-            )
+            rate = rates[0] if rates else drill.RATE
+            report = drill.drill(loaded, chosen or None, tuple(dict.fromkeys(faults)), rate=rate, progress=show, **what)
         elif costs:
-            from lbgen.bench import cost
-
-            priced = cost.cost(
-                loaded,
-                chosen or None,
-                request=request,
-                listener=listener,
-                seconds=seconds or cost.SECONDS,
-                rounds=rounds or (QUICK_ROUNDS if quick else cost.ROUNDS),
-                accept=accept,
-                progress=show,
-            )
+            rounds = rounds or (QUICK_ROUNDS if quick else cost.ROUNDS)
+            seconds = seconds or cost.SECONDS
+            report = cost.cost(loaded, chosen or None, seconds=seconds, rounds=rounds, progress=show, **what)
         else:
-            from lbgen.bench.partial import SUFFIX
-            from lbgen.bench.rounds import LADDER
-            from lbgen.bench.run import CONNECTIONS, ROUNDS, SECONDS
-
             report = lbgen.bench(
                 loaded,
                 chosen or None,
-                request=request,
-                listener=listener,
                 connections=connections or (QUICK_CONNECTIONS if quick else CONNECTIONS),
                 seconds=seconds or (QUICK_SECONDS if quick else SECONDS),
                 rounds=rounds or (QUICK_ROUNDS if quick else ROUNDS),
@@ -227,28 +215,21 @@ def command(
                 profiles=profiles.split(",") if profiles else (),
                 variants=_settings(variants),
                 partial=None if output is None else Path(f"{output}{SUFFIX}"),
-                accept=accept,
                 progress=show,
+                **what,
             )
-    found = drilled if faults else priced if costs else report
     if output is not None:
-        write_json(output, found.as_dict())
-    write_reports(found, html, markdown)
+        write_json(output, report)
+    write_reports(report, html, markdown)
     if as_json:
-        print_json(found.as_dict())
-    elif faults:
-        print_faults(console(), drilled)
-    elif costs:
-        print_cost(console(), priced)
+        print_json(report)
     else:
-        print_bench(console(), report)
-    raise click.exceptions.Exit(found.exit_code)
+        print_report(console(), report)
+    raise click.exceptions.Exit(report.exit_code)
 
 
 def _settings(variants: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str, object]]:
     """The settings of each variant, by name."""
-    import yaml
-
     found: dict[str, dict[str, object]] = {}
     for name, field, value in variants:
         found.setdefault(name, {})[field] = yaml.safe_load(value)
@@ -257,9 +238,6 @@ def _settings(variants: tuple[tuple[str, str, str], ...]) -> dict[str, dict[str,
 
 def _request(plan: Plan, url: str) -> Request:
     """The GET of a URL, to the listener on its port."""
-    from lbgen.plan.model import Mode
-    from lbgen.records import replace
-
     scheme, authority, _ = parse_url(url)
     if not authority:
         raise click.UsageError(f"{url!r} names no host: write http://HOST:PORT/PATH")
@@ -267,40 +245,27 @@ def _request(plan: Plan, url: str) -> Request:
     return replace(build_request("GET", url, (), "127.0.0.1"), listener=name)
 
 
-class _Shown:
-    """Shows each step on standard error: a bar on a terminal, else a line for each new step."""
+@contextmanager
+def _progress(out: Console) -> Iterator[Callable[[BenchProgress], None]]:
+    """Show each step on standard error: a bar on a terminal, else a line for each new step."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    said = ""
+    with Progress(*columns, console=out, disable=not out.is_terminal, transient=True) as bars:
+        task = bars.add_task("", total=None, left="")
 
-    def __init__(self, out: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+        def show(step: BenchProgress) -> None:
+            nonlocal said
+            left = f"about {step.left:.0f} s left" if step.left else ""
+            bars.update(task, description=step.what, completed=step.done, total=step.total or None, left=left)
+            phase = step.what.partition(":")[0]
+            if not out.is_terminal and phase != said:
+                said = phase
+                out.print(f"{phase}, {left}" if left else phase, style="dim", markup=False)
 
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        self.bars = Progress(*columns, console=out, disable=not out.is_terminal, transient=True)
-        self._out = out
-        self._said = ""
-        self._task = self.bars.add_task("", total=None, left="")
-
-    def __call__(self, step: BenchProgress) -> None:
-        left = f"about {step.left:.0f} s left" if step.left else ""
-        self.bars.update(self._task, description=step.what, completed=step.done, total=step.total or None, left=left)
-        phase = step.what.partition(":")[0]
-        if not self._out.is_terminal and phase != self._said:
-            self._said = phase
-            self._out.print(f"{phase}, {left}" if left else phase, style="dim", markup=False)
-
-
-def _progress(out: Console) -> AbstractContextManager[_Shown]:
-    from contextlib import contextmanager
-
-    @contextmanager
-    def shown() -> Iterator[_Shown]:
-        found = _Shown(out)
-        with found.bars:
-            yield found
-
-    return shown()
+        yield show

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from lbgen.cli import exit_codes, options
-from lbgen.cli.finding_formats import FORMATS, github, sarif
-from lbgen.cli.left_out import way_back
+import lbgen
+from lbgen.cli import exit_codes, options, values
+from lbgen.cli.findings import FORMATS, github, sarif, way_back
 from lbgen.cli.output import pluralize, print_findings, print_json, show_status, tell
+from lbgen.cli.topology_files import TopologyFiles, refuse_second_stdin, topology_option, watch_option
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span
+from lbgen.engines.api import engine, engine_names
+from lbgen.engines.tiers import engines_of
+from lbgen.engines.versions import unknown_versions
+from lbgen.plan.resolve import findings
+from lbgen.plan.tiers import parts
 from lbgen.records import replace
+from lbgen.runtime.local.check import check
 
 if TYPE_CHECKING:
-    from lbgen.diagnostics import Diagnostic
     from lbgen.plan.model import Plan
 
 INSTALL = "none of these is installed: pip install 'lbgen[engines]', or the packages of the system"
@@ -38,13 +45,13 @@ class Note(NamedTuple):
     "  lbgen check shop.yaml --no-engines --json\n  lbgen check shop.yaml --ignore LB266\n"
     "  lbgen check topologies/*.yaml --format github"
 )
-@options.topology
+@topology_option
 @click.argument("more", nargs=-1, type=click.Path(dir_okay=False, allow_dash=True), metavar="[TOPOLOGY]...")
 @options.engines
 @click.option("--no-engines", is_flag=True, help="Do not run the engines' own checkers.")
 @options.accept
 @click.option(
-    "--ignore", multiple=True, type=options.FindingCode(), help="Hide warnings and advice of this code (repeatable)."
+    "--ignore", multiple=True, type=values.FINDING_CODE, help="Hide warnings and advice of this code (repeatable)."
 )
 @click.option(
     "--format",
@@ -54,9 +61,9 @@ class Note(NamedTuple):
     help="text (the default), json, sarif (SARIF 2.1.0), or github (annotations of a workflow).",
 )
 @options.json_flag
-@options.watch
-def command(
-    topology: options.TopologyFiles,
+@watch_option
+def check_command(
+    topology: TopologyFiles,
     more: tuple[str, ...],
     chosen: tuple[str, ...],
     no_engines: bool,
@@ -72,7 +79,7 @@ def command(
     """
     if more and len(topology.paths) > 1:
         raise click.UsageError("-f lays files over one topology; check the others by themselves")
-    options.refuse_second_stdin((*topology.paths, *more, topology.env_file))
+    refuse_second_stdin((*topology.paths, *more, topology.env_file))
     form = "json" if as_json else form
     every: list[Diagnostic] = []
     for files in (topology, *(replace(topology, paths=(path,)) for path in more)):
@@ -96,10 +103,8 @@ def command(
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 
-def _engines_left_out(notes: list[Note], topology: options.TopologyFiles, ignore: tuple[str, ...]) -> list[Diagnostic]:
+def _engines_left_out(notes: list[Note], topology: TopologyFiles, ignore: tuple[str, ...]) -> list[Diagnostic]:
     """The engines that the text output lists as left out, as advice for the formats that have findings alone."""
-    from lbgen.diagnostics import Diagnostic, Severity, Span
-
     if "LB308" in ignore:
         return []
     return [
@@ -116,7 +121,7 @@ def _has_errors(found: list[Diagnostic]) -> bool:
 
 
 def _check(
-    topology: options.TopologyFiles,
+    topology: TopologyFiles,
     chosen: tuple[str, ...],
     accept: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -126,12 +131,6 @@ def _check(
     quiet: bool,
 ) -> list[Diagnostic]:
     """Return the findings of one topology; what is no finding goes to `notes`."""
-    import lbgen
-    from lbgen.engines.tiers import engines_of
-    from lbgen.engines.versions import unknown_versions
-    from lbgen.plan.resolve import findings
-    from lbgen.plan.tiers import parts
-
     try:
         loaded = topology.load()
     except lbgen.LbgenError as unreadable:
@@ -166,10 +165,6 @@ def _summary(found: list[Diagnostic]) -> str:
 def _engines(
     plan: Plan, chosen: tuple[str, ...], accept: tuple[str, ...], notes: list[Note], *, quiet: bool
 ) -> list[Diagnostic]:
-    from lbgen.diagnostics import EngineError, LbgenError
-    from lbgen.engines.api import engine, engine_names
-    from lbgen.runtime.local.check import check
-
     found: list[Diagnostic] = []
     absent = checked = 0
     tier = f"{plan.tier.tier}: " if plan.tier is not None else ""

@@ -4,24 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import click
+from msgspec import Meta
 
+import lbgen
 from lbgen.cli import exit_codes, options
-from lbgen.cli.explain_cost import explain_costs
-from lbgen.cli.explain_versions import explain_versions
-from lbgen.cli.html import write_page
+from lbgen.cli.explain_tables import explain_costs, explain_versions, print_verdicts
 from lbgen.cli.output import print_json, say
-from lbgen.cli.verdict_table import print_verdicts
+from lbgen.cli.topology_files import TopologyFiles, topology_option
+from lbgen.diagnostics import Span
+from lbgen.engines.api import engine, engine_names, target_version
 from lbgen.engines.lines import split_lines
+from lbgen.engines.tiers import engines_of
+from lbgen.engines.verdicts import Answer, answers
+from lbgen.html.page import build_page, to_html
+from lbgen.json_types import Printed
+from lbgen.plan.model import Forward, Plan
+from lbgen.plan.tiers import parts
 
 if TYPE_CHECKING:
+    from lbgen.conformance.verify.report import Report
     from lbgen.engines.rendered import Rendered
-    from lbgen.engines.verdicts import Answer
-    from lbgen.plan.model import Plan
+    from lbgen.spec.load import Topology
 
     Parts = Sequence[tuple[Plan, tuple[str, ...]]]
+
+
+class Origin(Printed, frozen=True):
+    """The field behind a rendered line (explain --line)."""
+
+    engine: str
+    text: Annotated[str, Meta(description="The line.")]
+    field: Annotated[str | None, Meta(description="null: no single field produces it.")]
+    place: Span | None
+
+
+class RenderedLine(Printed, frozen=True):
+    """A rendered line that a field produces (explain --field)."""
+
+    file: str
+    line: int
+    field: str
+    text: str
 
 
 @click.command(
@@ -30,7 +57,7 @@ if TYPE_CHECKING:
     "  lbgen explain shop.yaml --versions\n"
     "  lbgen explain shop.yaml --html shop.html"
 )
-@options.topology
+@topology_option
 @options.engines
 @click.option("--line", metavar="FILE:N", help="Show the topology line behind line N of a rendered file.")
 @click.option(
@@ -45,8 +72,8 @@ if TYPE_CHECKING:
 )
 @options.html
 @options.json_flag
-def command(
-    topology: options.TopologyFiles,
+def explain_command(
+    topology: TopologyFiles,
     chosen: tuple[str, ...],
     line: str | None,
     field: str | None,
@@ -59,10 +86,6 @@ def command(
 
     With --cost show measured CPU microseconds per request instead of verdicts.
     """
-    from lbgen.engines.api import engine_names
-    from lbgen.engines.tiers import engines_of
-    from lbgen.plan.tiers import parts
-
     if sum(map(bool, (line, field, cost, by_version, html))) > 1:
         raise click.UsageError("use one of --line, --field, --cost, --versions and --html")
     loaded = topology.load()
@@ -97,9 +120,6 @@ def _tier(plan: Plan) -> str:
 
 def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
     """Return the JSON record of all verdicts; print the table unless `quiet`."""
-    from lbgen.engines.api import engine, target_version
-    from lbgen.engines.verdicts import answers
-
     columns: dict[str, tuple[Answer, ...]] = {}
     titles = {}
     for name in names:
@@ -114,8 +134,6 @@ def _verdicts(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dic
 
 def _render_all(found: Parts) -> Iterator[tuple[str, Plan, Rendered]]:
     """Yield folder (`edge/haproxy`, without tiers `haproxy`), plan and files; skip engines that refuse the plan."""
-    import lbgen
-
     for plan, names in found:
         tier = f"{_tier(plan)}/" if plan.tier is not None else ""
         for name in names:
@@ -142,8 +160,7 @@ def _origin(found: Parts, line: str, as_json: bool) -> None:
             span = dict(plan.spans).get(field)
             text = lines[int(number) - 1].strip()
             if as_json:
-                place = {"file": span.file, "line": span.line, "column": span.column} if span else None
-                print_json({"engine": rendered.engine, "text": text, "field": field or None, "place": place})
+                print_json(Origin(rendered.engine, text, field or None, span))
             elif field:
                 click.echo(f"{span or ''}: {field}\n  {folder}/{each.name}:{number}: {text}")
             else:
@@ -161,11 +178,11 @@ def _lines(asked: Parts, written: str, as_json: bool) -> None:
             for number, (origin, text) in enumerate(zip(each.origins, split_lines(each.text), strict=False), 1):
                 if origin and (origin == owner or origin.startswith((f"{field}.", f"{field}["))):
                     place = f"{folder}/{each.name}"
-                    found.append({"file": place, "line": number, "field": origin, "text": text.strip()})
+                    found.append(RenderedLine(place, number, origin, text.strip()))
     if as_json:
         print_json(found)
     for each_line in [] if as_json else found:
-        click.echo(f"{each_line['file']}:{each_line['line']}: {each_line['text']}")
+        click.echo(f"{each_line.file}:{each_line.line}: {each_line.text}")
     if not found:
         say(f"{written!r} produces no rendered line")
         raise click.exceptions.Exit(exit_codes.FINDINGS)
@@ -173,8 +190,6 @@ def _lines(asked: Parts, written: str, as_json: bool) -> None:
 
 def _by_number(plan: Plan, field: str) -> str:
     """The field with numbers in place of names, as in `routes[api].forward[app]`."""
-    from lbgen.plan.model import Forward
-
     parts = re.fullmatch(r"routes\[([^\]]+)\](?:(\.forward)\[([^\]]+)\])?(.*)", field)
     route = None if parts is None else next((x for x in plan.routes if parts[1] in (x.name, str(x.index))), None)
     if parts is None or route is None:
@@ -193,3 +208,21 @@ def _owner(field: str, origins: set[str]) -> str:
         cut = max(field.rfind("."), field.rfind("["))
         field = field[:cut] if cut > 0 else ""
     return field
+
+
+def write_page(
+    file: str,
+    topology: Topology,
+    names: tuple[str, ...],
+    *,
+    accept: tuple[str, ...] = (),
+    report: Report | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the page about `topology` on the engines `names` to `file`, or print it for `-`."""
+    page = to_html(build_page(topology, names, accept, report, notes))
+    if file == "-":
+        click.echo(page, nl=False)
+        return
+    Path(file).write_text(page, encoding="utf-8")
+    click.echo(f"wrote {file}", err=True)

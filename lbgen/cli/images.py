@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
+from msgspec import Meta
+from rich.table import Table
 
 from lbgen.cli import options
 from lbgen.cli.output import console, print_json, say
+from lbgen.engines.api import engine, engines
+from lbgen.json_types import Printed
+from lbgen.runtime.docker import client, images
+from lbgen.runtime.json_types import BuiltImageRecord
+
+
+class ImagesBuilt(Printed, frozen=True):
+    """The images that were built."""
+
+    built: list[BuiltImageRecord]
+    failed: Annotated[dict[str, str], Meta(description="By engine: why not.")]
+    helper: Annotated[str, Meta(description="The image for stand-ins and the agent.")]
 
 
 @click.group(
@@ -16,19 +32,15 @@ from lbgen.cli.output import console, print_json, say
 )
 @options.json_flag
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
+def images_command(context: click.Context, as_json: bool) -> None:
     """Show the image of each engine and version: named by you, built here, or the official one (pinned)."""
     if context.invoked_subcommand is not None:
         return
-    from dataclasses import asdict
-
-    from lbgen.runtime.docker import client, images
 
     rows = images.list_images(client.connect())
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json(rows)
         return
-    from rich.table import Table
 
     made = Table("engine", "version", "image", "from", "here")
     for row in rows:
@@ -37,7 +49,7 @@ def command(context: click.Context, as_json: bool) -> None:
     console().print(made)
 
 
-@command.command("build", epilog="\b\nExample:\n  lbgen images build -e nginx -e haproxy")
+@images_command.command("build", epilog="\b\nExample:\n  lbgen images build -e nginx -e haproxy")
 @options.engines
 @options.json_flag
 def build(chosen: tuple[str, ...], as_json: bool) -> None:
@@ -46,9 +58,6 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
     Engines that are not installed are listed and skipped. Exit 3 if no image was built, or if an engine given by -e
     is missing.
     """
-    from lbgen.engines.api import engine, engines
-    from lbgen.runtime.docker import client, images
-
     selected = tuple(engine(name) for name in chosen) or tuple(engines().values())
     daemon = client.connect()
     out = console(stderr=True)
@@ -57,7 +66,7 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
         made, failed = images.build(daemon, selected, lambda text: status.update(text))
         helper = images.ensure_helper(daemon, lambda text: status.update(text))
     if as_json:
-        print_json({"built": [each.as_dict() for each in made], "failed": dict(failed), "helper": helper})
+        print_json(ImagesBuilt([each.as_dict() for each in made], dict(failed), helper))
     else:
         for each in made:
             click.echo(f"{each.reference}  {each.size / 1e6:.1f} MB  from {each.source}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Annotated, cast
 
 import click
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from lbgen.cli import options
+from lbgen.cli import options, values
 from lbgen.cli.output import print_json
 from lbgen.cli.stacks import stack_argument, stack_name
-
-if TYPE_CHECKING:
-    from lbgen.runtime.common.logs import Line
+from lbgen.json_types import AccessRecord, Printed
+from lbgen.runtime.common.logs import Line, RequestFilter
+from lbgen.runtime.stacks import logs, requests
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 _STATUS_COLOURS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
@@ -24,22 +26,18 @@ _HEAD = (
 )
 
 
-class StatusRange(click.ParamType[tuple[int, int]]):
-    """`404`, `500-503` or `5xx` as first and last."""
+class LogLine(Printed, frozen=True):
+    """A line that a process of a stack printed, or one of the access log."""
 
-    name = "status"
+    source: Annotated[str, Meta(description="The engine; with -agent its agent; lbgen is the supervisor.")]
+    text: Annotated[str | UnsetType, Meta(description="Not of the access log.")] = UNSET
+    record: Annotated[AccessRecord | UnsetType, Meta(description="Only of the access log.")] = UNSET
 
-    def convert(
-        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """A usage error for anything else."""
-        if isinstance(value, tuple):
-            return value
-        found = _SHAPE.fullmatch(value)
-        if found is None:
-            self.fail(f"{value!r} is not a status; write 404, 500-503 or 5xx", param, ctx)
-        hundred, first, last = found.groups()
-        return (int(hundred) * 100, int(hundred) * 100 + 99) if hundred else (int(first), int(last or first))
+
+class EngineAccess(AccessRecord):
+    """A request in the access log of an engine."""
+
+    engine: str
 
 
 @click.command(
@@ -47,7 +45,7 @@ class StatusRange(click.ParamType[tuple[int, int]]):
     "  lbgen logs --access --route api --status 5xx\n  lbgen logs --access --json -f | jq .duration_ms"
 )
 @stack_argument
-@click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
+@click.option("-e", "--engine", type=values.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the stack is stopped.")
 @click.option(
     "--access/--no-access",
@@ -58,12 +56,12 @@ class StatusRange(click.ParamType[tuple[int, int]]):
 @click.option(
     "--status",
     "statuses",
-    type=StatusRange(),
+    type=values.status,
     multiple=True,
     help="Only requests with this status: 404, 500-503, 5xx (repeatable); implies --access.",
 )
 @options.json_flag
-def command(
+def logs_command(
     stack: str | None,
     engine: str | None,
     follow: bool,
@@ -76,9 +74,6 @@ def command(
 
     Requests look the same for every engine. With --json and --access (or -f) each line is a JSON object.
     """
-    from lbgen.runtime.common.logs import RequestFilter
-    from lbgen.runtime.stacks import logs, requests
-
     name = stack_name(stack)
     if access or routes or statuses:
         if access is False:
@@ -92,7 +87,7 @@ def command(
     colours: dict[str, str] = {}
     for line in lines:
         if as_json:
-            click.echo(json.dumps(_data(line)))
+            click.echo(json.dumps(msgspec.to_builtins(_data(line))))
             continue
         colour = colours.setdefault(line.source, _COLOURS[len(colours) % len(_COLOURS)])
         text = printable(line.text) if line.record is None else _row(line.record)
@@ -111,9 +106,10 @@ def _requests(lines: Iterable[Line], as_json: bool) -> None:
             click.echo(f"{when} {line.source:9} {rest}")
 
 
-def _data(line: Line) -> dict[str, object]:
-    shown: dict[str, object] = {"source": line.source, "text": line.text}
-    return shown if line.record is None else {"source": line.source, "record": dict(line.record)}
+def _data(line: Line) -> LogLine:
+    if line.record is None:
+        return LogLine(line.source, line.text)
+    return LogLine(line.source, record=cast("AccessRecord", line.record))
 
 
 def _row(record: Mapping[str, object]) -> str:

@@ -1,12 +1,12 @@
-"""The `lbgen` command: one module per verb, imported only when that verb runs."""
+"""The `lbgen` command: a verb's module is imported only when that verb runs."""
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
-from contextlib import suppress
+import traceback
+from difflib import get_close_matches
 from errno import EDQUOT, ENOSPC
 from importlib import import_module
 from pathlib import Path
@@ -14,12 +14,13 @@ from pathlib import Path
 import click
 
 from lbgen.cli import exit_codes
-from lbgen.cli.encoding import adapt_output
+from lbgen.cli.output import Verbosity, adapt_output, print_findings, set_verbosity
 from lbgen.diagnostics import LbgenError
 from lbgen.runtime.common import signals
+from lbgen.system_errors import remedy
 from lbgen.version import VERSION
 
-# Verb to its line in the help; the command is lbgen.cli.<verb>.command.
+# Verb to its line in the help.
 VERBS = {
     "init": "Write a commented starter topology.",
     "check": "Report findings; run the engines' own checkers where installed.",
@@ -42,6 +43,17 @@ VERBS = {
     "agent": "Run health checks for an engine that has none of its own.",
     "images": "Show the containers' images, or build them from this host's executables.",
     "schema": "Print the JSON Schema of a topology, or of what a command prints.",
+}
+# The module of a verb, where it has another name; the command in it is called <verb>_command.
+_HOMES = {
+    "init": "topology",
+    "fmt": "topology",
+    "config": "topology",
+    "fingerprint": "diff",
+    "preview": "up",
+    "reload": "up",
+    "ps": "stacks",
+    "down": "stacks",
 }
 
 EPILOG = "\n\b\nExamples:\n" + "\n".join(
@@ -72,18 +84,14 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        from lbgen.cli.options import add_verbosity
-
-        command: click.Command = import_module(f"lbgen.cli.{cmd_name}").command
-        return add_verbosity(command)
+        home = import_module(f"lbgen.cli.{_HOMES.get(cmd_name, cmd_name)}")
+        return _add_verbosity(getattr(home, f"{cmd_name}_command"))
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb. Its findings are printed here, where what --quiet and --verbose ask for is known."""
         try:
             return super().invoke(ctx)
         except LbgenError as wrong:
-            from lbgen.cli.output import print_findings
-
             print_findings(wrong.diagnostics)
             raise click.exceptions.Exit(wrong.exit_code) from wrong
 
@@ -96,8 +104,6 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and name not in VERBS and not name.startswith("-"):
-            from difflib import get_close_matches
-
             close = get_close_matches(name, VERBS, n=1)
             ctx.fail(f"no such command {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
         return super().resolve_command(ctx, args)
@@ -111,8 +117,6 @@ def group() -> None:
 
 def _internal(bug: Exception) -> str:
     """Describe an unexpected exception in one line, with its place in lbgen's code."""
-    import traceback
-
     frames = [frame for frame in traceback.extract_tb(bug.__traceback__) if "lbgen" in frame.filename]
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     what = " ".join(f"{type(bug).__name__}: {bug}".split())
@@ -125,8 +129,6 @@ def _internal(bug: Exception) -> str:
 def main() -> None:
     """Run the console script: turn every expected error into messages and an exit code."""
     gc.disable()  # a short run builds one big tree, and collecting would take more than half of its time
-    ended: list[int] = []
-    atexit.register(_leave, ended)  # the first that is registered is the last that is done
     signals.raise_signals()
     adapt_output()
     try:
@@ -145,8 +147,6 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exit_codes.OK
     except OSError as wrong:
-        from lbgen.system_errors import remedy
-
         hint = "free some disk space, or set LBGEN_STATE_DIR" if wrong.errno in (ENOSPC, EDQUOT) else remedy(wrong)
         click.echo(f"lbgen: {wrong.strerror or wrong}: {wrong.filename or ''}".rstrip(": ") + f"; {hint}", err=True)
         code = exit_codes.ENGINE
@@ -155,16 +155,25 @@ def main() -> None:
             raise
         click.echo(f"lbgen: {_internal(bug)}", err=True)
         code = exit_codes.INTERNAL
-    ended.append(code if isinstance(code, int) else exit_codes.OK)
-    sys.exit(ended[0])
+    sys.exit(code if isinstance(code, int) else exit_codes.OK)
 
 
-def _leave(ended: list[int]) -> None:
-    """End the process without taking apart what was built: that takes up to a tenth of a run, and frees what is free in
-    a moment anyway."""
-    gc.freeze()
-    with suppress(OSError):  # Python itself tells when its output goes nowhere
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if ended:
-            os._exit(ended[0])
+def _add_verbosity(command: click.Command) -> click.Command:
+    """Add --quiet and --verbose to a command and to those within it; every verb has them."""
+    if not any(each.name == "quiet" for each in command.params):
+        for level, short, does in (
+            ("quiet", "-q", "Print the result and errors alone: no progress, notes, warnings and advice."),
+            ("verbose", "-v", "Print all findings with their causes and remedies, and the time of each step."),
+        ):
+            command.params.append(
+                click.Option([short, f"--{level}"], is_flag=True, expose_value=False, help=does, callback=_set_level)
+            )
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _add_verbosity(each)
+    return command
+
+
+def _set_level(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        set_verbosity(context, Verbosity(str(parameter.name)))

@@ -1,31 +1,48 @@
-"""What the commands print: findings as lines or JSON, tables with rich."""
+"""What the commands print: findings as lines or JSON, tables with rich, progress; in any encoding of the terminal."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from rich.console import Console
 
-from lbgen.cli.encoding import holds_unicode
-from lbgen.cli.finding_formats import excerpt
+from lbgen.cli.findings import excerpt
+from lbgen.codes import CODES
 from lbgen.diagnostics import Diagnostic, Severity
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.ADVICE: "cyan"}
 EXCERPTS = 10  # findings whose source line is shown
 SCREEN = 40  # findings shown before the rest is counted
+_VERBOSITY = "lbgen.verbosity"
+_HANDLER = "lbgen"
+_ALIKE = {
+    "\u2026": "...",
+    "\u2192": "->",
+    "\u00d7": "x",
+    "\u00a0": " ",
+    **dict.fromkeys("\u2013\u2014", "-"),
+    **dict.fromkeys("\u2018\u2019", "'"),
+    **dict.fromkeys("\u201c\u201d", '"'),
+    **{chr(code): "*" for code in range(0x2800, 0x2900)},  # spinners
+    **{chr(code): "+" for code in range(0x2500, 0x2580)},  # boxes
+    **dict.fromkeys("\u2500\u2501\u2550", "-"),
+    **dict.fromkeys("\u2502\u2503\u2551", "|"),
+}
+_ASCII = str.maketrans(_ALIKE)
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document; non-ASCII characters are escaped where the encoding of standard output lacks them."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=not holds_unicode()))
+    """Print data, also data classes, as one JSON document; non-ASCII characters are escaped where the encoding of
+    standard output lacks them."""
+    click.echo(json.dumps(msgspec.to_builtins(data), indent=2, ensure_ascii=not holds_unicode()))
 
 
 def pluralize(number: int, noun: str, plural: str = "") -> str:
@@ -46,9 +63,6 @@ class Verbosity(StrEnum):
     QUIET = "quiet"  # errors alone
     NORMAL = "normal"
     VERBOSE = "verbose"  # also causes and remedies of findings, and the time of each step
-
-
-_VERBOSITY = "lbgen.verbosity"
 
 
 def verbosity() -> Verbosity:
@@ -92,8 +106,6 @@ def print_findings(findings: Iterable[Diagnostic]) -> None:
 
 def _meaning(code: str) -> tuple[str, ...]:
     """Cause and remedy of a code."""
-    from lbgen.codes import CODES
-
     return f"cause: {CODES[code].cause}", f"remedy: {CODES[code].remedy}"
 
 
@@ -109,8 +121,27 @@ def show_status(doing: str) -> Iterator[None]:
 
 def console(*, stderr: bool = False) -> Console:
     """Return a rich console that wraps lines on a terminal only; that of standard error is silent with --quiet."""
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     quiet = stderr and verbosity() is Verbosity.QUIET
     return Console(stderr=stderr, soft_wrap=not stream.isatty(), highlight=False, quiet=quiet)
+
+
+def adapt_output() -> None:
+    """Make standard output and error replace characters that their encoding lacks."""
+    codecs.register_error(_HANDLER, _replace_characters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def holds_unicode() -> bool:
+    """Tell whether standard output can encode every character."""
+    return codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
+
+
+def _replace_characters(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters by similar ASCII, else by an escape such as \\xe9 (an error handler for codecs)."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
+import lbgen
 from lbgen.cli import exit_codes, options
-from lbgen.cli.left_out import summary
+from lbgen.cli.findings import summary
 from lbgen.cli.output import print_findings, print_json, say
+from lbgen.cli.topology_files import TopologyFiles, topology_option, watch_option
+from lbgen.engines.agent_spec import FILE as AGENT_FILE
+from lbgen.engines.api import engine_names
+from lbgen.engines.metrics_spec import FILE as METRICS_FILE
+from lbgen.engines.tiers import engines_of
+from lbgen.engines.verdicts import VerdictRecord
+from lbgen.engines.versions import unknown_versions
+from lbgen.json_types import FindingRecord, Printed
+from lbgen.plan.tiers import Tier, parts
 
 if TYPE_CHECKING:
-    from lbgen.cli.json_types import RenderedRecord, TierRecord
     from lbgen.diagnostics import LbgenError
     from lbgen.engines.rendered import Rendered
-    from lbgen.plan.tiers import Tier
 
-
-_T = TypeVar("_T")
-_kept: dict[str, object] = {}
 _FEW = 3  # files of a folder that are named one by one
+
+
+class RenderedFiles(Printed, frozen=True, kw_only=True):
+    """The files of one engine, or why it refuses."""
+
+    version: Annotated[str | UnsetType, Meta(description="Not where the engine refuses.")] = UNSET
+    files: Annotated[dict[str, str], Meta(description="Name, relative to the engine's folder, to text.")]
+    verdicts: list[VerdictRecord]
+    diagnostics: Annotated[list[FindingRecord] | UnsetType, Meta(description="Why the engine refuses.")] = UNSET
+
+
+class RenderedTier(Printed, frozen=True):
+    """The files of one tier."""
+
+    replicas: tuple[str, ...]
+    engines: dict[str, RenderedFiles]
 
 
 @click.command(
@@ -29,7 +51,7 @@ _FEW = 3  # files of a folder that are named one by one
     "  lbgen render shop.yaml -o out              # out/<engine>/ for every engine that can serve it\n"
     "  lbgen render shop.yaml --accept all --json"
 )
-@options.topology
+@topology_option
 @options.engines
 @click.option(
     "-o",
@@ -41,29 +63,26 @@ _FEW = 3  # files of a folder that are named one by one
 )
 @options.accept
 @options.json_flag
-@options.watch
-def command(
-    topology: options.TopologyFiles, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool
+@watch_option
+def render_command(
+    topology: TopologyFiles, chosen: tuple[str, ...], output: str, accept: tuple[str, ...], as_json: bool
 ) -> None:
     """Write native configurations for every engine that can serve the topology; list the others with the reason.
 
     With tiers each tier has a folder, shared by its replicas; -e applies to tiers that name no engine. Exit 0 if at
     least one engine rendered and none given by -e refused.
     """
-    from lbgen.engines.versions import unknown_versions
-    from lbgen.plan.tiers import parts
-
-    records: dict[str, RenderedRecord | TierRecord] = {}
+    records: dict[str, RenderedFiles | RenderedTier] = {}
     failed = False
-    for tier in _keep("tiers", parts(topology.load())):
-        done, refused = _keep("rendered", _render(tier, chosen, accept))
+    for tier in parts(topology.load()):
+        done, refused = _render(tier, chosen, accept)
         folder = Path(output) / tier.name if output != "-" else None
         if folder is not None:
             for name, rendered in done.items():
                 rendered.write(folder / name)
         if as_json:
             found = _records(done, refused)
-            records |= {tier.name: {"replicas": list(tier.names), "engines": found}} if tier.name else found
+            records |= {tier.name: RenderedTier(tier.names, found)} if tier.name else found
         elif folder is not None:
             _summary(done, folder, tier)
         else:
@@ -81,20 +100,10 @@ def command(
         raise click.exceptions.Exit(exit_codes.FINDINGS)
 
 
-def _keep(name: str, data: _T) -> _T:
-    """Return `data`, and refer to it until the next of its name: a process ends without taking apart what it has."""
-    _kept[name] = data
-    return data
-
-
 def _render(
     tier: Tier, chosen: tuple[str, ...], accept: tuple[str, ...]
 ) -> tuple[dict[str, Rendered], dict[str, LbgenError]]:
     """Return the files by engine, and the errors of the engines that refuse."""
-    import lbgen
-    from lbgen.engines.api import engine_names
-    from lbgen.engines.tiers import engines_of
-
     done: dict[str, Rendered] = {}
     refused: dict[str, LbgenError] = {}
     for name in engines_of(tier, chosen or engine_names()):
@@ -105,18 +114,15 @@ def _render(
     return done, refused
 
 
-def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[str, RenderedRecord]:
-    records: dict[str, RenderedRecord] = {
-        name: {
-            "version": rendered.version,
-            "files": dict(rendered),
-            "verdicts": [answer.as_dict() for answer in rendered.verdicts],
-        }
-        for name, rendered in done.items()
-    }
+def _records(done: dict[str, Rendered], refused: dict[str, LbgenError]) -> dict[str, RenderedFiles]:
+    found = {}
+    for name, each in done.items():
+        verdicts = [answer.as_dict() for answer in each.verdicts]
+        found[name] = RenderedFiles(version=each.version, files=dict(each), verdicts=verdicts)
     for name, stop in refused.items():
-        records[name] = {"files": {}, "verdicts": [], "diagnostics": [d.as_dict() for d in stop.diagnostics]}
-    return records
+        reasons = [d.as_dict() for d in stop.diagnostics]
+        found[name] = RenderedFiles(files={}, verdicts=[], diagnostics=reasons)
+    return found
 
 
 def _summary(done: dict[str, Rendered], output: Path, tier: Tier) -> None:
@@ -142,9 +148,6 @@ def name_files(files: Iterable[str]) -> list[str]:
 
 def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
     """Print which engines need the agent, and where private keys were copied to."""
-    from lbgen.engines.agent_spec import FILE as AGENT_FILE
-    from lbgen.engines.metrics_spec import FILE as METRICS_FILE
-
     for name, rendered in done.items():
         where = folder / name if folder is not None else "DIR"
         if METRICS_FILE in rendered:

@@ -2,28 +2,73 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from lbgen.cli import options
+from lbgen.bench.compare import Comparison
+from lbgen.bench.cost import CostReport
+from lbgen.bench.faults.report import FaultReport
+from lbgen.bench.report import BenchReport
+from lbgen.cli import values
+from lbgen.cli.diff import Fingerprints
+from lbgen.cli.explain import Origin, RenderedLine
+from lbgen.cli.images import ImagesBuilt
+from lbgen.cli.logs import EngineAccess, LogLine
 from lbgen.cli.output import print_json
+from lbgen.cli.render import RenderedFiles, RenderedTier
+from lbgen.cli.route import Answer
+from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
+from lbgen.engines.costs import CostsRecord
+from lbgen.engines.verdicts import VerdictRecord
+from lbgen.json_types import FindingRecord
+from lbgen.runtime.common.stats import RouteStats
+from lbgen.runtime.docker.images import ImageRow
+from lbgen.runtime.json_types import StackRecord
+from lbgen.spec import schema
+from lbgen.spec.effective import ValueRecord
 
 TOPOLOGY = "topology"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_Verdicts = dict[str, list[VerdictRecord]]
+_Costs = dict[str, CostsRecord | None]
+_Versions = dict[str, dict[str, list[FindingRecord]]]  # by engine and version: what rules it out
 
-class Subject(options.OneOf):
-    """The topology, or a command that has --json."""
-
-    name = "schema"
-    hint = "`lbgen schema --of topology`, or a command that has --json, such as check or 'images build'"
-
-    def words(self) -> tuple[str, ...]:
-        """`topology` and the commands."""
-        from lbgen.cli.json_types import ANSWERS
-
-        return (TOPOLOGY, *ANSWERS)
+# Command to the types of its JSON; `images build` is a command within another. With tiers an answer may be one by tier.
+ANSWERS: dict[str, tuple[Any, ...]] = {
+    "check": (list[FindingRecord],),
+    "render": (dict[str, RenderedFiles], dict[str, RenderedTier]),
+    "explain": (
+        _Verdicts,
+        dict[str, _Verdicts],
+        Origin,
+        list[RenderedLine],
+        _Costs,
+        dict[str, _Costs],
+        _Versions,
+        dict[str, _Versions],
+    ),
+    "config": (list[ValueRecord],),
+    "route": (Answer,),
+    "diff": (ComparisonRecord,),
+    "verify": (ReportRecord,),
+    "fingerprint": (Fingerprints,),
+    "bench": (BenchReport, CostReport, FaultReport, Comparison),
+    "preview": (PreviewRecord,),
+    "up": (StackRecord, PreviewRecord),
+    "reload": (StackRecord, PreviewRecord),
+    "ps": (list[StackRecord],),
+    "logs": (list[LogLine], LogLine, EngineAccess),
+    "stats": (list[RouteStats],),
+    "down": (list[str],),
+    "images": (list[ImageRow],),
+    "images build": (ImagesBuilt,),
+}
+_HINT = "`lbgen schema --of topology`, or a command that has --json, such as check or 'images build'"
 
 
 @click.command(
@@ -35,7 +80,7 @@ class Subject(options.OneOf):
 @click.option(
     "--of",
     "subject",
-    type=Subject(),
+    type=values.OneOf("schema", lambda: (TOPOLOGY, *ANSWERS), _HINT),
     default=TOPOLOGY,
     show_default=True,
     metavar="COMMAND",
@@ -48,28 +93,22 @@ class Subject(options.OneOf):
     default="-",
     help="Write FILE instead of printing.",
 )
-def command(subject: str, output: str) -> None:
+def schema_command(subject: str, output: str) -> None:
     """Print the JSON Schema of a topology, or of what a command prints with --json; or write it into a file."""
     if output == "-":
         print_json(schema_of(subject))
         return
-    write(Path(output), subject)
+    Path(output).write_text(json.dumps(schema_of(subject), indent=2) + "\n", encoding="utf-8")
     click.echo(f"wrote {output}")
 
 
 def schema_of(subject: str) -> dict[str, Any]:
-    """The schema of a topology, or of the JSON of a command."""
-    from lbgen.spec import schema
-
+    """The schema (2020-12) of a topology, or of the JSON of a command, whose objects have no other keys."""
     if subject == TOPOLOGY:
         return schema.schema()
-    from lbgen.cli.json_types import ANSWERS
-
-    return schema.schema_of(ANSWERS[subject], f"lbgen {subject} --json")
-
-
-def write(path: Path, subject: str = TOPOLOGY) -> None:
-    """Write a schema into a file."""
-    import json
-
-    path.write_text(json.dumps(schema_of(subject), indent=2) + "\n", encoding="utf-8")
+    shapes, definitions = msgspec.json.schema_components(ANSWERS[subject], ref_template="#/$defs/{name}")
+    for each in definitions.values():
+        if "properties" in each:
+            each["additionalProperties"] = False
+    body = shapes[0] if len(shapes) == 1 else {"anyOf": list(shapes)}
+    return {"$schema": _DIALECT, "title": f"lbgen {subject} --json", **body, "$defs": definitions}

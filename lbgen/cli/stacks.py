@@ -1,17 +1,23 @@
-"""Shared by the commands on running stacks: the tables, and the argument that names a stack."""
+"""`lbgen ps` and `down`, and what commands on running stacks share: tables, and the argument that names a stack."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import time
 
 import click
+from rich import box
+from rich.table import Column, Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from lbgen.api import Stack
+import lbgen
+from lbgen.cli import options
+from lbgen.cli.output import console, print_findings, print_json, say, show_status
+from lbgen.runtime.registry import docker_unreachable
+from lbgen.runtime.results import Stack
+from lbgen.runtime.stacks import down, ps
 
 _NAMED = 3  # endpoints of a reason that are named before the rest is counted
 
@@ -25,15 +31,12 @@ def stack_name(stack: str | None) -> str | None:
     """Return the stack's name: STACK itself, or the name in that topology file. None means the only running stack."""
     if stack is None or not Path(stack).is_file():
         return stack
-    import lbgen
 
     return lbgen.load(stack).name
 
 
 def stacks_table(stacks: Sequence[Stack]) -> Table:
     """Build the table with a row for each engine and listener."""
-    from rich.table import Column, Table
-
     stack_column, engine_column = Column("stack", overflow="fold"), Column("engine", overflow="fold")
     one_line = (Column(name, no_wrap=True) for name in ("listener", "url", "pid"))
     made = Table(stack_column, engine_column, Column("state", min_width=len("running")), *one_line)
@@ -53,10 +56,6 @@ def stacks_table(stacks: Sequence[Stack]) -> Table:
 def health_table(stacks: Sequence[Stack]) -> Table | None:
     """Build the table with a row for each engine and endpoint, in the state that the engine reports, and below it the
     reasons, each once for an engine. None if empty."""
-    from rich import box
-    from rich.table import Column, Table
-    from rich.text import Text
-
     colours = {"up": "green", "down": "red", "ejected": "red", "unknown": "dim"}
     rows = [
         (f"{stack.name} {engine}" if len(stacks) > 1 else engine, each)
@@ -97,8 +96,6 @@ def _first(places: Sequence[str]) -> str:
 
 def _ago(since: float | None) -> str:
     """Format how long ago `since` (seconds since the epoch) was, in the largest unit of at least 2."""
-    from time import time
-
     if since is None:
         return ""
     seconds = max(time() - since, 0)
@@ -106,3 +103,66 @@ def _ago(since: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+@click.command(epilog="\b\nExamples:\n  lbgen ps\n  lbgen ps shop.yaml --json")
+@stack_argument
+@options.json_flag
+def ps_command(stack: str | None, as_json: bool) -> None:
+    """Show what runs: every stack, or one."""
+    found = ps(stack_name(stack))
+    if stack is None:
+        print_findings(docker_unreachable())
+    if as_json:
+        print_json([each.as_dict() for each in found])
+        return
+    if not found:
+        click.echo("no stack is running; start one with `lbgen up`")
+        return
+    console().print(stacks_table(found))
+    endpoints = health_table(found)
+    if endpoints is not None:
+        console().print(endpoints)
+    for each in found:
+        if each.foreign_owner:
+            say(f"{each.name} belongs to {each.foreign_owner}")
+        if not each.alive:
+            message = f"{each.name}: its supervisor is not running"
+            if each.state.runtime == "local" and any(engine.running for engine in each.engines):
+                message += "; its engines still serve, and `lbgen up` or `lbgen reload` adopts them"
+            say(f"{message}; remove it with: lbgen down {each.name}")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  lbgen down             # your only stack\n  lbgen down shop.yaml\n  lbgen down --all"
+)
+@stack_argument
+@click.option("--all", "every", is_flag=True, help="Every stack of this state directory.")
+@options.json_flag
+def down_command(stack: str | None, every: bool, as_json: bool) -> None:
+    """Stop every process of a stack and remove its state.
+
+    Stacks of containers that another state directory owns, such as another user's, are only removed by their name.
+    """
+    if every and stack:
+        raise click.UsageError("name a stack or use --all, not both")
+    names: list[str | None] = [stack_name(stack)]
+    if every:
+        there = ps()
+        names = [each.name for each in there if not each.foreign_owner]
+        print_findings(docker_unreachable())
+        for each in there:
+            if each.foreign_owner:
+                say(
+                    f"{each.name} is left alone: it belongs to {each.foreign_owner}; to stop it: lbgen down {each.name}"
+                )
+    stopped = []
+    for name in names:
+        with nullcontext() if as_json else show_status(f"stopping {name or 'the stack'}"):
+            stopped.append(down(name))
+    if as_json:
+        print_json([each.name for each in stopped])
+        return
+    for each in stopped:
+        what = ", ".join(engine.name for engine in each.engines) or "leftovers"
+        click.echo(f"stopped {each.name}: {what}")

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter as Sums
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
+from pydantic_core import PydanticCustomError
+from rich.box import SIMPLE_HEAD
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
 
-from lbgen.cli import options
+from lbgen.cli import options, values
 from lbgen.cli.output import console, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
+from lbgen.runtime import registry
+from lbgen.runtime.common.metrics_stats import fetch
+from lbgen.runtime.common.stats import Counter, RouteStats
+from lbgen.runtime.stacks import requests
+from lbgen.spec.quantities import parse_duration
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.stats import Counter, RouteStats
 
 _REFRESH_SECONDS = 1.0
 _WATCHED_MS = 60_000
@@ -28,24 +37,15 @@ NONE = (
 )
 
 
-class Duration(click.ParamType[int]):
-    """`30s`, `5m` as milliseconds."""
-
-    name = "duration"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds; fail with a usage error below one second and for anything else."""
-        from pydantic_core import PydanticCustomError
-
-        from lbgen.spec.quantities import parse_duration
-
-        try:
-            found = value if isinstance(value, int) else parse_duration(value)
-        except PydanticCustomError as wrong:
-            self.fail(f"{wrong.message()}; {(wrong.context or {})['hint']}", param, ctx)
-        if found < 1000:
-            self.fail(f"{value} is too short; the minimum is 1s", param, ctx)
-        return found
+def _duration(text: str) -> int:
+    """`30s`, `5m` as milliseconds, at least one second."""
+    try:
+        found = parse_duration(text)
+    except PydanticCustomError as wrong:
+        raise click.BadParameter(f"{wrong.message()}; {(wrong.context or {})['hint']}") from None
+    if found < 1000:
+        raise click.BadParameter(f"{text} is too short; the minimum is 1s")
+    return found
 
 
 @click.command(
@@ -53,11 +53,16 @@ class Duration(click.ParamType[int]):
     "  lbgen stats --json | jq '.[] | select(.errors > 0)'"
 )
 @stack_argument
-@click.option("-e", "--engine", type=options.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
-@click.option("--since", type=Duration(), help="Only requests of the last 30s, 5m, ...  [default: all; with -f 60s]")
+@click.option("-e", "--engine", type=values.PartName(), help="Only this engine; with tiers a replica, such as web-1.")
+@click.option(
+    "--since",
+    type=_duration,
+    metavar="DURATION",
+    help="Only requests of the last 30s, 5m, ...  [default: all; with -f 60s]",
+)
 @click.option("-f", "--follow", is_flag=True, help="Refresh every second until the stack is stopped.")
 @options.json_flag
-def command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
+def stats_command(stack: str | None, engine: str | None, since: int | None, follow: bool, as_json: bool) -> None:
     """Show requests, errors and times for each engine and route, from the engines' access logs.
 
     Of rules in the kernel they are connections (over UDP: flows) since these were loaded; a reload keeps the counts.
@@ -66,9 +71,6 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     Errors are 5xx answers and requests that ended without one; p50 and p99 are quantiles of the whole request time.
     With --json and -f each second is one JSON array on a line.
     """
-    from lbgen.runtime.common.stats import Counter
-    from lbgen.runtime.stacks import requests
-
     if follow and since is None:
         since = _WATCHED_MS
     counter = Counter(None if since is None else since / 1000)
@@ -84,7 +86,7 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
     if since is None:
         found = (*found, *_connections(stack_name(stack), engine))
     if as_json:
-        print_json([msgspec.to_builtins(each) for each in found])
+        print_json(found)
     elif found:
         console().print(stats_table(found))
     else:
@@ -93,23 +95,15 @@ def command(stack: str | None, engine: str | None, since: int | None, follow: bo
 
 def _counted(stack: str | None, engine: str | None) -> tuple[RouteStats, ...] | None:
     """What the agents of a stack count; None where it has no metrics."""
-    from lbgen.runtime import registry
-
     served = {x.name: x.metrics for x in registry.find_stack(stack).engines if x.metrics and engine in (None, x.name)}
     if not served:
         return None
-    from lbgen.runtime.common.metrics_stats import fetch
 
     return tuple(each for name, url in sorted(served.items()) for each in fetch(name, url))
 
 
 def _connections(stack: str | None, engine: str | None) -> Iterator[RouteStats]:
     """The connections that the kernel counted, by route."""
-    from collections import Counter as Sums
-
-    from lbgen.runtime import registry
-    from lbgen.runtime.common.stats import RouteStats
-
     for each in registry.find_stack(stack).engines:
         counts = each.counts if engine in (None, each.name) else None
         routes: Sums[str] = Sums()
@@ -126,9 +120,6 @@ def _count(counter: Counter, line: Line) -> None:
 
 def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
     """Read lines on a thread and refresh on this one, as the rates of an idle stack fall without any new line."""
-    from rich.live import Live
-    from rich.text import Text
-
     lock, ended = threading.Lock(), threading.Event()
     failed: list[Exception] = []
 
@@ -149,7 +140,7 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
             with lock:
                 found = counter.stats()
             if as_json:
-                click.echo(json.dumps([msgspec.to_builtins(each) for each in found]))
+                click.echo(json.dumps(msgspec.to_builtins(found)))
             else:
                 live.update(
                     stats_table(found) if found else Text(f"no request in the last {counter.seconds:.0f} s"),
@@ -163,9 +154,6 @@ def _watch(lines: Iterator[Line], counter: Counter, as_json: bool) -> None:
 
 def stats_table(found: Sequence[RouteStats]) -> Table:
     """Build the table with a row for each engine and route."""
-    from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
-    from rich.table import Column, Table
 
     def number(name: str) -> Column:
         return Column(name, justify="right", no_wrap=True)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
-from lbgen.cli import options
-from lbgen.cli.engine_version import EngineVersions
-from lbgen.cli.html import write_page
+import lbgen
+from lbgen.cli import options, values
+from lbgen.cli.explain import write_page
 from lbgen.cli.output import console, pluralize, print_json
+from lbgen.cli.topology_files import TopologyFiles, topology_option
+from lbgen.conformance.report import tables
+from lbgen.conformance.verify.coverage import list_fields
+from lbgen.engines.api import engine_names
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
     from lbgen.conformance.verify.messages import JobProgress
     from lbgen.conformance.verify.report import Report
@@ -29,7 +33,7 @@ SHOWN = 5  # differences printed, the first ones
     "  lbgen verify shop.yaml --against-version haproxy=2.6,2.8\n"
     "  lbgen verify shop.yaml --rendered out    # out/<engine>/ as it is, edited by hand or not"
 )
-@options.topology
+@topology_option
 @options.engines
 @click.option(
     "--rendered", type=click.Path(file_okay=False), metavar="DIR", help="Serve DIR/<engine>/ as it is (root)."
@@ -54,7 +58,7 @@ SHOWN = 5  # differences printed, the first ones
 @click.option(
     "--against-version",
     "against",
-    type=EngineVersions(),
+    type=values.engine_versions,
     multiple=True,
     metavar="ENGINE=VERSION,...",
     help="Verify these versions of an engine side by side; one beside that which serves TOPOLOGY (repeatable).",
@@ -62,8 +66,8 @@ SHOWN = 5  # differences printed, the first ones
 @options.accept
 @options.html
 @options.json_flag
-def command(
-    topology: options.TopologyFiles,
+def verify_command(
+    topology: TopologyFiles,
     chosen: tuple[str, ...],
     rendered: str | None,
     requests: int,
@@ -78,11 +82,6 @@ def command(
 
     Exit 4 on a difference that no verdict declares, 3 if an engine failed.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    import lbgen
-    from lbgen.engines.api import engine_names
-
     if against and rendered:
         raise click.UsageError("--rendered is of one version; leave --against-version out")
     loaded = topology.load()
@@ -131,8 +130,6 @@ def _update_bar(bars: Bars, tasks: dict[str, TaskID], event: JobProgress) -> Non
 
 
 def _print(out: Console, report: Report) -> None:
-    from lbgen.conformance.report import tables
-
     if report.results:
         title = f"{report.name}: cases passed of cases, by clause and engine"
         out.print(*tables(report.results, out, title=title), sep="\n\n")
@@ -160,8 +157,6 @@ def _print(out: Console, report: Report) -> None:
 
 def report_notes(report: Report) -> list[str]:
     """Return sentences on how the verified topology differs from the given one, and on what was not tried."""
-    from lbgen.conformance.verify.coverage import list_fields
-
     sentences = []
     if report.scale.pairs:
         times = ", ".join(f"{_time(real)} as {_time(new)}" for real, new in report.scale.pairs)

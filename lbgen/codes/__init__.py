@@ -10,7 +10,7 @@ import re
 
 from msgspec import Struct
 
-from lbgen.codes import advice, objects, runtime, values, verdicts
+from lbgen.codes import advice, engines, objects, values
 
 __all__ = ["CODES", "Code"]
 
@@ -50,4 +50,4 @@ def _codes(text: str) -> dict[str, Code]:
     return found
 
 
-CODES = _codes("".join(module.TEXT for module in (values, objects, advice, verdicts, runtime)))
+CODES = _codes("".join(module.TEXT for module in (values, objects, advice, engines)))

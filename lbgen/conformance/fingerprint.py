@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from lbgen.conformance.case import load_file
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
@@ -51,8 +53,7 @@ class FingerprintRecord(Record):
     """A fingerprint: the lines that each probe gave."""
 
     engine: str
-    version: str
-    """As the executable reports it."""
+    version: Annotated[str, Meta(description="As the executable reports it.")]
     probes: dict[str, list[str]]
 
 

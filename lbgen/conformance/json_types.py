@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
@@ -15,23 +19,18 @@ class ChangedAnswerRecord(Record):
     method: str
     target: str
     headers: list[tuple[str, str]]
-    curl: str
-    """The request as a curl line."""
-    routes: tuple[str, str]
-    """The route before and after; empty where none serves it."""
-    before: str
-    """What happens to it, in words."""
+    curl: Annotated[str, Meta(description="The request as a curl line.")]
+    routes: Annotated[tuple[str, str], Meta(description="The route before and after; empty where none serves it.")]
+    before: Annotated[str, Meta(description="What happens to it, in words.")]
     after: str
-    requests: int
-    """How many requests change in the same way."""
+    requests: Annotated[int, Meta(description="How many requests change in the same way.")]
 
 
 class FieldChangeRecord(Record):
     """A field whose change no single request shows."""
 
     field: str
-    before: str
-    """Empty where the object is not there."""
+    before: Annotated[str, Meta(description="Empty where the object is not there.")]
     after: str
     meaning: str
 
@@ -40,8 +39,7 @@ class ComparisonRecord(Record):
     """What changes between two topologies."""
 
     same: bool
-    asked: int
-    """The number of requests that were compared."""
+    asked: Annotated[int, Meta(description="The number of requests that were compared.")]
     requests: list[ChangedAnswerRecord]
     fields: list[FieldChangeRecord]
 
@@ -50,11 +48,15 @@ class PartChangeRecord(Record):
     """What would happen to one part of a stack."""
 
     kind: Kind
-    name: str
-    """The engine that it is or belongs to, or a replica such as web-1; empty for the stand-ins of a stack."""
+    name: Annotated[
+        str,
+        Meta(
+            description="The engine that it is or belongs to, or a replica such as web-1; empty for the stand-ins of a "
+            "stack."
+        ),
+    ]
     action: Action
-    reason: str
-    """Why not less happens; may be empty."""
+    reason: Annotated[str, Meta(description="Why not less happens; may be empty.")]
 
 
 class PreviewRecord(Record):
@@ -62,15 +64,11 @@ class PreviewRecord(Record):
 
     name: str
     runtime: str
-    changes: bool
-    """Whether anything would be created, changed or removed."""
-    interrupts: bool
-    """Whether requests would be refused or cut meanwhile."""
+    changes: Annotated[bool, Meta(description="Whether anything would be created, changed or removed.")]
+    interrupts: Annotated[bool, Meta(description="Whether requests would be refused or cut meanwhile.")]
     parts: list[PartChangeRecord]
-    compared: ComparisonRecord | None
-    """null: nothing runs, or another lbgen started it."""
-    skipped: dict[str, list[FindingRecord]]
-    """By engine that would be left out: why."""
+    compared: Annotated[ComparisonRecord | None, Meta(description="null: nothing runs, or another lbgen started it.")]
+    skipped: Annotated[dict[str, list[FindingRecord]], Meta(description="By engine that would be left out: why.")]
     warnings: list[FindingRecord]
 
 
@@ -86,18 +84,17 @@ class VerifiedEngineRecord(Record):
 
     name: str
     version: str
-    changed: list[LineChange]
-    """Lines that differ from the topology's own files, all of them in times."""
-    edits: list[str]
-    """Where the files of --rendered are not as lbgen renders them."""
+    changed: Annotated[
+        list[LineChange], Meta(description="Lines that differ from the topology's own files, all of them in times.")
+    ]
+    edits: Annotated[list[str], Meta(description="Where the files of --rendered are not as lbgen renders them.")]
 
 
 class UnverifiedEngineRecord(Record):
     """An engine that was not verified."""
 
     engine: str
-    broken: bool
-    """It failed; else it was left out."""
+    broken: Annotated[bool, Meta(description="It failed; else it was left out.")]
     reasons: list[FindingRecord]
 
 
@@ -106,8 +103,7 @@ class ResultRecord(Record):
 
     engine: str
     case: str
-    clause: str
-    """Of docs/contract.md, or `engines agree`."""
+    clause: Annotated[str, Meta(description="Of docs/contract.md, or `engines agree`.")]
     state: CaseState
     detail: str
 
@@ -116,18 +112,13 @@ class ReportRecord(Record):
     """What a verification found."""
 
     name: str
-    green: bool
-    """No difference that no verdict declares, and no engine failed."""
+    green: Annotated[bool, Meta(description="No difference that no verdict declares, and no engine failed.")]
     seconds: float
-    own_addresses: bool
-    """Listeners and endpoints had the topology's own addresses."""
-    moved_because: str
-    """Why they had not; empty where they had."""
-    time_factor: float
-    """By how much the longest time was shortened."""
+    own_addresses: Annotated[bool, Meta(description="Listeners and endpoints had the topology's own addresses.")]
+    moved_because: Annotated[str, Meta(description="Why they had not; empty where they had.")]
+    time_factor: Annotated[float, Meta(description="By how much the longest time was shortened.")]
     times: list[ScaledTimeRecord]
-    totals: dict[str, dict[str, int]]
-    """By engine, and by state: the number of cases."""
+    totals: Annotated[dict[str, dict[str, int]], Meta(description="By engine, and by state: the number of cases.")]
     not_tried: list[str]
     engines: list[VerifiedEngineRecord]
     left_out: list[UnverifiedEngineRecord]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lbgen.engines.verdicts import answers
 from lbgen.json_types import Record
@@ -67,24 +67,20 @@ class CostRecord(Record):
     """What one feature adds to a request, in CPU microseconds."""
 
     feature: str
-    us: float
-    """The median of the rounds."""
-    low: float
-    """The lower end of the middle half of the rounds."""
+    us: Annotated[float, Meta(description="The median of the rounds.")]
+    low: Annotated[float, Meta(description="The lower end of the middle half of the rounds.")]
     high: float
-    noise: bool
-    """Within the noise."""
-    fields: list[str]
-    """The topology fields that ask for it."""
-    cheaper: str
-    """What to write instead."""
+    noise: Annotated[bool, Meta(description="Within the noise.")]
+    fields: Annotated[list[str], Meta(description="The topology fields that ask for it.")]
+    cheaper: Annotated[str, Meta(description="What to write instead.")]
 
 
 class MeasurementRecord(Record):
     """What was measured, when and how."""
 
-    version: str
-    """The engine's that was measured, which may be another than the topology's."""
+    version: Annotated[
+        str, Meta(description="The engine's that was measured, which may be another than the topology's.")
+    ]
     date: str
     method: str
 
@@ -93,10 +89,8 @@ class CostsRecord(Record):
     """The figures of an engine for one topology."""
 
     measured: MeasurementRecord
-    forward_us: float
-    """CPU microseconds of forwarding alone."""
-    features: list[CostRecord]
-    """Dearest first."""
+    forward_us: Annotated[float, Meta(description="CPU microseconds of forwarding alone.")]
+    features: Annotated[list[CostRecord], Meta(description="Dearest first.")]
 
 
 class Cost(Struct, frozen=True):

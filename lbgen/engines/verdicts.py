@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, assert_never, cast, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lbgen.diagnostics import Diagnostic, Span, UsageError
 from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines, refused
@@ -65,17 +65,14 @@ def _where_it_shows(plan: Plan, verdict: Verdict, fields: Sequence[str]) -> Verd
 class VerdictRecord(Record):
     """What an engine does with one feature, or with one field."""
 
-    feature: Feature | None
-    """null: the value of the field, which no feature names."""
+    feature: Annotated[Feature | None, Meta(description="null: the value of the field, which no feature names.")]
     verdict: Level
-    note: str
-    """How it is emulated, what differs, or why it is refused; empty for most native ones."""
-    fields: list[str]
-    """The topology fields that ask for it."""
-    accepted: bool
-    """Accepted by the topology, its profile, or --accept."""
-    default: bool
-    """No field asks for it, so an approximate verdict stops nothing."""
+    note: Annotated[
+        str, Meta(description="How it is emulated, what differs, or why it is refused; empty for most native ones.")
+    ]
+    fields: Annotated[list[str], Meta(description="The topology fields that ask for it.")]
+    accepted: Annotated[bool, Meta(description="Accepted by the topology, its profile, or --accept.")]
+    default: Annotated[bool, Meta(description="No field asks for it, so an approximate verdict stops nothing.")]
 
 
 class Answer(Struct, frozen=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NotRequired
+from typing import Annotated, NotRequired
 
-from lbgen.json_types import AccessRecord, FindingRecord, Record
+from msgspec import Meta
+
+from lbgen.json_types import FindingRecord, Record
 from lbgen.runtime.common.health import EndpointHealth
 from lbgen.runtime.swap_result import SwapResult
 
@@ -14,30 +16,22 @@ class EngineRecord(Record):
 
     name: str
     version: str
-    binary: str
-    """The executable, or the image."""
-    pid: int
-    """0: not started."""
+    binary: Annotated[str, Meta(description="The executable, or the image.")]
+    pid: Annotated[int, Meta(description="0: not started.")]
     running: bool
-    ended: str
-    """How it ended; empty while it runs."""
+    ended: Annotated[str, Meta(description="How it ended; empty while it runs.")]
     restarts: int
-    died: str
-    """How it ended before it was last restarted."""
-    log: str
-    """The file of its output."""
-    metrics: str
-    """Where its metrics are served; empty without `metrics` in the topology."""
-    urls: dict[str, str]
-    """By listener: http, https, tcp or udp."""
+    died: Annotated[str, Meta(description="How it ended before it was last restarted.")]
+    log: Annotated[str, Meta(description="The file of its output.")]
+    metrics: Annotated[str, Meta(description="Where its metrics are served; empty without `metrics` in the topology.")]
+    urls: Annotated[dict[str, str], Meta(description="By listener: http, https, tcp or udp.")]
     health: list[EndpointHealth]
 
 
 class StandInRecord(Record):
     """A stand-in for an endpoint."""
 
-    name: str
-    """The field of the endpoint, such as pools.web.endpoints[0]."""
+    name: Annotated[str, Meta(description="The field of the endpoint, such as pools.web.endpoints[0].")]
     pool: str
     host: str
     port: int
@@ -58,46 +52,19 @@ class StackRecord(Record):
 
     name: str
     runtime: str
-    foreign_owner: str
-    """The other state directory that owns it; empty: this one."""
-    alive: bool
-    """Whether its supervisor, or one of its containers, lives."""
-    unchanged: bool
-    """It ran the same already."""
-    replaced: bool
-    """It was replaced by a new start."""
-    reloaded: bool
-    """It took over the change without a restart."""
+    foreign_owner: Annotated[str, Meta(description="The other state directory that owns it; empty: this one.")]
+    alive: Annotated[bool, Meta(description="Whether its supervisor, or one of its containers, lives.")]
+    unchanged: Annotated[bool, Meta(description="It ran the same already.")]
+    replaced: Annotated[bool, Meta(description="It was replaced by a new start.")]
+    reloaded: Annotated[bool, Meta(description="It took over the change without a restart.")]
     swapped: SwapResult | None
     engines: list[EngineRecord]
-    tiers: NotRequired[list[MemberRecord]]
-    """Only of a topology with tiers."""
-    endpoints: list[StandInRecord]
-    """The stand-ins; empty where the topology's own endpoints serve."""
-    skipped: dict[str, list[FindingRecord]]
-    """By engine that was left out: why."""
+    tiers: NotRequired[Annotated[list[MemberRecord], Meta(description="Only of a topology with tiers.")]]
+    endpoints: Annotated[
+        list[StandInRecord], Meta(description="The stand-ins; empty where the topology's own endpoints serve.")
+    ]
+    skipped: Annotated[dict[str, list[FindingRecord]], Meta(description="By engine that was left out: why.")]
     warnings: list[FindingRecord]
-
-
-class OutputLine(Record):
-    """A line that a process of a stack printed."""
-
-    source: str
-    """The engine; with -agent its agent; lbgen is the supervisor."""
-    text: str
-
-
-class RequestLine(Record):
-    """A line of the access log."""
-
-    source: str
-    record: AccessRecord
-
-
-class EngineAccessRecord(AccessRecord):
-    """A request in the access log of an engine."""
-
-    engine: str
 
 
 class BuiltImageRecord(Record):
@@ -106,7 +73,5 @@ class BuiltImageRecord(Record):
     engine: str
     version: str
     reference: str
-    source: str
-    """What it was built from."""
-    bytes: int
-    """The size of its archive."""
+    source: Annotated[str, Meta(description="What it was built from.")]
+    bytes: Annotated[int, Meta(description="The size of its archive.")]

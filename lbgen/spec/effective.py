@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from msgspec import Struct
-from pydantic import JsonValue
+from msgspec import Meta, Struct
 
 from lbgen import resources
 from lbgen.json_types import Record
@@ -19,6 +18,8 @@ from lbgen.spec.dump import Reference, lines
 from lbgen.spec.variables import names_in
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from lbgen.diagnostics import Span
     from lbgen.spec.load import Topology
 
@@ -40,14 +41,12 @@ class ValueRecord(Record):
     """One value of the effective topology."""
 
     field: str
-    value: JsonValue
+    value: Any
     source: Source
-    file: NotRequired[str]
-    """Where it is written; not for a default."""
+    file: NotRequired[Annotated[str, Meta(description="Where it is written; not for a default.")]]
     line: NotRequired[int]
     column: NotRequired[int]
-    variables: NotRequired[list[str]]
-    """The variables that the value refers to."""
+    variables: NotRequired[Annotated[list[str], Meta(description="The variables that the value refers to.")]]
 
 
 class Value(Struct, frozen=True):

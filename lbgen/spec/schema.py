@@ -1,4 +1,4 @@
-"""The JSON Schema of a topology, for editors, and of types of what commands print."""
+"""The JSON Schema of a topology, for editors."""
 
 from __future__ import annotations
 
@@ -35,21 +35,6 @@ def schema() -> JsonSchema:
     tidied: JsonSchema = _tidied(made)
     head = {"$schema": _DIALECT, "title": TITLE}
     return {**head, **{key: value for key, value in tidied.items() if key != "title"}}
-
-
-def schema_of(shape: Any, title: str) -> JsonSchema:  # noqa: ANN401  # a type of any kind
-    """JSON Schema (2020-12) of what is printed of a type."""
-    made = TypeAdapter(shape).json_schema(mode="serialization")
-    return {"$schema": _DIALECT, "title": title, **_without_titles(made)}
-
-
-def _without_titles(node: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Without the titles that pydantic makes of names."""
-    if isinstance(node, list):
-        return [_without_titles(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {k: _without_titles(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
 
 
 def models_of_topology() -> tuple[type[BaseModel], ...]:

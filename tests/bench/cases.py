@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from tests.bench import goals, load
 from tests.bench.goals import Result
@@ -120,7 +120,7 @@ BROWSER = (
 
 
 def _micros(paired: Paired) -> str:
-    return f"{Spread(paired.base).median:.1f} -> {Spread(paired.ours).median:.1f} us"
+    return f"{statistics.median(paired.base):.1f} -> {statistics.median(paired.ours):.1f} us"
 
 
 def _topology(case: str, build: Build, bench: Bench, port: int = LBGEN_PORT) -> Plan:
@@ -235,7 +235,7 @@ def idle_memory(build: Build, bench: Bench) -> list[Result]:
     paired = measure_pair(
         lambda: measure(base), lambda: measure(ours), rounds, lambda: bench.report(f"idle-memory, {build.label}")
     )
-    detail = f"{Spread(paired.base).median:.0f} -> {Spread(paired.ours).median:.0f} MiB, {count:,} connections"
+    detail = f"{statistics.median(paired.base):.0f} -> {statistics.median(paired.ours):.0f} MiB, {count:,} connections"
     return [Result("idle-memory", build.label, paired.ratio, goals.IDLE_MEMORY, spread=paired.spread, detail=detail)]
 
 

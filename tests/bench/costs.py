@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import lbgen
-from lbgen.bench.report import Spread
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.costs import FILE
 from lbgen.plan.features import Feature
 from tests.bench import load
 from tests.bench.cases import WARM_UP_SECONDS, Bench
+from tests.bench.measure import quartiles
 from tests.bench.proxies import (
     ENGINES,
     LBGEN_PORT,
@@ -159,9 +159,8 @@ def _measure(build: Build, bench: Bench, names: tuple[str, ...]) -> tuple[list[f
         bases += forward
         for name, micros in figures.items():
             more = [ours - plain for ours, plain in zip(micros, forward, strict=True)]
-            spread = Spread(tuple(more))
-            low, high = spread.quartiles
-            found[name] = {"us": round(spread.median, 2), "low": round(low, 2), "high": round(high, 2)}
+            low, high = quartiles(more)
+            found[name] = {"us": round(statistics.median(more), 2), "low": round(low, 2), "high": round(high, 2)}
             bench.report(f"{build.label}: {name} {found[name]['us']:+.1f} us ({low:.1f} to {high:.1f})")
     for name, why in refused.items():
         bench.report(f"{build.label}: {name}: {why}")

@@ -17,9 +17,7 @@ from rich.console import Console
 
 import lbgen
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
-from lbgen.bench.machine import Machine
+from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.report import (
     DIRECT,
     BenchReport,
@@ -30,6 +28,7 @@ from lbgen.bench.report import (
     UnmeasuredEngine,
     Why,
     rows_of,
+    this_machine,
 )
 from lbgen.bench.rounds import Measurement
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
@@ -114,10 +113,10 @@ def measure(
         for choice, engine in good:
             name = f"{choice.name}, {variant}" if variant else choice.name
             units.append(Unit(name, choice, plan, target))
-            measured.append(MeasuredEngine(name, engine.version, engine.cases))
+            measured.append(MeasuredEngine(name, engine.version, engine.verified_cases))
     programs = {name: comparators.build(name, base) for name in scenario.comparators}
     missing = Diagnostic("LB431", "its toolchain is not installed")
-    left += [UnmeasuredEngine(name, Why.LEFT_OUT, (missing,)) for name, found in programs.items() if found is None]
+    left += [UnmeasuredEngine.of(name, Why.LEFT_OUT, (missing,)) for name, found in programs.items() if found is None]
     measured += [MeasuredEngine(name, found[1], 0) for name, found in programs.items() if found is not None]
     others = {name: found[0] for name, found in programs.items() if found is not None}
     every = (units, measured, left, others)
@@ -138,16 +137,21 @@ def _measure(
         samples = Measurement(
             subjects, generators, closed, rounds[1], rounds[0], scenario.rates, (), lambda step: report(step.what)
         ).run()
-    rows = rows_of(samples)
-    names = {row.shape: generators.name(row.shape) for row in rows}
-    load = LoadOptions(names, dict.fromkeys(names, ""), units[0].target, rounds[1], rounds[0], size, {})
-    left = [*left, *(UnmeasuredEngine.failed(name, reasons) for name, reasons in failed.items())]
-    return BenchReport(scenario.title, Machine.this(), load, tuple(measured), tuple(left), rows, {})
+    return BenchReport(
+        name=scenario.title,
+        **this_machine(),
+        load=LoadOptions.of(units[0].target, size, rounds[1], rounds[0], {}),
+        engines=tuple(measured),
+        not_measured=(*left, *(UnmeasuredEngine.of(name, Why.FAILED, reasons) for name, reasons in failed.items())),
+        rows=rows_of(samples, lambda shape: (generators.name(shape), "")),
+        notes=(),
+        configurations={},
+    )
 
 
 FIGURES: dict[str, tuple[str, Callable[[Row], Spread | None]]] = {
-    "rate": ("requests/s", lambda row: row.per_second),
-    "cpu": ("CPU per request", lambda row: row.cpu_us),
+    "rate": ("requests/s", lambda row: row.requests_per_second),
+    "cpu": ("CPU per request", lambda row: row.cpu_us_per_request),
     "p50": ("p50", lambda row: row.p50_ms),
     "p99": ("p99", lambda row: row.p99_ms),
 }
@@ -160,7 +164,7 @@ def judge(claim: dict[str, str], rows: tuple[Row, ...]) -> list[tuple[str, str, 
     for row in rows:
         engine, _, variant = row.subject.partition(", ")
         names = (variant, engine, row.subject)
-        if row.subject == DIRECT or claim["less"] not in names or row.shape.rate is not None:
+        if row.subject == DIRECT or claim["less"] not in names or row.rate is not None:
             continue
         than = f"{engine}, {claim['than']}" if claim["less"] == variant else claim["than"]
         other = next((x for x in rows if x.subject == than and x.shape == row.shape), None)
@@ -172,7 +176,7 @@ def judge(claim: dict[str, str], rows: tuple[Row, ...]) -> list[tuple[str, str, 
             verdict = "agrees"
         elif max(more.rounds) < min(less.rounds):
             verdict = "**disagrees**"
-        where = f"{engine}, {row.shape.connections} connections" if variant else f"{row.shape.connections} connections"
+        where = f"{engine}, {row.connections} connections" if variant else f"{row.connections} connections"
         found.append((where, f"{title}: {_number(less.median)} and {_number(more.median)}", verdict))
     return found
 
@@ -188,8 +192,9 @@ def size_table(reports: list[BenchReport]) -> list[str]:
     for report in reports:
         cells = []
         for row in report.rows:
-            micros = "" if row.subject == DIRECT else f", {_number(row.cpu_us.median)} us" if row.cpu_us else ", -"
-            cells.append(f"{_number(row.per_second.median)}/s{micros}")
+            cpu = row.cpu_us_per_request
+            micros = "" if row.subject == DIRECT else f", {_number(cpu.median)} us" if cpu else ", -"
+            cells.append(f"{_number(row.requests_per_second.median)}/s{micros}")
         lines.append(f"| {report.load.body_bytes:,} | {' | '.join(cells)} |")
     return lines
 
@@ -215,7 +220,7 @@ def to_markdown(scenario: Scenario, reports: list[BenchReport]) -> str:
             lines.append(f"| {what} | {where} | {figures} | {verdict} | {claim['why']} |")
     lines.append("")
     for each in report.not_measured:
-        lines += [f"Not measured, {each.why}: {each.engine}: {each.reasons[0].message}", ""]
+        lines += [f"Not measured, {each.why}: {each.engine}: {each.reasons[0]['message']}", ""]
     for endpoint, late in scenario.delays.items():
         least, most = late if isinstance(late, list) else (late, late)
         span = f"{least * 1000:g}" if least == most else f"{least * 1000:g} to {most * 1000:g}"
@@ -237,7 +242,7 @@ def with_section(page: str, section: str) -> str:
 
 
 def _measured(rounds: int, seconds: int, busy: float) -> str:
-    machine = Machine.this()
+    machine = this_machine()
     nice = os.nice(0)
     priority = f"; this ran at a higher priority, nice {nice}" if nice < 0 else ""
     others = (
@@ -246,8 +251,8 @@ def _measured(rounds: int, seconds: int, busy: float) -> str:
         else ""
     )
     return (
-        f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine.lbgen}: {machine.system}, "
-        f"{machine.cores} cores, {machine.cpu}; {rounds} rounds of {seconds} s, "
+        f"Measured on {datetime.now(UTC).date().isoformat()} with lbgen {machine['lbgen']}: {machine['system']}, "
+        f"{machine['cores']} cores, {machine['cpu']}; {rounds} rounds of {seconds} s, "
         f"in brackets the least and greatest.{others}\n"
     )
 

@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import lbgen
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
+from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.report import DIRECT
-from lbgen.bench.rounds import run_round
+from lbgen.bench.rounds import group_cpu, run_round
 from lbgen.bench.subjects import Unit, running
 from lbgen.bench.target import choose_target
-from lbgen.bench.usage import group_cpu
 
 if TYPE_CHECKING:
     from lbgen.bench.subjects import Subject

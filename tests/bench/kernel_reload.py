@@ -16,8 +16,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import lbgen
-from lbgen.agent.engine_reload import EngineFiles
 from lbgen.agent.run import load
+from lbgen.agent.steering import EngineFiles
 from lbgen.engines.nftables import ENGINE
 from lbgen.runtime.local.network import Network, network
 

@@ -10,8 +10,7 @@ from contextlib import ExitStack, contextmanager
 from signal import SIGTERM
 from typing import TYPE_CHECKING
 
-from lbgen.bench.load import LoadShape, run_generator
-from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command
+from lbgen.bench.load import LoadShape, find_wrk, read_wrk, run_generator, wrk_command
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import spawn, stop

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.bench.report import Spread
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True)
@@ -21,12 +20,20 @@ class Paired:
     @property
     def ratio(self) -> float:
         """Median of ours over median of base."""
-        return Spread(self.ours).median / Spread(self.base).median
+        return statistics.median(self.ours) / statistics.median(self.base)
 
     @property
     def spread(self) -> tuple[float, float]:
         """The middle half of the ratios of single rounds."""
-        return Spread(tuple(ours / base for base, ours in zip(self.base, self.ours, strict=True))).quartiles
+        return quartiles([ours / base for base, ours in zip(self.base, self.ours, strict=True)])
+
+
+def quartiles(figures: Sequence[float]) -> tuple[float, float]:
+    """The first and third quartile; both the figure itself after one round."""
+    if len(figures) == 1:
+        return figures[0], figures[0]
+    low, _, high = statistics.quantiles(figures, n=4, method="inclusive")
+    return low, high
 
 
 def measure_pair(

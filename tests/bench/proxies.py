@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lbgen
-from lbgen.bench.usage import group_cpu, group_memory, process_memory
+from lbgen.bench.rounds import group_cpu, group_memory, process_memory
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with

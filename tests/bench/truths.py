@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import lbgen
-from lbgen.bench.added import Added
-from lbgen.bench.cores import apart, engine_cores
-from lbgen.bench.cost import CONNECTIONS, cost
+from lbgen.bench.cost import CONNECTIONS, Added, cost
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
+from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.rounds import run_together
-from lbgen.bench.subjects import Subject, Unit, running
+from lbgen.bench.subjects import Subject, Unit, apart, engine_cores, running
 from lbgen.bench.target import choose_target
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.rendered import render_with
@@ -119,10 +116,10 @@ def regex_among_many() -> tuple[bool, str]:
     last = {"name": "last", "match": [{"path": {"regex": "/p[a-z]+/x/[0-9]+"}}], "forward": "app"}
     request = Request("GET", "/products/x/7", (("Host", "a.example"),), "web")
     found = cost(topology(routes=[*routes, last]), ("nginx",), request=request, rounds=ROUNDS)
-    (engine,) = found.engines
-    price = next(x for x in engine.prices if x.feature == "other routes")
-    good = price.cpu_us.measurable and price.cpu_us.mean > 0
-    return good, f"CPU: {_said(price.cpu_us)} us/request; p50: {_said(price.p50_ms)} ms"
+    (engine,) = found.costs
+    price = next(x for x in engine.features if x.feature == "other routes")
+    cpu, p50 = Added(price.cpu_us_per_request, price.cpu_interval), Added(price.p50_ms, price.p50_interval)
+    return cpu.interval[0] > 0, f"CPU: {_said(cpu)} us/request; p50: {_said(p50)} ms"
 
 
 def slow_endpoint() -> tuple[bool, str]:
@@ -158,7 +155,7 @@ TRUTHS: dict[str, Callable[[], tuple[bool, str]]] = {
 
 def _said(found: Added) -> str:
     low, high = found.interval
-    return f"{found.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"{(low + high) / 2:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def main() -> int:

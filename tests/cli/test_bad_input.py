@@ -12,8 +12,8 @@ import click
 import pytest
 
 from lbgen.cli import exit_codes
-from lbgen.cli.encoding import adapt_output
 from lbgen.cli.main import VERBS, group
+from lbgen.cli.output import adapt_output
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples/shop/topology.yaml")

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from lbgen.bench.faults import Fault
 from lbgen.bench.faults.envelope import Envelope
-from lbgen.bench.faults.fault import Fault
-from lbgen.bench.faults.report import Drill
-from lbgen.bench.faults.timeline import Outcome
+from lbgen.bench.faults.report import Drill, Outcome
 from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, UnmeasuredEngine, Why, rows_of
-from lbgen.html.bench_page import bench_to_html
-from lbgen.html.faults_page import faults_to_html
+from lbgen.html.bench_page import bench_to_html, faults_to_html
 from tests.cli.test_html_in_a_browser import BROWSER, DARK, WINDOWS, browse
 from tests.unit.bench.test_faults import WINDOW, drilled, line
-from tests.unit.bench.test_report import REASON, report
+from tests.unit.bench.test_report import REASON, report, sender
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here (Debian's package chromium)")
 SUBJECTS = {DIRECT: 30_000.0, "nginx": 14_000.0, "haproxy": 15_000.0, "envoy": 13_000.0, "traefik": 4_000.0}
@@ -43,7 +41,7 @@ def page() -> str:
                         4000, rate * part if shape.rate is None else shape.rate, p50, p50 * 6, 0, 0, p50 * 3, 50
                     )
                     samples.append((name, shape, Sample(load, None if name == DIRECT else 4000 / rate, 9.0)))
-    return bench_to_html(report(rows_of(samples), [UnmeasuredEngine("nftables", Why.LEFT_OUT, (REASON,))]))
+    return bench_to_html(report(rows_of(samples, sender), [UnmeasuredEngine.of("nftables", Why.LEFT_OUT, (REASON,))]))
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +51,10 @@ def faults_page() -> str:
     frozen = tuple(Outcome(x.due, 4 - x.due, 200) if x in some and x.failed else x for x in some)
     return faults_to_html(
         drilled(
-            Drill("nginx", Fault.RESET, third, some, WINDOW),
-            Drill("haproxy", Fault.RESET, third, tuple(line(lambda due: 1 <= due < 2)), WINDOW),
-            Drill("nginx", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), frozen, WINDOW),
-            Drill("haproxy", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), failed=(REASON,)),
+            Drill.of("nginx", Fault.RESET, third, some, WINDOW, 100),
+            Drill.of("haproxy", Fault.RESET, third, tuple(line(lambda due: 1 <= due < 2)), WINDOW, 100),
+            Drill.of("nginx", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), frozen, WINDOW, 100),
+            Drill.of("haproxy", Fault.FREEZE, Envelope(0.0, "the response time is longer", 3.0), reasons=(REASON,)),
         )
     )
 

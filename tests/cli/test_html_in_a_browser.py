@@ -15,8 +15,7 @@ from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.engines.api import engine_names
-from lbgen.html.build import build_page
-from lbgen.html.page import to_html
+from lbgen.html.page import build_page, to_html
 
 ROOT = Path(__file__).parents[2]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

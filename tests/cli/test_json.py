@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from lbgen.cli.json_types import ANSWERS
 from lbgen.cli.main import group
+from lbgen.cli.schema import ANSWERS
 from tests.support.command import run_lbgen
 from tests.support.schemas import valid, validator
 

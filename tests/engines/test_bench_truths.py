@@ -11,8 +11,7 @@ import pytest
 import lbgen
 from lbgen.bench.cost import WHOLE, costs_of
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import Generators
-from lbgen.bench.load import LoadShape
+from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.rounds import run_together
 from lbgen.bench.subjects import Unit, running
 from lbgen.bench.target import choose_target
@@ -98,6 +97,6 @@ def test_equal_configurations_have_no_price(haproxy: None) -> None:
             for shape in (LoadShape(25), LoadShape(20, 500))
         ]
     pairs, steady = (found[1:] for found in every)  # the first warms them up
-    (price,) = costs_of(measured, 500, {"nothing": [(x[WHOLE], x["nothing"]) for x in pairs]}, steady, {}).prices
-    assert not price.cpu_us.measurable, price
-    assert not price.p50_ms.measurable, price
+    (price,) = costs_of(measured, 500, {"nothing": [(x[WHOLE], x["nothing"]) for x in pairs]}, steady, {}).features
+    assert not price.cpu_measurable, price
+    assert not price.p50_measurable, price

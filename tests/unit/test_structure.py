@@ -15,8 +15,8 @@ import click
 import pytest
 
 import lbgen
-from lbgen.cli.json_types import ANSWERS
 from lbgen.cli.main import VERBS, group
+from lbgen.cli.schema import ANSWERS
 from lbgen.installed import engine_names
 
 ROOT = Path(lbgen.__file__).parent
@@ -196,4 +196,4 @@ def test_every_command_with_json_has_a_schema() -> None:
     top = click.Context(group)
     commands = [(verb, group.get_command(top, verb)) for verb in VERBS]
     found = [name for verb, command in commands if command for name in commands_with_json(command, verb)]
-    assert sorted(found) == sorted(ANSWERS), "one line in lbgen/cli/json_types.py: the type of what --json prints"
+    assert sorted(found) == sorted(ANSWERS), "one line in lbgen/cli/schema.py: the type of what --json prints"

@@ -4,11 +4,12 @@ others may take. An upper bound; docs/bench.md says how it is computed."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from lbgen.bench.faults.fault import FAULT_SECONDS, PULSE_SECONDS, SLOW_CLIENTS, SLOW_SECONDS, Fault
+from msgspec import Struct
+
+from lbgen.bench.faults import FAULT_SECONDS, PULSE_SECONDS, SLOW_CLIENTS, SLOW_SECONDS, Fault
 from lbgen.conformance.verify.cases import tries
 from lbgen.plan.model import Balance, Forward, Mode, Timeouts
 from lbgen.plan.policy import RetryCause
@@ -29,8 +30,7 @@ _CAUSES: dict[Fault, RetryCause | int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """`share` of the requests may fail that are due while the fault has an effect: for `seconds` from its beginning
     (None: as long as it lasts), and `after` its end. `most` of them at all (None: no more is known). `slowest`: seconds
     that any request may take without what the machine adds; None: no bound. `why`: in a sentence."""

@@ -1,133 +1,217 @@
-"""The report of a drill: for each fault and engine what clients saw, beside what the topology allows."""
+"""The report of a drill, which is also its JSON: for each fault and engine what clients saw over time, beside what the
+topology allows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from lbgen.bench.faults.fault import SECONDS
-from lbgen.bench.faults.timeline import Outcome, Window, allowed, buckets, excesses, longest_allowed, p99_ms
-from lbgen.bench.report import exit_code_of
+from msgspec import Meta, Struct
+
+from lbgen.bench.constant_rate import percentiles
+from lbgen.bench.faults import SECONDS, Fault
+from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, exit_code_of
+from lbgen.json_types import FindingRecord, Printed
 from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.bench.faults.envelope import Envelope
-    from lbgen.bench.faults.fault import Fault
-    from lbgen.bench.json_types import FaultRecord, FaultsRecord
-    from lbgen.bench.machine import Machine
-    from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine
-    from lbgen.bench.target import LoadTarget
     from lbgen.diagnostics import Diagnostic
 
 _DIFFERS, _FAILED = 4, 3
-_NOWHERE = Window(0.0, 0.0)
+BUCKET_SECONDS = 0.5
+SLACK_SECONDS = 0.5  # that the machine may add to the time of a request, beside what it adds before the fault
+EDGE_SECONDS = 0.25  # around a fault, in which requests that are due may or may not meet it
+_DEVIATIONS = 4.0  # of the requests that meet a share, which one drill in 16,000 exceeds by chance
 
 
-@dataclass(frozen=True, slots=True)
-class Drill:
-    """One fault on one engine. `failed`: why there are no requests."""
+class Outcome(Struct, frozen=True):
+    """A request: when it was due and what it took, in seconds, and its status; 0 without an answer."""
+
+    due: float
+    took: float
+    status: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether it got no answer, or one that is neither 2xx nor 3xx."""
+        return not 200 <= self.status < 400
+
+
+class Window(Struct, frozen=True):
+    """When a fault began and ended, in seconds of the timeline."""
+
+    begin: float
+    end: float
+
+
+class Bucket(Printed, frozen=True):
+    """Half a second of a drill."""
+
+    second: Annotated[float, Meta(description="When it begins.")]
+    answered_per_second: Annotated[float, Meta(description="Good answers that came in it.")]
+    failed: Annotated[int, Meta(description="Of the requests that were due in it.")]
+    p99_ms: Annotated[float | None, Meta(description="Of the requests that were due in it. null: none was.")]
+
+
+class Drill(Printed, frozen=True, kw_only=True):
+    """One fault on one engine."""
 
     engine: str
     fault: Fault
-    envelope: Envelope
-    outcomes: tuple[Outcome, ...] = ()
-    window: Window = _NOWHERE
-    detail: str = ""
-    failed: tuple[Diagnostic, ...] = ()
+    begin: Annotated[float, Meta(description="When the fault began, in seconds of the timeline.")]
+    end: float
+    requests: int
+    failed: Annotated[int, Meta(description="Without an answer, or with one that is neither 2xx nor 3xx.")]
+    may_fail: Annotated[int, Meta(description="As many as the topology's times, retries and health checks allow.")]
+    may_fail_per_second: Annotated[
+        tuple[tuple[float, float], ...],
+        Meta(description="Corners, seconds and requests, of the line below which failures stay on average."),
+    ]
+    slowest_ms: float
+    slowest_may_be_ms: Annotated[float | None, Meta(description="With what the machine adds. null: no bound.")]
+    slowest_of_topology_ms: Annotated[float | None, Meta(description="Without that. null: no bound.")]
+    p99_parts_ms: Annotated[
+        tuple[float | None, float | None, float | None],
+        Meta(description="Before, during and after the fault. null: no request was due."),
+    ]
+    why: Annotated[str, Meta(description="What the topology allows, in a sentence.")]
+    excesses: Annotated[tuple[str, ...], Meta(description="What it does not allow, in sentences.")]
+    detail: str
+    timeline: tuple[Bucket, ...]
+    reasons: Annotated[tuple[FindingRecord, ...], Meta(description="Why there are no requests.")]
 
-    @property
-    def failures(self) -> int:
-        """Requests without an answer, or with one that is neither 2xx nor 3xx."""
-        return sum(x.failed for x in self.outcomes)
-
-    @property
-    def allowed(self) -> int:
-        """How many may fail."""
-        return allowed(self.outcomes, self.window, self.envelope)
-
-    @property
-    def longest_allowed(self) -> float | None:
-        """Seconds that a request may take, with what the machine adds; None: no bound."""
-        return longest_allowed(self.outcomes, self.window, self.envelope)
-
-    @property
-    def excesses(self) -> tuple[str, ...]:
-        """What the envelope does not allow."""
-        return excesses(self.outcomes, self.window, self.envelope)
-
-    @property
-    def p99_parts(self) -> tuple[float | None, float | None, float | None]:
-        """Milliseconds of p99 before, during and after the fault; None without requests."""
-        begin, end = self.window.begin, self.window.end
-        return (
-            p99_ms(self.outcomes, 0, begin),
-            p99_ms(self.outcomes, begin, end),
-            p99_ms(self.outcomes, end, SECONDS),
+    @staticmethod
+    def of(
+        engine: str,
+        fault: Fault,
+        envelope: Envelope,
+        outcomes: Sequence[Outcome] = (),
+        window: Window = Window(0.0, 0.0),  # noqa: B008  # it is frozen
+        rate: int = 0,
+        detail: str = "",
+        reasons: Sequence[Diagnostic] = (),
+    ) -> Drill:
+        """What `outcomes` show of a fault in `window`; `reasons`: why there are none."""
+        longest = longest_allowed(outcomes, window, envelope)
+        return Drill(
+            engine=engine,
+            fault=fault,
+            begin=window.begin,
+            end=window.end,
+            requests=len(outcomes),
+            failed=sum(x.failed for x in outcomes),
+            may_fail=allowed(outcomes, window, envelope),
+            may_fail_per_second=tuple(allowed_over_time(window, envelope, rate)),
+            slowest_ms=max((x.took for x in outcomes), default=0.0) * 1000,
+            slowest_may_be_ms=None if longest is None else longest * 1000,
+            slowest_of_topology_ms=None if envelope.slowest is None else envelope.slowest * 1000,
+            p99_parts_ms=(
+                p99_ms(outcomes, 0, window.begin),
+                p99_ms(outcomes, window.begin, window.end),
+                p99_ms(outcomes, window.end, SECONDS),
+            ),
+            why=envelope.why,
+            excesses=excesses(outcomes, window, envelope),
+            detail=detail,
+            timeline=buckets(outcomes),
+            reasons=tuple(each.as_dict() for each in reasons),
         )
 
-    def as_dict(self) -> FaultRecord:
-        """The JSON record."""
-        return {
-            "engine": self.engine,
-            "fault": self.fault.value,
-            "begin": self.window.begin,
-            "end": self.window.end,
-            "requests": len(self.outcomes),
-            "failed": self.failures,
-            "may_fail": self.allowed,
-            "slowest_ms": max((x.took for x in self.outcomes), default=0.0) * 1000,
-            "slowest_may_be_ms": None if self.longest_allowed is None else self.longest_allowed * 1000,
-            "why": self.envelope.why,
-            "excesses": list(self.excesses),
-            "detail": self.detail,
-            "timeline": [
-                {"second": x.second, "answered_per_second": x.answered, "failed": x.failed, "p99_ms": x.p99_ms}
-                for x in buckets(self.outcomes)
-            ],
-            "reasons": [x.as_dict() for x in self.failed],
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class FaultReport:
-    """What a drill measured: `drills` by fault, then by engine."""
+class FaultReport(Printed, frozen=True, kw_only=True):
+    """What clients saw while endpoints, clients or the engine itself failed."""
 
     name: str
-    machine: Machine
-    target: LoadTarget
-    rate: int
+    lbgen: Annotated[str, Meta(description="Its version.")]
+    system: str
+    cores: int
+    cpu: Annotated[str, Meta(description="The processor.")]
+    route: str
+    target: Annotated[str, Meta(description="Path and query.")]
+    rate: Annotated[int, Meta(description="Requests per second.")]
+    seconds: Annotated[float, Meta(description="Of each timeline.")]
     engines: tuple[MeasuredEngine, ...]
     not_measured: tuple[UnmeasuredEngine, ...]
-    drills: tuple[Drill, ...]
+    faults: Annotated[tuple[Drill, ...], Meta(description="By fault, then by engine.")]
 
     def __repr__(self) -> str:
-        return f"<FaultReport {self.name}: {counted({'engine': len(self.engines), 'drill': len(self.drills)})}>"
+        return f"<FaultReport {self.name}: {counted({'engine': len(self.engines), 'drill': len(self.faults)})}>"
 
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """In the order in which they came."""
-        return tuple(dict.fromkeys(x.fault for x in self.drills))
+    def by_fault(self) -> dict[Fault, tuple[Drill, ...]]:
+        """The drills of each fault, in the order in which they came."""
+        return {fault: tuple(x for x in self.faults if x.fault is fault) for fault in (y.fault for y in self.faults)}
 
     @property
     def exit_code(self) -> int:
         """4 where an engine left the envelope or differs, 3 where one failed, else 0."""
-        if any(x.excesses for x in self.drills):
+        if any(x.excesses for x in self.faults):
             return _DIFFERS
-        return _FAILED if any(x.failed for x in self.drills) else exit_code_of(self.not_measured)
+        return _FAILED if any(x.reasons for x in self.faults) else exit_code_of(self.not_measured)
 
-    def as_dict(self) -> FaultsRecord:
-        """The JSON record."""
-        return {
-            "name": self.name,
-            "lbgen": self.machine.lbgen,
-            "system": self.machine.system,
-            "cores": self.machine.cores,
-            "cpu": self.machine.cpu,
-            "route": self.target.route,
-            "target": self.target.target,
-            "rate": self.rate,
-            "seconds": SECONDS,
-            "engines": [{"engine": x.engine, "version": x.version, "verified_cases": x.cases} for x in self.engines],
-            "not_measured": [x.as_dict() for x in self.not_measured],
-            "faults": [x.as_dict() for x in self.drills],
-        }
+
+def buckets(outcomes: Sequence[Outcome]) -> tuple[Bucket, ...]:
+    """The timeline in half seconds."""
+    found = []
+    for number in range(math.ceil(SECONDS / BUCKET_SECONDS)):
+        begin, end = number * BUCKET_SECONDS, (number + 1) * BUCKET_SECONDS
+        due = [x for x in outcomes if begin <= x.due < end]
+        answered = sum(not x.failed and begin <= x.due + x.took < end for x in outcomes)
+        p99 = percentiles([x.took * 1000 for x in due]).get("99")
+        found.append(Bucket(begin, answered / BUCKET_SECONDS, sum(x.failed for x in due), p99))
+    return tuple(found)
+
+
+def p99_ms(outcomes: Sequence[Outcome], begin: float, end: float) -> float | None:
+    """The 99th percentile of the requests that were due between two times; None without any."""
+    return percentiles([x.took * 1000 for x in outcomes if begin <= x.due < end]).get("99")
+
+
+def allowed(outcomes: Sequence[Outcome], window: Window, envelope: Envelope) -> int:
+    """How many requests may fail: the share of those that are due while the fault has an effect, with what chance may
+    add to it."""
+    if not envelope.share:
+        return 0
+    begin, end = _effective(window, envelope)
+    count = sum(begin <= x.due <= end for x in outcomes)
+    mean = count * envelope.share
+    chance = _DEVIATIONS * math.sqrt(mean * (1 - envelope.share))
+    most = min(count, math.ceil(mean + chance))
+    return most if envelope.most is None else min(most, envelope.most)
+
+
+def excesses(outcomes: Sequence[Outcome], window: Window, envelope: Envelope) -> tuple[str, ...]:
+    """What the envelope does not allow, in sentences; empty where all is within it."""
+    begin, end = _effective(window, envelope)
+    failed = [x for x in outcomes if x.failed]
+    inside = [x for x in failed if begin <= x.due <= end]
+    found = []
+    if len(inside) > (most := allowed(outcomes, window, envelope)):
+        found.append(f"{len(inside)} requests failed, and {most} may")
+    if outside := [x for x in failed if x not in inside]:
+        first, last = min(x.due for x in outside), max(x.due for x in outside)
+        found.append(f"{len(outside)} requests failed at {first:.1f} to {last:.1f} s, where none may")
+    slowest = max((x.took for x in outcomes), default=0.0)
+    longest = longest_allowed(outcomes, window, envelope)
+    if longest is not None and slowest > longest:
+        found.append(f"a request took {slowest:.2f} s, and {longest:.2f} s may be")
+    return tuple(found)
+
+
+def longest_allowed(outcomes: Sequence[Outcome], window: Window, envelope: Envelope) -> float | None:
+    """How long a request may take, with what the machine adds; None: no bound."""
+    usual = max((x.took for x in outcomes if x.due + x.took < window.begin), default=0.0)
+    return None if envelope.slowest is None else envelope.slowest + usual + SLACK_SECONDS
+
+
+def _effective(window: Window, envelope: Envelope) -> tuple[float, float]:
+    end = window.end if envelope.seconds is None else min(window.end, window.begin + envelope.seconds)
+    return window.begin - EDGE_SECONDS, end + envelope.after + EDGE_SECONDS
+
+
+def allowed_over_time(window: Window, envelope: Envelope, rate: int) -> list[tuple[float, float]]:
+    """Corners of the line below which failed requests per second stay on average: seconds and requests."""
+    begin, end = (min(max(0.0, x), SECONDS) for x in _effective(window, envelope))
+    most = envelope.share * rate
+    return [(0.0, 0.0), (begin, 0.0), (begin, most), (end, most), (end, 0.0), (SECONDS, 0.0)] if most else []

@@ -9,16 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lbgen.bench import constant_rate
+from lbgen.bench.faults import SECONDS, Fault
 from lbgen.bench.faults.effect import Stage, StoppedError
 from lbgen.bench.faults.envelope import envelope_of, slow_seconds, uses_hash
-from lbgen.bench.faults.fault import SECONDS, Fault
-from lbgen.bench.faults.report import Drill, FaultReport
-from lbgen.bench.faults.timeline import Outcome, Window
+from lbgen.bench.faults.report import Drill, FaultReport, Outcome, Window
 from lbgen.bench.gate import verified_engines
-from lbgen.bench.generators import constant_rate_command
-from lbgen.bench.load import LoadShape, run_generator
-from lbgen.bench.machine import Machine
-from lbgen.bench.rounds import BenchProgress
+from lbgen.bench.load import BenchProgress, LoadShape, constant_rate_command, run_generator
+from lbgen.bench.report import this_machine
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import moved_plans, wait_serving
 from lbgen.bench.target import choose_target
@@ -34,7 +31,6 @@ from lbgen.runtime.standins.stand_in import StandIn
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.conformance.verify.messages import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice
@@ -68,12 +64,7 @@ def drill(
         raise UsageError(Diagnostic("LB431", f"the rate of a drill is 1 to {MOST_RATE} requests per second"))
     plan = plan_of(topology)
     target = choose_target(plan, request, listener, several=True)
-    progress(BenchProgress("verifying"))
-
-    def verifying(event: JobProgress) -> None:
-        progress(BenchProgress(f"verifying {event.engine}: {event.what} {event.done}/{event.total}"))
-
-    good, left = verified_engines(plan, engines, accept, requests, verifying)
+    good, left = verified_engines(plan, engines, accept, requests, progress)
     total = len(good) * len(faults)
     found: list[Drill] = []
     for fault in faults:
@@ -83,12 +74,22 @@ def drill(
             envelope = envelope_of(plan, target, fault)
             try:
                 window, outcomes, detail = _run(plan, target, choice, fault, rate, accept)
-                found.append(Drill(engine.engine, fault, envelope, outcomes, window, detail))
+                found.append(Drill.of(engine.engine, fault, envelope, outcomes, window, rate, detail))
             except LbgenError as error:
-                found.append(Drill(engine.engine, fault, envelope, failed=error.diagnostics))
+                found.append(Drill.of(engine.engine, fault, envelope, reasons=error.diagnostics))
     progress(BenchProgress("done", total, total))
     measured = tuple(engine for _, engine in good)
-    return FaultReport(plan.name, Machine.this(), target, rate, measured, tuple(left), tuple(found))
+    return FaultReport(
+        name=plan.name,
+        **this_machine(),
+        route=target.route,
+        target=target.target,
+        rate=rate,
+        seconds=SECONDS,
+        engines=measured,
+        not_measured=tuple(left),
+        faults=tuple(found),
+    )
 
 
 def _run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.agent.least_connections import average, differ, shares
+from lbgen.agent.steering import average, differ, shares
 from lbgen.engines.agent_spec import BalancedEndpoint, BalancedPool
 
 

@@ -20,8 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lbgen.agent import metric_names as names
 from lbgen.agent.counters import Counters
 from lbgen.agent.log_tail import LogTail
-from lbgen.agent.metrics import STATE, Metrics
-from lbgen.agent.open_connections import count_connections
+from lbgen.agent.metrics import STATE, Metrics, count_connections
 from lbgen.engines.metrics_spec import METHODS, ConnectionRecord, CountedListener, CountedPool, MetricsSpec, l4_format
 from lbgen.records import replace
 

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbgen.agent import probe, run, state_file, steering
-from lbgen.agent.engine_reload import load_files
-from lbgen.agent.health import Health, apply_check, next_growth, share
+from lbgen.agent.state_file import Health, apply_check, next_growth, share
+from lbgen.agent.steering import load_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
 from lbgen.records import replace

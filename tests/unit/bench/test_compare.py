@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from lbgen.bench.compare import compare, read_record
+from lbgen.bench.compare import compare, read_report
 from lbgen.bench.load import Load, LoadShape
-from lbgen.bench.report import DIRECT, Sample, rows_of
+from lbgen.bench.report import DIRECT, Sample, Spread, rows_of
 from lbgen.diagnostics import UsageError
-from tests.unit.bench.test_report import report
+from tests.unit.bench.test_report import report, sender
 
 CLOSED, RATE = LoadShape(50), LoadShape(50, 200)
 
@@ -26,7 +26,7 @@ def record(rps: float = 1000.0, micros: float = 50.0, p99: float = 4.0, errors: 
         for name, cpu in ((DIRECT, None), ("nginx", 0.05)):
             load = Load(1000, 200.0, 1.0, p99 * part if cpu else 1.0, 0, 0, 1.5, p99 * 2)
             samples.append((name, RATE, Sample(load, cpu, cpu and 9.0)))
-    return report(rows_of(samples)).as_dict()
+    return report(rows_of(samples, sender))
 
 
 def changes(before, after) -> list[tuple[str, str, bool]]:
@@ -51,15 +51,16 @@ def test_what_is_beyond_the_noise_is_a_change(options: dict[str, float], expecte
 
 def test_rounds_that_overlap_are_noise() -> None:
     before, after = record(), record(rps=1500.0)
-    row = next(row for row in after["rows"] if row["subject"] == "nginx")
-    row["requests_per_second"]["rounds"][0] = 1001.0
-    assert changes(before, after) == []
+    row = next(row for row in after.rows if row.subject == "nginx")
+    rates = Spread.of((1001.0, *row.requests_per_second.rounds[1:]))
+    rows = tuple(replace(x, requests_per_second=rates) if x is row else x for x in after.rows)
+    assert changes(before, replace(after, rows=rows)) == []
 
 
 def test_what_else_differs_is_said() -> None:
     before, after = record(), record(direct=2500.0)
-    after["engines"][0]["version"] = "1.32.0"
-    after["rows"] = [row for row in after["rows"] if row["rate"] is None]
+    engines = (replace(after.engines[0], version="1.32.0"),)
+    after = replace(after, engines=engines, rows=tuple(row for row in after.rows if row.rate is None))
     notes = "\n".join(compare(before, after).notes)
     assert "the version of nginx differs: 1.31.3 and 1.32.0" in notes
     assert "the machine's speed may differ: direct" in notes
@@ -67,8 +68,7 @@ def test_what_else_differs_is_said() -> None:
 
 
 def test_benchmarks_without_a_common_row_are_refused() -> None:
-    after = copy.deepcopy(record())
-    after["rows"] = []
+    after = replace(record(), rows=())
     with pytest.raises(UsageError, match="no row in common") as caught:
         compare(record(), after)
     assert caught.value.diagnostics[0].code == "LB431"
@@ -76,16 +76,11 @@ def test_benchmarks_without_a_common_row_are_refused() -> None:
 
 def test_files_that_are_no_benchmark_are_refused(tmp_path: Path) -> None:
     good = tmp_path / "good.json"
-    good.write_text(json.dumps(record()), encoding="utf-8")
-    assert read_record(good) == json.loads(good.read_text(encoding="utf-8"), object_hook=_tuples)
+    good.write_bytes(msgspec.json.encode(record()))
+    assert read_report(good) == record()
     bad = tmp_path / "bad.json"
-    bad.write_text(json.dumps({**record(), "rows": "none"}), encoding="utf-8")
-    for file, message in ((bad, "rows: Input should be"), (tmp_path / "missing.json", "cannot be read: No such file")):
+    bad.write_bytes(msgspec.json.encode({**msgspec.to_builtins(record()), "rows": "none"}))
+    wrong = "Expected `array`, got `str` - at `[$].rows`"
+    for file, message in ((bad, wrong), (tmp_path / "missing.json", "cannot be read: No such file")):
         with pytest.raises(UsageError, match=message):
-            read_record(file)
-
-
-def _tuples(value):
-    if "headers" in value:
-        value["headers"] = [tuple(each) for each in value["headers"]]
-    return value
+            read_report(file)

@@ -16,8 +16,7 @@ import pytest
 
 from lbgen.bench import endpoint
 from lbgen.bench.constant_rate import answer_length, percentiles
-from lbgen.bench.generators import constant_rate_command, read_constant_rate
-from lbgen.bench.load import Load, LoadShape, run_generator
+from lbgen.bench.load import Load, LoadShape, constant_rate_command, read_constant_rate, run_generator
 from lbgen.bench.target import LoadTarget
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.diagnostics import EngineError

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from lbgen.bench.added import Added
-from lbgen.bench.cost import WHOLE, costs_of
+from lbgen.bench.cost import WHOLE, Added, costs_of
 from lbgen.bench.load import Load
 from lbgen.bench.report import MeasuredEngine, Sample
 
@@ -22,16 +21,16 @@ def test_the_price_is_what_the_whole_topology_takes_more_at_the_same_time() -> N
     pairs = [(sample(50 + drift, 1.0), sample(40 + drift, 1.0)) for drift in (0, 30, 10)]  # the machine drifts
     steady = [{WHOLE: sample(90, p50), "access_log": sample(90, p50 - 0.5)} for p50 in (1.0, 2.0, 1.5)]
     found = costs_of(NGINX, 100, {"access_log": pairs}, steady, {})
-    (price,) = found.prices
-    assert price.cpu_us.spread.rounds == pytest.approx((10.0, 10.0, 10.0))
-    assert price.cpu_us.measurable
-    assert price.p50_ms.spread.median == pytest.approx(0.5)
-    assert found.cpu_us.median == pytest.approx(60.0)
+    (price,) = found.features
+    assert price.cpu_us_per_request.rounds == pytest.approx((10.0, 10.0, 10.0))
+    assert price.cpu_measurable
+    assert price.p50_ms.median == pytest.approx(0.5)
+    assert found.cpu_us_per_request.median == pytest.approx(60.0)
 
 
 def test_a_topology_without_features_has_figures() -> None:
     found = costs_of(NGINX, 100, {}, [{WHOLE: sample(90, 1.0)}], {})
-    assert (found.cpu_us.median, found.prices) == (pytest.approx(90.0), ())
+    assert (found.cpu_us_per_request.median, found.features) == (pytest.approx(90.0), ())
 
 
 @pytest.mark.parametrize(

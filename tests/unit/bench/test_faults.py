@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 import lbgen
+from lbgen.bench.faults import SECONDS, Fault
 from lbgen.bench.faults.envelope import Envelope, envelope_of
-from lbgen.bench.faults.fault import Fault
-from lbgen.bench.faults.report import Drill, FaultReport
-from lbgen.bench.faults.tables import fault_tables, faults_to_markdown
-from lbgen.bench.faults.timeline import Outcome, Window, allowed, buckets, excesses
-from lbgen.bench.machine import Machine
-from lbgen.bench.report import MeasuredEngine
+from lbgen.bench.faults.report import Drill, FaultReport, Outcome, Window, allowed, buckets, excesses
+from lbgen.bench.report import MeasuredEngine, this_machine
+from lbgen.bench.tables import fault_tables, faults_to_markdown
 from lbgen.bench.target import choose_target
-from lbgen.html.faults_page import faults_to_html
+from lbgen.html.bench_page import faults_to_html
 
 WINDOW = Window(1.0, 4.0)
 ALL = {"max": 1, "on": ["connect_failure", "reset", "timeout", 503]}
@@ -127,7 +125,7 @@ def test_what_is_outside_the_envelope_is_said() -> None:
 def test_the_timeline_counts_answers_when_they_come_and_failures_when_they_were_due() -> None:
     frozen = [x if not 1 <= x.due < 2 else Outcome(x.due, 2.0 - x.due, 200) for x in line()]
     found = buckets(frozen)
-    assert [x.answered for x in found] == [100, 100, 0, 0, 300, *[100] * 6]
+    assert [x.answered_per_second for x in found] == [100, 100, 0, 0, 300, *[100] * 6]
     assert found[2].p99_ms == pytest.approx(1000, rel=0.02)
     assert [x.failed for x in buckets(line(lambda due: 1 <= due < 1.5))] == [0, 0, 50, *[0] * 8]
 
@@ -143,21 +141,22 @@ def drilled(*drills: Drill) -> FaultReport:
         "routes": [{"name": "all", "forward": "app"}],
     }
     target = choose_target(lbgen.plan(lbgen.load(topology)))
+    about = {"name": "drill", "route": target.route, "target": target.target, "rate": 100, "seconds": SECONDS}
     engines = (MeasuredEngine("nginx", "1.31.3", 9), MeasuredEngine("haproxy", "2.8.25", 9))
-    return FaultReport("drill", Machine.this(), target, 100, engines, (), drills)
+    return FaultReport(**about, **this_machine(), engines=engines, not_measured=(), faults=drills)
 
 
 def test_a_report_in_all_forms() -> None:
     bad = tuple(line(lambda due: 1 <= due < 4))
     found = drilled(
-        Drill("nginx", Fault.RESET, Envelope(1.0, "alone"), bad, WINDOW),
-        Drill("haproxy", Fault.RESET, Envelope(0.0, "alone"), bad, WINDOW),
+        Drill.of("nginx", Fault.RESET, Envelope(1.0, "alone"), bad, WINDOW, 100),
+        Drill.of("haproxy", Fault.RESET, Envelope(0.0, "alone"), bad, WINDOW, 100),
     )
     assert found.exit_code == 4
     (table,) = fault_tables(found)
     assert [row.figures[0].text for row in table.rows] == ["300", "300"]
     assert [row.figures[-1].text for row in table.rows] == ["within", "outside"]
     assert table.rows[0].figures[-2].text == "██▁▁▁▁▁▁███"
-    assert [x["excesses"] for x in found.as_dict()["faults"]] == [[], ["300 requests failed, and 0 may"]]
+    assert [x.excesses for x in found.faults] == [(), ("300 requests failed, and 0 may",)]
     for text in (faults_to_markdown(found), faults_to_html(found)):
         assert "reset, haproxy: 300 requests failed, and 0 may" in text

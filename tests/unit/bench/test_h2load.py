@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lbgen.bench.h2load import h2load_command, read_h2load
-from lbgen.bench.load import LoadShape
+from lbgen.bench.load import LoadShape, h2load_command, read_h2load
 from lbgen.bench.target import LoadTarget
 from lbgen.diagnostics import EngineError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lbgen.bench.load import Load, LoadShape
-from lbgen.bench.partial import PartialResults
 from lbgen.bench.report import Sample
-from lbgen.bench.rounds import Measurement
+from lbgen.bench.rounds import Measurement, PartialResults
 from tests.unit.bench.test_rounds import FixedRates, subjects
 
 FIRST = (1, LoadShape(50, 200), "nginx")

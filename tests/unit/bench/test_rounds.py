@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbgen.bench.load import Load, LoadShape
-from lbgen.bench.rounds import BenchProgress, Measurement
+from lbgen.bench.load import BenchProgress, Load, LoadShape
+from lbgen.bench.rounds import Measurement
 from lbgen.bench.subjects import Subject
 from lbgen.bench.target import LoadTarget
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lbgen.bench.load import Load, LoadShape
 from lbgen.bench.report import DIRECT, Sample, UnmeasuredEngine, Why, rows_of
 from lbgen.bench.tables import Figure, tables, to_markdown
-from tests.unit.bench.test_report import REASON, report
+from tests.unit.bench.test_report import REASON, report, sender
 
 CLOSED, RATE = LoadShape(50), LoadShape(50, 200)
 
@@ -17,7 +17,7 @@ def measured():
         samples.append(("nginx", CLOSED, Sample(Load(1000, 100.0 * number, 1.0, 2.0, 0, 0), 0.05, 7.6)))
         samples.append((DIRECT, RATE, Sample(Load(1000, 200.0, 1.0, 2.0, 0, 0, 1.5, 3.0), None, None)))
         samples.append(("nginx", RATE, Sample(Load(1000, 150.0, 1.25, 2.0, 1, 0, 1.5, 3.0), 0.05, 7.6)))
-    return report(rows_of(samples), [UnmeasuredEngine("envoy", Why.DIFFERS, (REASON,))])
+    return report(rows_of(samples, sender), [UnmeasuredEngine.of("envoy", Why.DIFFERS, (REASON,))])
 
 
 def test_a_table_for_each_shape_with_medians_and_extremes() -> None:

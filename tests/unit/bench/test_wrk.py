@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lbgen.bench.load import LoadShape
-from lbgen.bench.wrk import find_wrk, read_wrk, wrk_command
+from lbgen.bench.load import LoadShape, find_wrk, read_wrk, wrk_command
 from lbgen.diagnostics import EngineError
 
 PRINTED = """\

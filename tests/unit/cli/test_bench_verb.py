@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -27,7 +28,7 @@ def test_a_change_is_printed_and_exits_4(tmp_path: Path) -> None:
     files = []
     for name, made in (("a", record()), ("b", record(rps=500.0))):
         files.append(str(tmp_path / name))
-        Path(files[-1]).write_text(json.dumps(made), encoding="utf-8")
+        Path(files[-1]).write_bytes(msgspec.json.encode(made))
     changed, same = run("--compare", *files), run("--compare", files[0], files[0])
     assert changed.exit_code == 4
     assert "nginx, 50 connections, closed loop: requests/s worse: 1000 to 500, x0.50" in changed.stdout
@@ -58,7 +59,7 @@ def test_options_that_do_not_go_together(words: tuple[str, ...], message: str) -
 def test_reports_are_written(tmp_path: Path) -> None:
     page, text, data = (str(tmp_path / name) for name in ("a.html", "a.md", "a.json"))
     bench_output.write_reports(measured(), page, text)
-    bench_output.write_json(data, measured().as_dict())
+    bench_output.write_json(data, measured())
     assert Path(page).read_text(encoding="utf-8").startswith("<!doctype html>")
     assert Path(text).read_text(encoding="utf-8").startswith("# shop")
     assert json.loads(Path(data).read_text(encoding="utf-8"))["cpu"] == "a processor"
@@ -71,7 +72,7 @@ def test_what_drowns_in_the_noise_is_said(capsys: pytest.CaptureFixture[str]) ->
     others = {"routes[all].retries": sample(40.0), "access_log": sample(50.0)}
     pairs = {name: [(sample(50.0), less)] * 3 for name, less in others.items()}
     engine = costs_of(MeasuredEngine("nginx", "1.31.3", 9), 100, pairs, [{WHOLE: sample(50.0), **others}] * 3, {})
-    bench_output.print_cost(console(), CostReport("shop", 2, TARGET, 1, 3, (engine,), ()))
+    bench_output.print_report(console(), CostReport("shop", 2, TARGET.route, TARGET.target, 1, 3, (engine,), ()))
     lines = capsys.readouterr().out.splitlines()
     (priced,) = (line for line in lines if "routes[all].retries" in line)
     assert "+10.0" in priced

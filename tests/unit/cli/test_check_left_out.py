@@ -22,7 +22,6 @@ WAY = "--accept timeouts.idle"
 @pytest.fixture(autouse=True)
 def engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """HAProxy is checked, nginx wants something accepted, and no other engine is installed."""
-    from lbgen.runtime.local import check
 
     def answer(_plan: object, name: str, **_: Any) -> Sequence[Diagnostic]:
         if name == "haproxy":
@@ -31,7 +30,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> None:
             raise LbgenError(Diagnostic("LB302", "differs", field="timeouts.idle", accept="timeouts.idle"))
         raise EngineError(Diagnostic("LB402", "no executable of it was found"))
 
-    monkeypatch.setattr(check, "check", answer)
+    monkeypatch.setattr("lbgen.cli.check.check", answer)
 
 
 def run(*words: str) -> Result:

@@ -18,24 +18,20 @@ INSTALL = "pip install 'lbgen[engines]'"
 
 
 def test_check_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lbgen.runtime.local import check
-
     def missing(*_: Any, **__: Any) -> NoReturn:
         raise EngineError(Diagnostic("LB402", "no executable of it was found"))
 
-    monkeypatch.setattr(check, "check", missing)
+    monkeypatch.setattr("lbgen.cli.check.check", missing)
     done = CliRunner().invoke(group, ["check", SHOP])
     assert done.exit_code == 0
     assert f"engines: none of these is installed: {INSTALL}" in done.output
 
 
 def test_it_does_not_where_one_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lbgen.runtime.local import check
-
     def one(plan: object, name: str, **_: Any) -> list[Diagnostic]:
         if name == "haproxy":
             return []
         raise EngineError(Diagnostic("LB402", "no executable of it was found"))
 
-    monkeypatch.setattr(check, "check", one)
+    monkeypatch.setattr("lbgen.cli.check.check", one)
     assert INSTALL not in CliRunner().invoke(group, ["check", SHOP]).output

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sarif_pydantic import Sarif
 
-from lbgen.cli.finding_formats import excerpt, github, sarif
+from lbgen.cli.findings import excerpt, github, sarif
 from lbgen.diagnostics import Diagnostic, Severity, Span
 
 FOUND = [

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lbgen.cli.main import group
-from lbgen.cli.up import command as up
+from lbgen.cli.up import up_command as up
 from lbgen.spec.starter import starters
 
 FILE = "with space.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.cli.left_out import summary, way_back
+from lbgen.cli.findings import summary, way_back
 from lbgen.cli.render import name_files
 from lbgen.diagnostics import Diagnostic
 from lbgen.records import replace

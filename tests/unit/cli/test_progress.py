@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from lbgen.api import Progress, Step
-from lbgen.cli.progress import Steps, steps
+from lbgen.cli.up import Steps, steps
 
 
 def test_a_pipe_gets_a_line_each_second_of_what_goes_on() -> None:

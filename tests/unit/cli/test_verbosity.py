@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from lbgen.cli.main import VERBS, group
 from lbgen.cli.output import Verbosity
-from lbgen.cli.progress import Steps
+from lbgen.cli.up import Steps
 from tests.support.command import run_lbgen
 
 TOPOLOGY = """

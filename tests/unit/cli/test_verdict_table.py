@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import lbgen
-from lbgen.cli import verdict_table
+from lbgen.cli import explain_tables
 from lbgen.engines.api import NATIVE, engine, engine_names, habit
 from lbgen.engines.verdicts import Answer, answers
 from lbgen.plan.features import Feature
@@ -37,8 +37,8 @@ def shown(
     out = Console(
         file=io.StringIO(), width=width, soft_wrap=pipe, highlight=False, force_terminal=not pipe, color_system=None
     )
-    monkeypatch.setattr(verdict_table, "console", lambda: out)
-    verdict_table.print_verdicts(columns() if of is None else of, TITLES, "verdicts")
+    monkeypatch.setattr(explain_tables, "console", lambda: out)
+    explain_tables.print_verdicts(columns() if of is None else of, TITLES, "verdicts")
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue().splitlines()
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import lbgen
 from lbgen.cli.main import group
-from lbgen.cli.watch import watch
+from lbgen.cli.topology_files import watch
 from lbgen.diagnostics import Diagnostic, LbgenError
 from lbgen.spec.source import record_reads
 

@@ -7,7 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 import lbgen
-from lbgen.cli.explain import command as explain
+from lbgen.cli.explain import explain_command as explain
 from lbgen.conformance.verify.edited_files import user_edits, with_verified_times
 from lbgen.engines.lines import split_lines
 from lbgen.engines.text import split_origins

@@ -18,8 +18,7 @@ from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import engine_names
-from lbgen.html import build
-from lbgen.html.page import to_html
+from lbgen.html.page import build_page, to_html
 
 HOSTILE = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;{{ 7*7 }}{% raw %}"
 TEXT = """\
@@ -65,7 +64,7 @@ def report(*results: Result, **changed: Any) -> Report:
 
 
 def page(path: Path, *args: Any, **kwargs: Any) -> Reader:
-    return Reader(to_html(build.build_page(lbgen.load(path), engine_names(), *args, **kwargs)))
+    return Reader(to_html(build_page(lbgen.load(path), engine_names(), *args, **kwargs)))
 
 
 @pytest.fixture
@@ -147,13 +146,13 @@ def test_differences_are_shown_with_what_shows_them_again(file: Path) -> None:
 
 
 def test_a_long_file_is_cut_and_says_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "MOST_LINES", 20)
+    monkeypatch.setattr("lbgen.html.page.MOST_LINES", 20)
     text = "".join(page(file).texts)
     assert re.search(r"[0-9]+ more lines are left out here; lbgen render prints them", text)
 
 
 def test_what_was_no_file_has_no_links() -> None:
-    made = build.build_page(lbgen.load(yaml.safe_load(TEXT)), ("nginx",))
+    made = build_page(lbgen.load(yaml.safe_load(TEXT)), ("nginx",))
     files = {source.name for source in made.sources}
     assert not any("dict" in name for name in files)
     lines = [line for part in made.parts for one in part.engines for each in one.files for line in each.lines]

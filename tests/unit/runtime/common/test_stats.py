@@ -7,7 +7,6 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lbgen import api
 from lbgen.cli import stats as verb
 from lbgen.cli.main import group
 from lbgen.runtime.common import logs
@@ -52,7 +51,7 @@ def logged(monkeypatch):
         logs.Line("nginx", "", record("api", 200, 12.0)),
         logs.Line("nginx", "", record("api", 503, 7.0)),
     ]
-    monkeypatch.setattr(api, "requests", lambda *_, **__: iter(lines))
+    monkeypatch.setattr(verb, "requests", lambda *_, **__: iter(lines))
     monkeypatch.setattr(verb, "_counted", lambda *_: None)  # a stack without metrics
     monkeypatch.setattr(verb, "_connections", lambda *_: ())
     return lines
@@ -77,7 +76,7 @@ def test_following_ends_with_the_stack_and_tells_what_went_wrong(logged, monkeyp
         yield logged[1]
         raise RuntimeError("the log is gone")
 
-    monkeypatch.setattr(api, "requests", lambda *_, **__: broken())
+    monkeypatch.setattr(verb, "requests", lambda *_, **__: broken())
     assert isinstance(CliRunner().invoke(group, ["stats", "shop", "-f"]).exception, RuntimeError)
 
 
@@ -89,7 +88,7 @@ def test_a_wrong_time_is_a_usage_error(since: str, said: str):
 
 
 def test_nothing_logged_says_how_to_log(monkeypatch):
-    monkeypatch.setattr(api, "requests", lambda *_, **__: iter(()))
+    monkeypatch.setattr(verb, "requests", lambda *_, **__: iter(()))
     monkeypatch.setattr(verb, "_counted", lambda *_: None)
     monkeypatch.setattr(verb, "_connections", lambda *_: ())
     assert "access_log: json" in CliRunner().invoke(group, ["stats", "shop"]).output

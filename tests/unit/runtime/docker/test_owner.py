@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from lbgen.api import Stack
-from lbgen.cli.down import command as down
+from lbgen.cli.stacks import down_command as down
 from lbgen.diagnostics import UsageError
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
@@ -79,9 +79,9 @@ def test_down_all_leaves_stacks_of_others(monkeypatch: pytest.MonkeyPatch) -> No
         stopped.append(name)
         return Stack(stacks[name])
 
-    monkeypatch.setattr("lbgen.runtime.stacks.ps", lambda: tuple(Stack.of(Result(each)) for each in stacks.values()))
-    monkeypatch.setattr("lbgen.runtime.registry.docker_unreachable", tuple)
-    monkeypatch.setattr("lbgen.runtime.stacks.down", stop)
+    monkeypatch.setattr("lbgen.cli.stacks.ps", lambda: tuple(Stack.of(Result(each)) for each in stacks.values()))
+    monkeypatch.setattr("lbgen.cli.stacks.docker_unreachable", tuple)
+    monkeypatch.setattr("lbgen.cli.stacks.down", stop)
     result = CliRunner().invoke(down, ["--all"])
     assert result.exit_code == 0, result.output
     assert stopped == ["mine"]
