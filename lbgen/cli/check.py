@@ -127,8 +127,8 @@ def _check(
 ) -> list[Diagnostic]:
     """Return the findings of one topology; what is no finding goes to `notes`."""
     import lbgen
-    from lbgen.engines.tiers import engines_of
-    from lbgen.engines.versions import unknown_versions
+    from lbgen.engines.api import engines_of
+    from lbgen.engines.verdicts import unknown_versions
     from lbgen.plan.resolve import findings
     from lbgen.plan.tiers import parts
 

@@ -14,7 +14,7 @@ from lbgen.cli.explain_versions import explain_versions
 from lbgen.cli.html import write_page
 from lbgen.cli.output import print_json, say
 from lbgen.cli.verdict_table import print_verdicts
-from lbgen.engines.lines import split_lines
+from lbgen.engines.api import split_lines
 
 if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
@@ -59,8 +59,7 @@ def command(
 
     With --cost show measured CPU microseconds per request instead of verdicts.
     """
-    from lbgen.engines.api import engine_names
-    from lbgen.engines.tiers import engines_of
+    from lbgen.engines.api import engine_names, engines_of
     from lbgen.plan.tiers import parts
 
     if sum(map(bool, (line, field, cost, by_version, html))) > 1:

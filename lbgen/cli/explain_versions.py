@@ -17,7 +17,7 @@ _SHOWN = 3  # findings of a version that are named
 def explain_versions(plan: Plan, names: tuple[str, ...], *, quiet: bool = False) -> dict[str, object]:
     """Return the findings that rule a version out, by engine and version; print the table unless `quiet`."""
     from lbgen.engines.api import engine
-    from lbgen.engines.versions import obstacles_by_version
+    from lbgen.engines.verdicts import obstacles_by_version
 
     found = {name: obstacles_by_version(plan, engine(name)) for name in names}
     if not quiet:

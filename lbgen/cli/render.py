@@ -50,7 +50,7 @@ def command(
     With tiers each tier has a folder, shared by its replicas; -e applies to tiers that name no engine. Exit 0 if at
     least one engine rendered and none given by -e refused.
     """
-    from lbgen.engines.versions import unknown_versions
+    from lbgen.engines.verdicts import unknown_versions
     from lbgen.plan.tiers import parts
 
     records: dict[str, RenderedRecord | TierRecord] = {}
@@ -92,8 +92,7 @@ def _render(
 ) -> tuple[dict[str, Rendered], dict[str, LbgenError]]:
     """Return the files by engine, and the errors of the engines that refuse."""
     import lbgen
-    from lbgen.engines.api import engine_names
-    from lbgen.engines.tiers import engines_of
+    from lbgen.engines.api import engine_names, engines_of
 
     done: dict[str, Rendered] = {}
     refused: dict[str, LbgenError] = {}

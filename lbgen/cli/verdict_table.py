@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.cli.output import console
-from lbgen.engines.verdict_rows import LEGEND, mark, notes, worst_by_feature
+from lbgen.engines.verdicts import LEGEND, mark, notes, worst_by_feature
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,10 +15,10 @@ from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
+from lbgen.plan.model import Plan
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
     from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
@@ -176,10 +176,8 @@ def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ())
 
 def _planned(topology: Topology | Plan, engine: str) -> tuple[Plan, Engine, str]:
     """The plan, the engine and its version."""
-    from lbgen.plan.model import Plan
-
     if not isinstance(topology, Plan):
-        from lbgen.plan.resolve import plan
+        from lbgen.plan.resolve import plan  # with pydantic, which a process that has a plan saves
 
         topology = plan(topology)
     target = find_engine(engine)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import split_lines
 from lbgen.engines.document import Commented, Tagged
-from lbgen.engines.lines import split_lines
 from lbgen.engines.yaml_anchors import find_repeats, measure
 from lbgen.records import replace
 

@@ -6,17 +6,33 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
+from lbgen.engines.envoy.access_log import FILE, parse_record
+from lbgen.engines.envoy.build import build, read_bootstrap_keys
+from lbgen.engines.envoy.health_status import read_health
+from lbgen.engines.envoy.objections import find_objections
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
+from lbgen.engines.envoy.stages import plan_stages, read_taken
 from lbgen.engines.envoy.support import TABLES, verdict
+from lbgen.engines.verbatim import entries, nowhere, unreadable
+from lbgen.plan.model import Mode
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Engine, Objection, ProcessSpec, RenderedFile, Verdict
+    from lbgen.engines.api import (
+        Binary,
+        BinaryHint,
+        CheckSpec,
+        Engine,
+        Objection,
+        ProcessSpec,
+        RenderedFile,
+        Taken,
+        Verdict,
+    )
     from lbgen.engines.health import Condition
-    from lbgen.engines.stages import Taken
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
@@ -53,18 +69,12 @@ class Envoy:
         return verdict(feature, version)
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        from lbgen.engines.envoy.objections import find_objections
-
         return (*find_objections(plan, version), *self._unreadable(plan))
 
     def _unreadable(self, plan: Plan) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""
         if not plan.options(self.name).verbatim:
             return ()
-        from lbgen.engines.envoy.build import read_bootstrap_keys
-        from lbgen.engines.verbatim import entries, nowhere, unreadable
-        from lbgen.plan.model import Mode
-
         lists = ("http_filters", "clusters", "listeners")
         readers: dict[str, Callable[[], object]] = {x: partial(entries, plan, self.name, x) for x in lists}
         readers["bootstrap"] = partial(read_bootstrap_keys, plan)
@@ -74,13 +84,9 @@ class Envoy:
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """envoy.yaml; of a plan with an admin port, the resources are in files of their own in live/."""
-        from lbgen.engines.envoy.build import build
-
         return build(plan, version)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        from lbgen.engines.envoy.access_log import FILE
-
         logged = any(listener.access_log for listener in plan.listeners)
         logs = any(listener.logs for listener in plan.listeners)
         # A listener that begins to log while Envoy runs needs no other arguments.
@@ -88,31 +94,23 @@ class Envoy:
         return replace(spec, access_log=FILE if logged else "", agent=plan.metrics is not None)
 
     def access_record(self, line: str) -> AccessRecord | None:
-        from lbgen.engines.envoy.access_log import parse_record
-
         return parse_record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         return build_check_spec(binary, directory)
 
     def stages(self, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-        """The order in which a running Envoy takes over files; see `lbgen.engines.stages.Staged`."""
-        from lbgen.engines.envoy.stages import plan_stages
-
+        """The order in which a running Envoy takes over files; see `lbgen.engines.api.Staged`."""
         return plan_stages(before, after)
 
     def taken(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
-        """What it has taken over of them; see `lbgen.engines.stages.Staged`."""
-        from lbgen.engines.envoy.stages import read_taken
-
+        """What it has taken over of them; see `lbgen.engines.api.Staged`."""
         return read_taken(stage, answers)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]
     ) -> Mapping[tuple[str, int], Condition]:
         """The health of endpoints by Envoy's list of clusters; see `lbgen.engines.health.Watched`."""
-        from lbgen.engines.envoy.health_status import read_health
-
         return read_health(pools, answers[STATUS_PATH])
 
 

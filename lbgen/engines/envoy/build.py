@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.document import comment_on
+from lbgen.engines.document import comment_on, origin
 from lbgen.engines.envoy.comments import CONNECT_NOTE
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.run import FILE
 from lbgen.engines.envoy.static import KEYS, NOTES, build_static
 from lbgen.engines.envoy.upstreams import build_clusters, plan_clusters
-from lbgen.engines.origin import origin
 from lbgen.engines.verbatim import entries, keys
 from lbgen.engines.yaml_writer import dump
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from lbgen.engines.api import Taken
 from lbgen.engines.envoy.live import CLUSTERS, ENDPOINTS, LISTENERS, ROUTES, write_resources
 from lbgen.engines.envoy.run import LIVE, STATS_PATH, STATUS_PATH
-from lbgen.engines.stages import Taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def plan_stages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """See `lbgen.engines.stages.Staged`.
+    """See `lbgen.engines.api.Staged`.
 
     First all clusters, old and new, and all endpoints; then routes and listeners; then what is left of the clusters.
     Connections of a listener that changed go on with its former routes, whose clusters stay until the next change.
@@ -47,7 +47,7 @@ def plan_stages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Ma
 
 
 def read_taken(stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
-    """See `lbgen.engines.stages.Staged`."""
+    """See `lbgen.engines.api.Staged`."""
     stats: dict[str, str] = {}
     for line in answers[STATS_PATH].splitlines():
         name, _, value = line.rpartition(": ")

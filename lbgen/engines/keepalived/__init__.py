@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jinja2 import FileSystemLoader
 from msgspec import Struct
 
+from lbgen.engines import text
 from lbgen.engines.api import (
     Binary,
     BinaryHint,
@@ -20,9 +22,12 @@ from lbgen.engines.api import (
     RenderedFile,
     Verdict,
 )
+from lbgen.engines.keepalived import direct, quote, run, support
 from lbgen.engines.keepalived import objections as plan_objections
-from lbgen.engines.keepalived import run, support
+from lbgen.engines.keepalived.build import build, build_endpoints
 from lbgen.engines.keepalived.names import VRRP
+from lbgen.engines.verbatim import texts
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,12 +39,6 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    from lbgen.engines import text
-    from lbgen.engines.keepalived import quote
-    from lbgen.resources import folder
-
     return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote.word})
 
 
@@ -67,11 +66,6 @@ class Keepalived(Struct, frozen=True):
         return plan_objections.objections(plan)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines import text
-        from lbgen.engines.keepalived import direct
-        from lbgen.engines.keepalived.build import build, build_endpoints
-        from lbgen.engines.verbatim import texts
-
         view = build(plan)
         config = text.render(_environment(), "keepalived.conf.j2", view, texts(plan, self.name))
         if view.direct:

@@ -7,16 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import FileSystemLoader
 from msgspec import Struct
 
+from lbgen.engines import text
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
-from lbgen.engines.nftables import counters, run, support, transaction
+from lbgen.engines.nftables import counters, direct, health_checks, run, support, transaction
 from lbgen.engines.nftables import objections as plan_objections
+from lbgen.engines.nftables.build import build, build_direct, build_replies
+from lbgen.engines.verbatim import texts
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
@@ -24,11 +29,6 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    from lbgen.engines import text
-    from lbgen.resources import folder
-
     return text.environment(FileSystemLoader(folder("templates") / "nftables"), {})
 
 
@@ -55,11 +55,6 @@ class Nftables(Struct, frozen=True):
         return plan_objections.objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines import text
-        from lbgen.engines.nftables import direct, health_checks
-        from lbgen.engines.nftables.build import build, build_direct, build_replies
-        from lbgen.engines.verbatim import texts
-
         own = texts(plan, self.name)
         if not direct.is_direct(plan):
             rules = text.render(_environment(), "lbgen.nft.j2", build(plan), own)
@@ -72,14 +67,10 @@ class Nftables(Struct, frozen=True):
         return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan), *replies)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        from lbgen.engines.nftables.health_checks import set_weights
-
-        return set_weights(steering, shares)
+        return health_checks.set_weights(steering, shares)
 
     def change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
-        from lbgen.engines.nftables.health_checks import FILE
-
-        return transaction.change(before, after, run.FILE, FILE)
+        return transaction.change(before, after, run.FILE, health_checks.FILE)
 
     def leftovers(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
         return transaction.leftovers(before, after, run.FILE)

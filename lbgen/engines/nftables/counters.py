@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.engines.counts import Counts
+from lbgen.engines.api import Counts
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Protocol

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import BinaryHint, Images
 from lbgen.engines.traefik import access_log, health_status, run, support
+from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys, render
 from lbgen.engines.traefik.health_status import STATUS_PATH
+from lbgen.engines.traefik.objections import find_objections
+from lbgen.engines.traefik.tcp_weights import build_weights_file
+from lbgen.engines.verbatim import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,29 +45,20 @@ class Traefik:
         return support.SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        from lbgen.engines.traefik import objections
-
-        return (*objections.find_objections(plan, version), *self._unreadable(plan, version))
+        return (*find_objections(plan, version), *self._unreadable(plan, version))
 
     def _unreadable(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Verbatim texts of the topology that are not valid at their insertion points."""
         if not plan.options(self.name).verbatim:
             return ()
-        from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys
-        from lbgen.engines.verbatim import unreadable
-
         readers = {"static": partial(read_static_keys, plan, version), "dynamic": partial(read_dynamic_keys, plan)}
         return unreadable(plan, self.name, readers)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines.traefik.build import render
-
         return render(plan, version)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
         """The weights of TCP endpoints; see `lbgen.engines.agent_spec.Steered`."""
-        from lbgen.engines.traefik.tcp_weights import build_weights_file
-
         return build_weights_file(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
