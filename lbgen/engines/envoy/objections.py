@@ -101,8 +101,8 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
         note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
         shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    longest = {each: compute_idle_timeout(times, each.timeouts, count_tries(forward)) for each in listeners}
-    uploads = {time for each, time in longest.items() if time != each.timeouts.body}
+    longest = [(each.timeouts, compute_idle_timeout(times, each.timeouts, count_tries(forward))) for each in listeners]
+    uploads = {time for client, time in longest if time != client.body}
     if uploads:
         note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
         paused: dict[str, str | tuple[str, ...]] = {
@@ -110,7 +110,7 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
             "listener.timeouts.stuck_endpoint": "text: the upload",
         }
         yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
-    tunnels = {time for time in longest.values() if time != times.idle}
+    tunnels = {time for _, time in longest if time != times.idle}
     if tunnels:
         note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
         silent: dict[str, str | tuple[str, ...]] = {
