@@ -58,8 +58,7 @@ PARTS = {
     "headers": {"forwarded_headers", "request_values", "rewrites"},
     "upstreams": {"balancing", "pool_selection", "backend_selection"}
     | {"tcp_weights", "transport_sockets", "upstream_protocols", "upstream_servers"},
-    "l4": {"direct"},
-    "run": {"counters", "live", "stages", "transaction"},
+    "run": {"live", "stages", "transaction"},
     "routes": {"routes", "actions", "per_route", "filter_chains"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",

@@ -22,10 +22,10 @@ from lbgen.engines.api import (
     RenderedFile,
     Verdict,
 )
-from lbgen.engines.keepalived import direct, quote, run, support
 from lbgen.engines.keepalived import objections as plan_objections
-from lbgen.engines.keepalived.build import build, build_endpoints
-from lbgen.engines.keepalived.names import VRRP
+from lbgen.engines.keepalived import run, support
+from lbgen.engines.keepalived.build import build, build_endpoints, quote
+from lbgen.engines.keepalived.upstreams import VRRP
 from lbgen.engines.verbatim import texts
 from lbgen.resources import folder
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote.word})
+    return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote})
 
 
 class Keepalived(Struct, frozen=True):
@@ -70,7 +70,7 @@ class Keepalived(Struct, frozen=True):
         config = text.render(_environment(), "keepalived.conf.j2", view, texts(plan, self.name))
         if view.direct:
             hosts = ((x.host.text, text.render(_environment(), "endpoint.sh.j2", x)) for x in build_endpoints(plan))
-            scripts = tuple(RenderedFile(f"{direct.FOLDER}/{host}.sh", *script) for host, script in hosts)
+            scripts = tuple(RenderedFile(f"{run.FOLDER}/{host}.sh", *script) for host, script in hosts)
             return (RenderedFile(run.FILE, *config), *scripts)
         marks = text.render(_environment(), "marks.nft.j2", view)
         return (RenderedFile(run.FILE, *config), RenderedFile(run.MARKS, *marks))

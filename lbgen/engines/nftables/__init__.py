@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from lbgen.engines import text
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
-from lbgen.engines.nftables import counters, direct, health_checks, run, support, transaction
+from lbgen.engines.nftables import health_checks, run, support, transaction
 from lbgen.engines.nftables import objections as plan_objections
 from lbgen.engines.nftables.build import build, build_direct, build_replies
+from lbgen.engines.nftables.upstreams import is_direct
 from lbgen.engines.verbatim import texts
 from lbgen.resources import folder
 
@@ -42,7 +43,7 @@ class Nftables(Struct, frozen=True):
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))
 
     change_file: str = transaction.FILE
-    counts_argv: tuple[str, ...] = counters.ARGV
+    counts_argv: tuple[str, ...] = run.COUNTS_ARGV
     insertion_points: tuple[tuple[str, str], ...] = (
         ("table", "end of each of its tables"),
         ("file", "end of the rules"),
@@ -56,12 +57,12 @@ class Nftables(Struct, frozen=True):
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         own = texts(plan, self.name)
-        if not direct.is_direct(plan):
+        if not is_direct(plan):
             rules = text.render(_environment(), "lbgen.nft.j2", build(plan), own)
             return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan))
         rules = text.render(_environment(), "direct.nft.j2", build_direct(plan), own)
         replies = tuple(
-            RenderedFile(f"{direct.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
+            RenderedFile(f"{run.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
             for x in build_replies(plan)
         )
         return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan), *replies)
@@ -76,7 +77,7 @@ class Nftables(Struct, frozen=True):
         return transaction.leftovers(before, after, run.FILE)
 
     def counts(self, said: str) -> Counts:
-        return counters.read(said)
+        return run.read_counts(said)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

@@ -6,10 +6,25 @@ from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nftables import direct, health_checks
-from lbgen.engines.nftables.counters import endpoint_counter, route_counter
-from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
-from lbgen.engines.nftables.upstreams import balance, forward_of, has_ranges, shares, spans
+from lbgen.engines.nftables import health_checks
+from lbgen.engines.nftables.run import endpoint_counter, route_counter
+from lbgen.engines.nftables.upstreams import (
+    balance,
+    device,
+    direct_tables,
+    endpoints,
+    family,
+    forward_of,
+    has_ranges,
+    numbers,
+    replies,
+    select_name,
+    shares,
+    slots_name,
+    spans,
+    table_family,
+    table_name,
+)
 from lbgen.engines.nftables.view import (
     Access,
     Counter,
@@ -63,23 +78,22 @@ def build(plan: Plan) -> View:
 def build_direct(plan: Plan) -> View:
     """The view of direct forwarding."""
     found = []
-    device = Atom.of(_DEVICE, name) if (name := direct.device(plan)) else None
+    interface = Atom.of(_DEVICE, name) if (name := device(plan)) else None
     for word in _LOOPBACK:
         listeners = [x for x in plan.listeners if family(x.address) == word]
         used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
         services = tuple(_service(plan, x, word, ()) for x in listeners)
         flows = tuple(_flow(plan, route, protocol, word) for (_, protocol), route in used.items())
         if services:
-            found.append(DirectTable(Atom(direct.table_family(plan, word)), Atom(word), device, services, flows))
+            found.append(DirectTable(Atom(table_family(plan, word)), Atom(word), interface, services, flows))
     topology = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
-    return View(Atom(VERSION), topology, _word(direct.tables(plan)), tuple(found), Atom(health_checks.FILE))
+    return View(Atom(VERSION), topology, _word(direct_tables(plan)), tuple(found), Atom(health_checks.FILE))
 
 
 def _flow(plan: Plan, route: Route, protocol: Protocol, word: str) -> Flow:
-    numbers = direct.numbers(plan, route)
+    number = numbers(plan, route)
     ends = tuple(
-        FlowEndpoint(Atom(x.field), numbers[x.authority], _address(x.host), x.port)
-        for x in direct.endpoints(plan, route)
+        FlowEndpoint(Atom(x.field), number[x.authority], _address(x.host), x.port) for x in endpoints(plan, route)
     )
     ranges = has_ranges(_method(plan, route))
     name = select_name(route.name, protocol, word)
@@ -101,10 +115,10 @@ def build_replies(plan: Plan) -> tuple[ReplyView, ...]:
         ReplyView(
             Atom(VERSION),
             name,
-            _word(direct.tables(plan)),
+            _word(direct_tables(plan)),
             Atom(family(host)),
             _address(host),
-            direct.device(plan) is not None,
+            device(plan) is not None,
             tuple(
                 Reply(
                     Atom(end.field),
@@ -116,7 +130,7 @@ def build_replies(plan: Plan) -> tuple[ReplyView, ...]:
                 for listener, end in pairs
             ),
         )
-        for host, pairs in direct.replies(plan).items()
+        for host, pairs in replies(plan).items()
     )
 
 

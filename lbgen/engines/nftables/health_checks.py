@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables import transaction
-from lbgen.engines.nftables.direct import is_direct, numbers, table_family
-from lbgen.engines.nftables.direct import tables as direct_tables
-from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
 from lbgen.engines.nftables.upstreams import (
     Part,
     allocate,
     balance,
     bounded,
+    direct_tables,
+    family,
     forward_of,
     has_ranges,
     hash_shares,
+    is_direct,
+    numbers,
+    select_name,
     shares,
+    slots_name,
     spans,
+    table_family,
+    table_name,
 )
 from lbgen.plan.model import Balance, Endpoint
 from lbgen.records import replace
