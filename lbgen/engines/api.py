@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier
 
     Condition = Callable[[Plan, str], bool]
+    Differs = Mapping[str, str | tuple[str, ...]]
 
 
 class Level(StrEnum):
@@ -81,25 +82,15 @@ def emulated(how: str) -> Verdict:
     return Verdict(Level.EMULATED, how)
 
 
-def approximate(
-    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
-) -> Verdict:
+def approximate(what_differs: str, differs: Differs | None = None, when: Condition | None = None) -> Verdict:
     """Nearly the behaviour; `what_differs` in a sentence, `differs` and `when` see `Verdict`."""
-    return _differing(Level.APPROXIMATE, what_differs, differs, when)
-
-
-def habit(
-    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
-) -> Verdict:
-    """The engine's own way where nothing is promised; arguments as of `approximate`."""
-    return _differing(Level.HABIT, what_differs, differs, when)
-
-
-def _differing(
-    level: Level, note: str, differs: Mapping[str, str | tuple[str, ...]] | None, when: Condition | None
-) -> Verdict:
     parts = ((part, (words,) if isinstance(words, str) else words) for part, words in (differs or {}).items())
-    return Verdict(level, note, tuple(parts), when)
+    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts), when)
+
+
+def habit(what_differs: str, differs: Differs | None = None, when: Condition | None = None) -> Verdict:
+    """The engine's own way where nothing is promised; arguments as of `approximate`."""
+    return replace(approximate(what_differs, differs, when), level=Level.HABIT)
 
 
 def refused(why: str) -> Verdict:

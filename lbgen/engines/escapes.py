@@ -7,7 +7,7 @@ percent-encoded. The printers here write each set of characters in a form that f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Node, Repeat, Sequence
@@ -17,8 +17,7 @@ from lbgen.regex import parse as parse
 # What may stand raw in a query: the URI set without what delimits a value and without the escape sign.
 _QUERY_RAW = frozenset(b"-._~:/?[]@!$'()*+,;=") | ALNUM
 _HEX = "0123456789ABCDEF"
-_HARMLESS = re.compile("[A-Za-z0-9 _/:;,=@&~!<>-]*")
-_ESCAPE = re.compile("%([0-9A-F])([0-9A-F])")
+_ESCAPE = re.compile("%([0-9A-F]{2})")
 
 
 def literal(text: str) -> Node:
@@ -55,30 +54,23 @@ def group(node: Node, chars: Callable[[Chars], str]) -> str:
 
 def has_boundary(node: Node) -> bool:
     """Whether `\\b` or `\\B` occurs, which cannot be judged in encoded text."""
-    match node:
-        case Chars():
-            return False
-        case Sequence() | Choice():
-            return any(has_boundary(part) for part in node.parts)
-        case Repeat():
-            return has_boundary(node.part)
-        case Boundary():
-            return True
-        case _:
-            assert_never(node)
+    return any(isinstance(leaf, Boundary) for leaf in _leaves(node))
 
 
 def may_hold(node: Node, char: str) -> bool:
     """Whether a match can hold `char` (ASCII) at all."""
+    return any(isinstance(leaf, Chars) and ord(char) in leaf.ascii for leaf in _leaves(node))
+
+
+def _leaves(node: Node) -> Iterator[Chars | Boundary]:
     match node:
-        case Chars():
-            return ord(char) in node.ascii
+        case Chars() | Boundary():
+            yield node
         case Sequence() | Choice():
-            return any(may_hold(part, char) for part in node.parts)
+            for part in node.parts:
+                yield from _leaves(part)
         case Repeat():
-            return may_hold(node.part, char)
-        case Boundary():
-            return False
+            yield from _leaves(node.part)
         case _:
             assert_never(node)
 
@@ -148,17 +140,8 @@ def encoded_literal(text: str, lookahead: bool = True) -> str:
 
 def path_literal(path: str) -> str:
     """A regex for a plan's path as it may be sent: the same characters, hex digits of escapes in either case."""
-    if _HARMLESS.fullmatch(path):
-        return path
-    pieces = _ESCAPE.split(path)
-    out = [_escaped(pieces[0])]
-    for high, low, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        out.append(f"%{_hex(int(high + low, 16))}{_escaped(text)}")
-    return "".join(out)
-
-
-def _escaped(text: str) -> str:
-    return "".join(_char(ord(char)) for char in text)
+    pieces = _ESCAPE.split(path)  # every other one is the digits of an escape
+    return "".join(f"%{_hex(int(x, 16))}" if n % 2 else "".join(_char(ord(c)) for c in x) for n, x in enumerate(pieces))
 
 
 def _char(byte: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, assert_never, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -183,15 +183,8 @@ def judge(
 
 
 def _stops(answer: Answer) -> bool:
-    match answer.verdict.level:
-        case Level.NATIVE | Level.EMULATED | Level.HABIT:
-            return False
-        case Level.APPROXIMATE:
-            return not answer.accepted and not answer.default
-        case Level.REFUSED:
-            return True
-        case _:
-            assert_never(answer.verdict.level)
+    level = answer.verdict.level
+    return level is Level.REFUSED or (level is Level.APPROXIMATE and not answer.accepted and not answer.default)
 
 
 def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Plan) -> Diagnostic:
@@ -203,12 +196,9 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Pla
     if answer.verdict.level is Level.REFUSED:
         code = "LB301" if answer.feature else "LB304"
         return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer, engine, plan))
-    how = (
-        f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
-        if answer.feature
-        else "accept it with --accept all, or change the value"
-    )
-    word = answer.feature.value if answer.feature else ACCEPT_ALL
+    word, how = ACCEPT_ALL, "accept it with --accept all, or change the value"
+    if answer.feature:
+        word, how = name, f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
     return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how, accept=word)
 
 
@@ -231,9 +221,7 @@ def _remedy(answer: Answer, engine: Engine, plan: Plan) -> str:
         if other.name != engine.name
         and all(other.verdict(each, other.versions[0]).level is not Level.REFUSED for each in needed)
     ]
-    if able:
-        return f"{', '.join(able)} can; or leave it out"
-    return "no engine can; leave it out"
+    return f"{', '.join(able)} can; or leave it out" if able else "no engine can; leave it out"
 
 
 def unknown_version(target: Engine, version: str, span: Span = NOWHERE, field: str = "") -> Iterator[Diagnostic]:
