@@ -12,7 +12,6 @@ from lbgen.engines.nftables import transaction
 from lbgen.engines.nftables.upstreams import (
     Part,
     allocate,
-    balance,
     bounded,
     direct_tables,
     family,
@@ -20,6 +19,7 @@ from lbgen.engines.nftables.upstreams import (
     has_ranges,
     hash_shares,
     is_direct,
+    method_of,
     numbers,
     select_name,
     shares,
@@ -126,8 +126,6 @@ def _steered(plan: Plan) -> Iterator[tuple[str, Protocol, str]]:
 
 def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str, Any]:
     """JSON data of one selection."""
-    method = balance(plan, route)
-    assert method is not None  # noqa: S101 - an objection otherwise
     parts = [
         {
             "pool": target.pool,
@@ -141,7 +139,7 @@ def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str,
         "family": word,
         "table": direct_tables(plan) if direct else table_name(plan),
         "protocol": protocol.value,
-        "balance": method.value,
+        "balance": method_of(plan, route).value,
         "parts": parts,
         **({"numbers": numbers(plan, route), "table_family": table_family(plan, word)} if direct else {}),
     }

@@ -14,12 +14,12 @@ from lbgen.engines.nftables.upstreams import (
     family,
     forward_of,
     is_direct,
+    is_every_address,
     shares,
 )
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Mode, Plan, Protocol, Route
+from lbgen.plan.model import Balance, Mode, Plan, Pool, Protocol, Route
 
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _UNTRACKED = "direct forwarding does not track connections, so the kernel cannot count them"
 _FRAGMENTS = approximate(
     "datagrams that do not fit into one packet are lost: the ingress hook sees fragments before the kernel puts them "
@@ -50,7 +50,7 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
             continue
         total = sum(share.slots for share in shares(plan, route))
         if len(shares(plan, route)) > 1 and not is_direct(plan):
-            for pool in dict.fromkeys(plan.pool(target.pool) for target in forward_of(route).targets):
+            for pool in _pools(plan, [route]):
                 if pool.max_per_endpoint is not None:
                     yield Objection(_FULL, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
         if total > MAX_SLOTS:
@@ -68,7 +68,7 @@ def _direct(plan: Plan, version: str) -> Iterator[Objection]:
         return
     owners: dict[tuple[str, int, Protocol], str] = {}
     for listener in plan.listeners:
-        if listener.address in _ANY:
+        if is_every_address(listener.address):
             why = "endpoints answer from the listener's address, so direct forwarding needs a listener that names one"
             yield Objection(refused(why), listener.field)
         if ":" in listener.address and version_key(version) < (1, 1):
@@ -84,20 +84,23 @@ def _direct(plan: Plan, version: str) -> Iterator[Objection]:
             if owners.setdefault(key, listener.name) != listener.name:
                 why = f"it answers from the address of one listener, and listener {owners[key]} uses it as well"
                 yield Objection(refused(why), end.field)
-    routes = dict.fromkeys(rule.route for x in plan.listeners for rule in x.l4_rules)
-    for name in dict.fromkeys(t.pool for route in routes for t in forward_of(plan.route(route)).targets):
-        pool = plan.pool(name)
+    for pool in _pools(plan, (plan.route(rule.route) for x in plan.listeners for rule in x.l4_rules)):
         if pool.balance is Balance.LEAST_CONNECTIONS:
             yield Objection(refused(_UNTRACKED), f"{pool.field}.balance", Feature.LEAST_CONNECTIONS)
         if pool.max_per_endpoint is not None:
             yield Objection(refused(_UNTRACKED), pool.field, Feature.MAX_PER_ENDPOINT)
 
 
+def _pools(plan: Plan, routes: Iterable[Route]) -> list[Pool]:
+    """The pools of these routes, each once."""
+    names = dict.fromkeys(target.pool for route in routes for target in forward_of(route).targets)
+    return [plan.pool(name) for name in names]
+
+
 def _limits(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
     """An endpoint has one counter of connections, whichever pool sends to it."""
     found: dict[str, int | None] = {}
-    for name in dict.fromkeys(target.pool for route in routes for target in forward_of(route).targets):
-        pool = plan.pool(name)
+    for pool in _pools(plan, routes):
         for endpoint in pool.endpoints:
             if found.setdefault(endpoint.authority, pool.max_per_endpoint) != pool.max_per_endpoint:
                 why = "another pool gives this endpoint a different `max_per_endpoint`, and it counts by endpoint"
@@ -106,8 +109,7 @@ def _limits(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
 
 def _without_checks(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
     """Only active checks can tell that an endpoint is down."""
-    for name in dict.fromkeys(target.pool for route in routes for target in forward_of(route).targets):
-        pool = plan.pool(name)
+    for pool in _pools(plan, routes):
         if pool.active is not None:
             continue
         why = "the kernel does not notice an endpoint that is down; add health.active"

@@ -59,6 +59,11 @@ def family(address: str) -> str:
     return "ip6" if ":" in address else "ip"
 
 
+def is_every_address(address: str) -> bool:
+    """Whether a listener is at every address of the host."""
+    return address in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
 def select_name(route: str, protocol: Protocol, word: str) -> str:
     """The name of a route's chain and map that `lbgen agent` changes, in the table of the family `word`."""
     return f"lb_{route}/{protocol.value}/{word}"
@@ -132,6 +137,13 @@ def replies(plan: Plan) -> dict[str, list[tuple[Listener, Endpoint]]]:
                 host = str(ip_address(end.host))
                 found.setdefault(host, {}).setdefault((listener.protocol, end.port), (listener, end))
     return {host: list(found[host].values()) for host in sorted(found)}
+
+
+def method_of(plan: Plan, route: Route) -> Balance:
+    """The balance of a route to which there was no objection."""
+    method = balance(plan, route)
+    assert method is not None  # noqa: S101 - an objection otherwise
+    return method
 
 
 def has_ranges(method: Balance) -> bool:
