@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -74,7 +73,7 @@ TYPES: Types = {Text: _shown}
 def block(indent: int, heads: Markup, body: Markup) -> Markup:
     """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
     nothing else."""
-    lines = list(islice(_bare_lines(body), _MOST_ON_A_LINE + 1))
+    lines = list(_bare_lines(body))
     inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
     is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
     room = _LINE_LENGTH - indent - len(inside) if is_short else 0
