@@ -13,9 +13,8 @@ from lbgen.cli.findings import FORMATS, github, sarif, way_back
 from lbgen.cli.output import pluralize, print_findings, print_json, show_status, tell
 from lbgen.cli.topology_files import TopologyFiles, refuse_second_stdin, topology_option, watch_option
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span
-from lbgen.engines.api import engine, engine_names
-from lbgen.engines.tiers import engines_of
-from lbgen.engines.versions import unknown_versions
+from lbgen.engines.api import engine, engine_names, engines_of
+from lbgen.engines.verdicts import unknown_versions
 from lbgen.plan.resolve import findings
 from lbgen.plan.tiers import parts
 from lbgen.records import replace

@@ -16,9 +16,7 @@ from lbgen.cli.explain_tables import explain_costs, explain_versions, print_verd
 from lbgen.cli.output import print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.diagnostics import Span
-from lbgen.engines.api import engine, engine_names, target_version
-from lbgen.engines.lines import split_lines
-from lbgen.engines.tiers import engines_of
+from lbgen.engines.api import engine, engine_names, engines_of, split_lines, target_version
 from lbgen.engines.verdicts import Answer, answers
 from lbgen.html.page import build_page, to_html
 from lbgen.json_types import Printed

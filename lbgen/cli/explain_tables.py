@@ -13,8 +13,7 @@ from rich.text import Text
 from lbgen.cli.output import console
 from lbgen.engines.api import engine, target_version
 from lbgen.engines.costs import Cost, Costs, costs
-from lbgen.engines.verdict_rows import LEGEND, mark, notes, worst_by_feature
-from lbgen.engines.versions import obstacles_by_version
+from lbgen.engines.verdicts import LEGEND, mark, notes, obstacles_by_version, worst_by_feature
 
 if TYPE_CHECKING:
     from rich.console import Console

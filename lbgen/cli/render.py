@@ -15,11 +15,9 @@ from lbgen.cli.findings import summary
 from lbgen.cli.output import print_findings, print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option, watch_option
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
-from lbgen.engines.api import engine_names
+from lbgen.engines.api import engine_names, engines_of
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
-from lbgen.engines.tiers import engines_of
-from lbgen.engines.verdicts import VerdictRecord
-from lbgen.engines.versions import unknown_versions
+from lbgen.engines.verdicts import VerdictRecord, unknown_versions
 from lbgen.json_types import FindingRecord, Printed
 from lbgen.plan.tiers import Tier, parts
 

@@ -21,7 +21,7 @@ from lbgen.diagnostics import LbgenError
 from lbgen.spec.layering import Document
 from lbgen.spec.load import Topology, load_documents
 from lbgen.spec.profile import names as profile_names
-from lbgen.spec.source import parse, read_nodes, record_reads, without_collector
+from lbgen.spec.source import parse, read_nodes, record_reads
 from lbgen.spec.variables import environment
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -47,13 +47,12 @@ class TopologyFiles(Struct, frozen=True):
         env_file = "<stdin>" if self.env_file == "-" else self.env_file
         variables = environment(Path(env_file) if env_file is not None else None, self.env_text)
         documents = []
-        with without_collector():
-            for path in self.paths:
-                if path == "-":
-                    root = parse(sys.stdin.buffer.read(), "<stdin>")
-                    documents.append(Document("<stdin>", Path(), root))
-                else:
-                    documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
+        for path in self.paths:
+            if path == "-":
+                root = parse(sys.stdin.buffer.read(), "<stdin>")
+                documents.append(Document("<stdin>", Path(), root))
+            else:
+                documents.append(Document(path, Path(path).parent, read_nodes(Path(path))))
         profile = (("profile", self.profile),) if self.profile is not None else ()
         return load_documents(documents, (*self.settings, *profile), variables=variables)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
 from lbgen.engines.api import RenderedFile
 from lbgen.plan.model import Pool, PoolProtocol
+
+if TYPE_CHECKING:
+    from lbgen.plan.policy import ActiveHealth
 
 FILE = "agent.json"
 FORMAT = 1
@@ -112,23 +115,17 @@ class Steered(Protocol):
 
 def checked_pools(pools: Iterable[Pool]) -> tuple[CheckedPool, ...]:
     """Those of `pools` that have active checks. An address that a pool has twice is checked once."""
-    return tuple(_checked(pool) for pool in pools if pool.active is not None)
+    return tuple(_checked(pool, pool.active) for pool in pools if pool.active is not None)
 
 
-def _checked(pool: Pool) -> CheckedPool:
-    active = pool.active
-    assert active is not None  # noqa: S101 - the caller looked
+def _checked(pool: Pool, active: ActiveHealth) -> CheckedPool:
     targets = {e.authority: Target(e.authority, e.host, active.port or e.port, e.weight) for e in pool.endpoints}
     tls = None
     if pool.tls is not None:
         shown = pool.tls.certificate
-        tls = CheckTls(
-            ca=None if pool.tls.ca is None else pool.tls.ca.path,
-            server_name=pool.tls.server_name,
-            certificate=None if shown is None else shown.cert.path,
-            key=None if shown is None else shown.key.path,
-            verify=pool.tls.verify,
-        )
+        ca = None if pool.tls.ca is None else pool.tls.ca.path
+        cert, key = (None, None) if shown is None else (shown.cert.path, shown.key.path)
+        tls = CheckTls(ca, pool.tls.server_name, cert, key, pool.tls.verify)
     return CheckedPool(
         name=pool.name,
         path=active.path,

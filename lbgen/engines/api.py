@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
-from lbgen.diagnostics import Diagnostic, UsageError
+from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, UsageError
 from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
+from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
+    from lbgen.plan.tiers import Tier
 
     Condition = Callable[[Plan, str], bool]
+    Differs = Mapping[str, str | tuple[str, ...]]
 
 
 class Level(StrEnum):
@@ -79,25 +82,15 @@ def emulated(how: str) -> Verdict:
     return Verdict(Level.EMULATED, how)
 
 
-def approximate(
-    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
-) -> Verdict:
+def approximate(what_differs: str, differs: Differs | None = None, when: Condition | None = None) -> Verdict:
     """Nearly the behaviour; `what_differs` in a sentence, `differs` and `when` see `Verdict`."""
-    return _differing(Level.APPROXIMATE, what_differs, differs, when)
-
-
-def habit(
-    what_differs: str, differs: Mapping[str, str | tuple[str, ...]] | None = None, when: Condition | None = None
-) -> Verdict:
-    """The engine's own way where nothing is promised; arguments as of `approximate`."""
-    return _differing(Level.HABIT, what_differs, differs, when)
-
-
-def _differing(
-    level: Level, note: str, differs: Mapping[str, str | tuple[str, ...]] | None, when: Condition | None
-) -> Verdict:
     parts = ((part, (words,) if isinstance(words, str) else words) for part, words in (differs or {}).items())
-    return Verdict(level, note, tuple(parts), when)
+    return Verdict(Level.APPROXIMATE, what_differs, tuple(parts), when)
+
+
+def habit(what_differs: str, differs: Differs | None = None, when: Condition | None = None) -> Verdict:
+    """The engine's own way where nothing is promised; arguments as of `approximate`."""
+    return replace(approximate(what_differs, differs, when), level=Level.HABIT)
 
 
 def refused(why: str) -> Verdict:
@@ -124,6 +117,13 @@ class RenderedFile:
     name: str
     text: str
     origins: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a file as engines and origins count them: they end at line feeds alone, and there is no
+    empty one after the last. `str.splitlines` also splits at U+2028 and others, which a user's free text may hold."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 class Binary(Struct, frozen=True):
@@ -279,6 +279,51 @@ class Incremental(Protocol):
         ...
 
 
+class Counts(Struct, frozen=True):
+    """Connections (over UDP: flows) that were forwarded since the rules were loaded: by listener and route, and by the
+    endpoint's address (`host:port`)."""
+
+    routes: Mapping[tuple[str, str], int]
+    endpoints: Mapping[str, int]
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An engine whose connections the kernel counts; beside `Engine`."""
+
+    counts_argv: tuple[str, ...]  # run where its rules are
+
+    def counts(self, said: str) -> Counts:
+        """What that command said. Raises ValueError or LookupError for anything else."""
+        ...
+
+
+class Taken(Struct, frozen=True):
+    """What an engine made of a stage. `missing`: files that it has not taken over yet; `settled`: whether what came
+    with them has passed or failed its first checks; `refusals`: how many changes it has refused since it started."""
+
+    missing: tuple[str, ...]
+    settled: bool
+    refusals: int
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """An engine whose watched files are to be replaced in an order; beside `Engine`. It is asked by
+    GET on the admin port of its plan."""
+
+    taken_paths: tuple[str, ...]  # paths, with their queries
+
+    def stages(self, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+        """The texts to write, by file name, one stage after the other, to get from the watched files `before` to
+        `after` without the loss of a request. Names that are in no stage need no order."""
+        ...
+
+    def taken(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
+        """What the answers, by path, say of a stage that was written."""
+        ...
+
+
 @cache
 def engines() -> dict[str, Engine]:
     """All installed engines by name, in the order of their names. Loads every engine module."""
@@ -296,6 +341,24 @@ def engine(name: str) -> Engine:
     except ImportError as broken:
         raise UsageError(Diagnostic("LB305", f"engine {name!r} cannot be loaded: {broken}")) from broken
     return found
+
+
+def engine_of(tier: Tier) -> Engine | None:
+    """None when it names none. LbgenError LB305, with the place, when there is no such engine."""
+    if tier.engine is None:
+        return None
+    try:
+        return engine(tier.engine)
+    except UsageError as unknown:
+        field = f"tiers.{tier.name}.engine"
+        span = dict(tier.plan.spans).get(field, NOWHERE)
+        raise LbgenError([replace(each, span=span, field=field) for each in unknown.diagnostics]) from None
+
+
+def engines_of(tier: Tier, others: tuple[str, ...]) -> tuple[str, ...]:
+    """The name of its engine, else `others`. Raises as `engine_of` does."""
+    named = engine_of(tier)
+    return others if named is None else (named.name,)
 
 
 def target_version(target: Engine, asked: str | None) -> str:

@@ -17,8 +17,6 @@ from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
 
@@ -148,21 +146,14 @@ def costs(plan: Plan, engine: Engine, version: str) -> Costs | None:
     data = _measured(engine, version)
     if data is None:
         return None
-    figures = data["features"]
-    found = [_cost(name, fields, figures[name]) for name, fields in _used(plan, engine, version) if name in figures]
+    found = []
+    for answer in answers(plan, engine, version):
+        name = answer.feature or ""
+        if not answer.place and (figure := data["features"].get(name)) is not None:
+            cheaper = CHEAPER.get(name, "")
+            found.append(Cost(name, answer.fields, figure["us"], figure["low"], figure["high"], cheaper))
     found.sort(key=lambda each: (each.is_noise, -each.micros))
     return Costs(data["version"], data["date"], data["method"], float(data["forward_us"]), tuple(found))
-
-
-def _cost(name: str, fields: tuple[str, ...], figure: dict[str, float]) -> Cost:
-    return Cost(name, fields, figure["us"], figure["low"], figure["high"], CHEAPER.get(name, ""))
-
-
-def _used(plan: Plan, engine: Engine, version: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Names of what the plan uses, with the fields that ask for it."""
-    for answer in answers(plan, engine, version):
-        if answer.feature is not None and not answer.place:
-            yield answer.feature.value, answer.fields
 
 
 def _measured(engine: Engine, version: str) -> dict[str, Any] | None:

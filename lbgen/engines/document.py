@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from lbgen.version import VERSION
+
 if TYPE_CHECKING:
+    from lbgen.plan.model import Plan
+
     Data: TypeAlias = "str | int | float | bool | Commented | Mapping[str, Data] | Sequence[Data] | None"
 
 
@@ -17,7 +21,7 @@ class Tagged(dict[str, "Data"]):
     __slots__ = ("field",)
 
     def __init__(self, field: str, data: Mapping[str, Data]) -> None:
-        self.update(data)  # without the search of super(), as each route has several of these
+        super().__init__(data)
         self.field = field
 
 
@@ -32,3 +36,9 @@ class Commented(Struct, frozen=True):
 def comment_on(data: Mapping[str, Data], notes: Mapping[str, str]) -> dict[str, Data]:
     """`data` with comments (`notes`) above the lines of these keys."""
     return {key: Commented(notes[key], value) if key in notes else value for key, value in data.items()}
+
+
+def origin(plan: Plan) -> str:
+    """The line of origin in rendered files. Not for those that an engine reads only when it starts: with another
+    version of lbgen a reload would have to be refused."""
+    return f"lbgen {VERSION}, topology {plan.name}"

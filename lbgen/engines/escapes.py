@@ -7,37 +7,81 @@ percent-encoded. The printers here write each set of characters in a form that f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
 
-from lbgen.engines.regex import group, has_boundary, literal, may_hold, write
-from lbgen.regex import ALNUM, ASCII, Boundary, Chars, Choice, Node, Repeat, Sequence, parse
-
-__all__ = [
-    "ASCII",
-    "Boundary",
-    "Chars",
-    "Choice",
-    "Node",
-    "Repeat",
-    "Sequence",
-    "encoded",
-    "encoded_literal",
-    "encoded_regex",
-    "group",
-    "has_boundary",
-    "literal",
-    "may_hold",
-    "parse",
-    "path_literal",
-    "plain",
-    "write",
-]
+from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Node, Repeat, Sequence
+from lbgen.regex import Chars as Chars
+from lbgen.regex import parse as parse
 
 # What may stand raw in a query: the URI set without what delimits a value and without the escape sign.
 _QUERY_RAW = frozenset(b"-._~:/?[]@!$'()*+,;=") | ALNUM
 _HEX = "0123456789ABCDEF"
-_HARMLESS = re.compile("[A-Za-z0-9 _/:;,=@&~!<>-]*")
-_ESCAPE = re.compile("%([0-9A-F])([0-9A-F])")
+_ESCAPE = re.compile("%([0-9A-F]{2})")
+
+
+def literal(text: str) -> Node:
+    """A text as a tree; characters beyond ASCII become their UTF-8 bytes."""
+    return Sequence(tuple(Chars(frozenset((byte,))) for byte in text.encode()))
+
+
+def write(node: Node, chars: Callable[[Chars], str]) -> str:
+    """The regex of `node`, each set of characters written by `chars` (as one unit that may be repeated)."""
+    match node:
+        case Chars():
+            return chars(node)
+        case Sequence():
+            return "".join(
+                f"(?:{write(part, chars)})" if isinstance(part, Choice) else write(part, chars) for part in node.parts
+            )
+        case Choice():
+            return "|".join(write(part, chars) for part in node.parts)
+        case Repeat():
+            inner = write(node.part, chars)
+            unit = inner if isinstance(node.part, Chars) else f"(?:{inner})"
+            return unit + _times(node.least, node.most)
+        case Boundary():
+            return r"\B" if node.inside else r"\b"
+        case _:
+            assert_never(node)
+
+
+def group(node: Node, chars: Callable[[Chars], str]) -> str:
+    """As `write`, fit to stand beside other text."""
+    text = write(node, chars)
+    return f"(?:{text})" if isinstance(node, Choice) else text
+
+
+def has_boundary(node: Node) -> bool:
+    """Whether `\\b` or `\\B` occurs, which cannot be judged in encoded text."""
+    return any(isinstance(leaf, Boundary) for leaf in _leaves(node))
+
+
+def may_hold(node: Node, char: str) -> bool:
+    """Whether a match can hold `char` (ASCII) at all."""
+    return any(isinstance(leaf, Chars) and ord(char) in leaf.ascii for leaf in _leaves(node))
+
+
+def _leaves(node: Node) -> Iterator[Chars | Boundary]:
+    match node:
+        case Chars() | Boundary():
+            yield node
+        case Sequence() | Choice():
+            for part in node.parts:
+                yield from _leaves(part)
+        case Repeat():
+            yield from _leaves(node.part)
+        case _:
+            assert_never(node)
+
+
+def _times(least: int, most: int | None) -> str:
+    for sign, bounds in BOUNDS.items():
+        if bounds == (least, most):
+            return sign
+    if most is None:
+        return f"{{{least},}}"
+    return f"{{{least}}}" if least == most else f"{{{least},{most}}}"
 
 
 def plain(without: str = "\n") -> Callable[[Chars], str]:
@@ -96,17 +140,8 @@ def encoded_literal(text: str, lookahead: bool = True) -> str:
 
 def path_literal(path: str) -> str:
     """A regex for a plan's path as it may be sent: the same characters, hex digits of escapes in either case."""
-    if _HARMLESS.fullmatch(path):
-        return path
-    pieces = _ESCAPE.split(path)
-    out = [_escaped(pieces[0])]
-    for high, low, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        out.append(f"%{_hex(int(high + low, 16))}{_escaped(text)}")
-    return "".join(out)
-
-
-def _escaped(text: str) -> str:
-    return "".join(_char(ord(char)) for char in text)
+    pieces = _ESCAPE.split(path)  # every other one is the digits of an escape
+    return "".join(f"%{_hex(int(x, 16))}" if n % 2 else "".join(_char(ord(c)) for c in x) for n, x in enumerate(pieces))
 
 
 def _char(byte: int) -> str:

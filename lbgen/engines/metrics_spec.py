@@ -12,8 +12,6 @@ from msgspec import Struct
 from lbgen.engines.api import RenderedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
 
@@ -103,6 +101,7 @@ def metrics_files(plan: Plan, target: Engine, version: str) -> tuple[RenderedFil
     """The file for the agent; nothing where the topology has no metrics."""
     if plan.metrics is None:
         return ()
+    rules = (rule for listener in plan.listeners for table in listener.hosts for rule in table.rules)
     spec = MetricsSpec(
         stack=plan.name,
         engine=target.name,
@@ -123,16 +122,8 @@ def metrics_files(plan: Plan, target: Engine, version: str) -> tuple[RenderedFil
             )
             for pool in plan.pools
         ),
-        methods=tuple(sorted({*METHODS, *_methods(plan)})),
+        methods=tuple(sorted({*METHODS, *(method for rule in rules for method in rule.match.methods)})),
         admin_port=plan.admin_port,
     )
     text = json.dumps(msgspec.to_builtins(spec), indent=1) + "\n"
     return (RenderedFile(FILE, text, ("metrics",) * text.count("\n")),)
-
-
-def _methods(plan: Plan) -> Iterator[str]:
-    """The methods that routes match."""
-    for listener in plan.listeners:
-        for table in listener.hosts:
-            for rule in table.rules:
-                yield from rule.match.methods

@@ -15,10 +15,10 @@ from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
+from lbgen.plan.model import Plan
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Plan
     from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
@@ -82,22 +82,16 @@ class Rendered(Mapping[str, str]):
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
             raise
-        manifest = root / MANIFEST
-        old = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
         names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
-        gone = [name for name in old if name not in names]
-
-        def list_files(listed: list[str]) -> None:
-            _stage(manifest, "".join(f"{name}\n" for name in listed).encode(), owner=owner).replace(manifest)
-
+        gone = [name for name in _listed(root) if name not in names]
         # First: an engine that watches its files loads them at once, so as little as possible may fail after that.
-        list_files([*names, *gone])
+        _list(root, [*names, *gone], owner)
         for temporary, target in staged:
             temporary.replace(target)
         for name in gone:
             (root / PurePosixPath(name)).unlink(missing_ok=True)
         if gone:
-            list_files(names)
+            _list(root, names, owner)
         return tuple(every)
 
 
@@ -111,28 +105,33 @@ def with_texts(rendered: Rendered, texts: Mapping[str, str]) -> Rendered:
 def exchange(root: Path, texts: Mapping[str, str], owner: tuple[int, int] | None = None) -> None:
     """Rename `texts`, by name, into their places below `root`, in their order; the others of an earlier `write` stay.
     `owner` as in `Rendered.write`. Raises OSError."""
-    manifest = root / MANIFEST
-    listed = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
-    new = [name for name in texts if name not in listed]
-    if new:  # first, so that an interrupted change finds them
-        _stage(manifest, "".join(f"{name}\n" for name in (*listed, *new)).encode(), owner=owner).replace(manifest)
+    listed = _listed(root)
+    if new := [name for name in texts if name not in listed]:  # first, so that an interrupted change finds them
+        _list(root, [*listed, *new], owner)
     for name, text in texts.items():
         target = root / PurePosixPath(name)
         _folder(target.parent, root, owner)
         _stage(target, text.encode(), owner=owner).replace(target)
 
 
+def _listed(root: Path) -> list[str]:
+    manifest = root / MANIFEST
+    return manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
+
+
+def _list(root: Path, names: list[str], owner: tuple[int, int] | None) -> None:
+    manifest = root / MANIFEST
+    _stage(manifest, "".join(f"{name}\n" for name in names).encode(), owner=owner).replace(manifest)
+
+
 def _is_there(target: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> bool:
     try:
         found = target.lstat()
         alike = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode and found.st_size == len(content)
-        return alike and (found.st_uid, found.st_gid) == (owner or _ourselves()) and target.read_bytes() == content
+        whose = owner or (os.geteuid(), os.getegid())
+        return alike and (found.st_uid, found.st_gid) == whose and target.read_bytes() == content
     except OSError:
         return False
-
-
-def _ourselves() -> tuple[int, int]:
-    return os.geteuid(), os.getegid()
 
 
 def _folder(path: Path, root: Path, owner: tuple[int, int] | None) -> None:
@@ -176,10 +175,8 @@ def render(topology: Topology | Plan, engine: str, accept: tuple[str, ...] = ())
 
 def _planned(topology: Topology | Plan, engine: str) -> tuple[Plan, Engine, str]:
     """The plan, the engine and its version."""
-    from lbgen.plan.model import Plan
-
     if not isinstance(topology, Plan):
-        from lbgen.plan.resolve import plan
+        from lbgen.plan.resolve import plan  # with pydantic, which a process that has a plan saves
 
         topology = plan(topology)
     target = find_engine(engine)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
-from operator import call
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, Template, nodes
-from jinja2.compiler import CodeGenerator, Frame
-from jinja2.utils import missing
+from jinja2 import BaseLoader, Environment, FileSystemBytecodeCache, StrictUndefined, Undefined
 from markupsafe import Markup
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, LbgenError
-from lbgen.engines.lines import split_lines
+from lbgen.engines.api import split_lines
 from lbgen.resources import cache
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
     from jinja2.bccache import Bucket
-    from jinja2.runtime import Context
 
-Records = Mapping[type, Callable[[Any, Callable[[object], str]], str]]
+Types = Mapping[type, Callable[[Any], str]]
 Own = Mapping[str, tuple[str, str]]  # place -> topology field and text
 NOTHING: Own = MappingProxyType({})
 _MARK_OPEN, _MARK_CLOSE = "\x02", "\x03"
@@ -33,11 +28,7 @@ _MARK = re.compile(f"{_MARK_OPEN}([^{_MARK_CLOSE}]*){_MARK_CLOSE}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLACE = "!"  # begins no field
 _FIELD = re.compile(r"[A-Za-z0-9_.\[\]*-]*")
-_INCLUDE = re.compile(r'^[ \t]*\{% include "([^"]+)" %\}\n', re.MULTILINE)
 ALLOWED_FILTERS = ("length",)
-
-printed: Callable[[str], Markup] = partial(str.__new__, Markup)
-"""The Markup of text that a template printed; Markup's own constructor first looks for other kinds of values."""
 
 
 class Atom(Struct, frozen=True):
@@ -46,7 +37,7 @@ class Atom(Struct, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        if not self.text.isprintable() and _CONTROL.search(self.text):
+        if _CONTROL.search(self.text):
             raise ValueError(f"control character in atom {self.text!r}")
 
     @classmethod
@@ -64,34 +55,42 @@ class Literal(Struct, frozen=True):
     kind: str = "word"
 
     def __post_init__(self) -> None:
-        if not self.text.isprintable() and _CONTROL.search(self.text.replace("\n", "").replace("\t", "")):
+        if _CONTROL.search(self.text.replace("\n", "").replace("\t", "")):
             raise ValueError(f"control character in literal {self.text!r}")
 
 
+def printed(text: str) -> Markup:
+    """Text that a template puts out as it is."""
+    return Markup(text)  # noqa: S704  # configuration files, no HTML
+
+
 def environment(
-    loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]], records: Records = MappingProxyType({})
+    loader: BaseLoader, quotes: Mapping[str, Callable[[str], str]], types: Types = MappingProxyType({})
 ) -> Environment:
-    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`), int and the types of
-    `records`, which print a record by what prints a value; all else raises."""
+    """A Jinja2 environment in which `{{ x }}` takes Atom, Literal (by `quotes[x.kind]`), int and the engine's own
+    quoting `types`; all else raises."""
 
-    def finalize(value: Any) -> Any:  # noqa: ANN401  # text; a view holds all kinds
-        kind = type(value)  # exact ones: a view has no others, and looking for them takes time for every value
-        if kind is Atom:
-            return value.text
-        if kind is Literal:
-            return quotes[value.kind](value.text)
-        if kind is Markup:
-            return value
-        if (print_record := records.get(kind)) is not None:
-            return print_record(value, finalize)
-        if kind is int:
-            return str(value)
-        raise TypeError(f"{kind.__name__} {value!r} may not be printed; wrap it in Atom or Literal")
+    def finalize(value: object) -> Markup:
+        match value:
+            case Markup():
+                return value  # of a macro, a block or a function of the environment
+            case Atom():
+                return printed(value.text)
+            case Literal():
+                return printed(quotes[value.kind](value.text))
+            case Undefined():
+                return printed(str(value))  # raises, with its name
+        if type(value) in types:
+            return printed(types[type(value)](value))
+        if type(value) is int:
+            return printed(str(value))
+        raise TypeError(f"{type(value).__name__} {value!r} may not be printed; wrap it in Atom or Literal")
 
-    env = _Environment(
-        loader=_InliningLoader(loader),
-        bytecode_cache=_compiled(),
-        auto_reload=False,  # nothing changes them while we run, and looking costs a system call per include
+    place = cache(f"jinja-{VERSION}")
+    env = Environment(
+        loader=loader,
+        bytecode_cache=_Compiled(str(place)) if place is not None else None,
+        auto_reload=False,
         undefined=StrictUndefined,
         autoescape=True,  # what macros return is Markup, and no other text passes `finalize`
         finalize=finalize,
@@ -104,96 +103,10 @@ def environment(
     return env
 
 
-class _InliningLoader(BaseLoader):
-    """Loads templates with their includes inlined: Jinja's own include makes a context each time."""
-
-    def __init__(self, loader: BaseLoader) -> None:
-        self._loader = loader
-
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
-        source, filename, is_current = self._loader.get_source(environment, template)
-        inlined = _INCLUDE.sub(lambda found: self.get_source(environment, found[1])[0], source)
-        return inlined, filename, is_current
-
-
-class _Generator(CodeGenerator):
-    """Prints what `finalize` returns as it is: it decides on every value, so a second look would only take time.
-
-    Attributes and calls are Python's own, since a view has every attribute that a template names.
-    """
-
-    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        self.write(finalize.src or "escape(")
-
-    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        self.write(")")
-
-    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802  # as Jinja names it
-        self.visit(node.node, frame)
-        self.write(f".{node.attr}")
-
-    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802
-        self.write("environment.call_directly(")
-        self.visit(node.node, frame)
-        self.signature(node, frame, {"caller": "caller"} if forward_caller else None)
-        self.write(")")
-
-    def visit_Test(self, node: nodes.Test, frame: Frame) -> None:  # noqa: N802
-        if node.name != "none":
-            super().visit_Test(node, frame)
-            return
-        self.write("(")
-        self.visit(node.node, frame)
-        self.write(" is None)")
-
-
-class _Template(Template):
-    @classmethod
-    def _from_namespace(
-        cls, environment: Environment, namespace: MutableMapping[str, Any], globals: MutableMapping[str, Any]
-    ) -> Template:
-        namespace["Markup"] = printed
-        return super()._from_namespace(environment, namespace, globals)
-
-    def new_context(
-        self, vars: dict[str, Any] | None = None, shared: bool = False, locals: Mapping[str, Any] | None = None
-    ) -> Context:
-        """Like Jinja's own, but an include of many does not list the globals anew."""
-        if not shared or vars is None:
-            return super().new_context(vars, shared, locals)
-        known = {**vars, **{name: value for name, value in (locals or {}).items() if value is not missing}}
-        return self.environment.context_class(self.environment, known, self.name, self.blocks)
-
-
-class _Environment(Environment):
-    code_generator_class = _Generator
-    template_class = _Template
-    call_directly: Any = staticmethod(cast("Any", call))
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # as Jinja has them
-        super().__init__(**options)
-        self._loaded: dict[str, Template] = {}
-
-    def get_template(
-        self, name: str | Template, parent: str | None = None, globals: MutableMapping[str, Any] | None = None
-    ) -> Template:
-        """Like Jinja's own, which looks for a changed file and takes a lock for each include."""
-        if not isinstance(name, str) or name not in self._loaded:
-            return self._loaded.setdefault(str(name), super().get_template(name, parent, globals))
-        return self._loaded[name]
-
-
 class _Compiled(FileSystemBytecodeCache):
-    """Compiled templates on disk, as Python keeps its modules: compiling one costs more than rendering it."""
-
     def dump_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):  # a full or read-only disk costs time, nothing else
             super().dump_bytecode(bucket)
-
-
-def _compiled() -> _Compiled | None:
-    place = cache(f"typed-templates-{VERSION}")  # others were compiled before `_Generator`
-    return _Compiled(str(place)) if place is not None else None
 
 
 def _at(origin: Atom | None = None) -> Markup:
@@ -205,9 +118,8 @@ def _at(origin: Atom | None = None) -> Markup:
 
 
 def without_marks(lines: Iterable[str]) -> Iterator[str]:
-    """`lines` of a template's output, which have no blanks around them, but not those that are a mark of `at()` or
-    `verbatim()` and nothing else."""
-    return (line for line in lines if line[0] != _MARK_OPEN or _MARK.sub("", line).strip())
+    """`lines` of a template's output but for those that are a mark of `at()` or `verbatim()` and nothing else."""
+    return (line for line in lines if _MARK_OPEN not in line or _MARK.sub("", line).strip())
 
 
 def _verbatim(place: str, indent: int = 0) -> Markup:
@@ -232,19 +144,15 @@ def split_origins(marked: str, own: Own = NOTHING) -> tuple[str, tuple[str, ...]
     origins: list[str] = []
     current = ""
     for line in marked.split("\n"):
-        if _MARK_OPEN in line:
-            if line[0] == _MARK_OPEN and line.find(_MARK_CLOSE) == len(line) - 1:  # most stand alone
-                mark, line = line[1:-1], ""
-            else:
-                mark = _MARK.findall(line)[-1]
-                line = _MARK.sub("", line)
-            if mark.startswith(_PLACE):
-                origin, found = own.get(mark.removeprefix(_PLACE), ("", ""))
+        if marks := _MARK.findall(line):
+            line = _MARK.sub("", line)
+            if marks[-1].startswith(_PLACE):
+                origin, found = own.get(marks[-1].removeprefix(_PLACE), ("", ""))
                 added = [f"{line}{each}".rstrip() for each in split_lines(found)]
                 lines += added
                 origins += [origin] * len(added)
                 continue
-            current = mark
+            current = marks[-1]
             if not line.strip():
                 continue
         lines.append(line)

@@ -78,7 +78,7 @@ def unreadable(plan: Plan, engine: str, readers: Mapping[str, Callable[[], objec
 
 
 def _data(plan: Plan, engine: str, place: str) -> tuple[str, Data]:
-    import yaml  # a hundredth of a second, which a process without such text saves
+    import yaml  # heavy, and rarely needed: each supervisor of a stack would hold it
 
     text = dict(plan.options(engine).verbatim).get(place, "")
     try:

@@ -1,19 +1,32 @@
-"""Plan and engine -> a verdict for every feature in use, and the findings that stop a render."""
+"""Plan and engine -> a verdict for every feature in use, the findings that stop a render, and rows of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from msgspec import Meta, Struct
 
-from lbgen.diagnostics import Diagnostic, Span, UsageError
-from lbgen.engines.api import Engine, Level, Objection, Verdict, emulated, engines, refused
+from lbgen.diagnostics import NOWHERE, Diagnostic, Span, UsageError
+from lbgen.engines.api import (
+    Engine,
+    Level,
+    Objection,
+    Verdict,
+    emulated,
+    engine_names,
+    engines,
+    is_known,
+    refused,
+    target_version,
+    version_key,
+)
+from lbgen.engines.api import engine as find_engine
 from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 from lbgen.records import replace
+from lbgen.severity import Severity
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -21,6 +34,11 @@ if TYPE_CHECKING:
     _Asked = set[tuple[Feature | None, str]]
 
 ACCEPT_ALL = "all"
+DEFAULT, ACCEPTED = "*", "+"
+LEGEND = {
+    DEFAULT: "no field asks for it and no client can bypass a rule with it: it does not stop a render",
+    ACCEPTED: "accepted, by the topology or its profile",
+}
 _LISTENERS = {Feature.L7, Feature.L4_TCP, Feature.L4_UDP}
 
 
@@ -33,15 +51,10 @@ class PlanJudge(Protocol):
         ...
 
 
-@cache  # `isinstance` of a protocol takes longer than the verdict
-def _judges_plans(kind: type) -> bool:
-    return issubclass(kind, PlanJudge)
-
-
 def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Verdict:
     """The verdict of an engine on a feature of a plan."""
-    if _judges_plans(type(engine)):
-        verdict = cast("PlanJudge", engine).verdict_on(plan, feature, version)
+    if isinstance(engine, PlanJudge):
+        verdict = engine.verdict_on(plan, feature, version)
     else:
         verdict = engine.verdict(feature, version)
     if verdict.when is None:
@@ -167,15 +180,8 @@ def judge(
 
 
 def _stops(answer: Answer) -> bool:
-    match answer.verdict.level:
-        case Level.NATIVE | Level.EMULATED | Level.HABIT:
-            return False
-        case Level.APPROXIMATE:
-            return not answer.accepted and not answer.default
-        case Level.REFUSED:
-            return True
-        case _:
-            assert_never(answer.verdict.level)
+    level = answer.verdict.level
+    return level is Level.REFUSED or (level is Level.APPROXIMATE and not answer.accepted and not answer.default)
 
 
 def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Plan) -> Diagnostic:
@@ -187,12 +193,9 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Pla
     if answer.verdict.level is Level.REFUSED:
         code = "LB301" if answer.feature else "LB304"
         return Diagnostic(code, f"{name} is refused by {by}", span, field, _remedy(answer, engine, plan))
-    how = (
-        f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
-        if answer.feature
-        else "accept it with --accept all, or change the value"
-    )
-    word = answer.feature.value if answer.feature else ACCEPT_ALL
+    word, how = ACCEPT_ALL, "accept it with --accept all, or change the value"
+    if answer.feature:
+        word, how = name, f"accept it with --accept {name}, or `accept: {{ {engine.name}: [{name}] }}` in the topology"
     return Diagnostic("LB302", f"{name} is approximate on {by}", span, field, how, accept=word)
 
 
@@ -215,6 +218,70 @@ def _remedy(answer: Answer, engine: Engine, plan: Plan) -> str:
         if other.name != engine.name
         and all(other.verdict(each, other.versions[0]).level is not Level.REFUSED for each in needed)
     ]
-    if able:
-        return f"{', '.join(able)} can; or leave it out"
-    return "no engine can; leave it out"
+    return f"{', '.join(able)} can; or leave it out" if able else "no engine can; leave it out"
+
+
+def unknown_version(target: Engine, version: str, span: Span = NOWHERE, field: str = "") -> Iterator[Diagnostic]:
+    """LB307 where lbgen does not know `version`, which gets the files for another one."""
+    if not is_known(target, version):
+        message = (
+            f"lbgen does not know {target.title} {version}, which gets the files for {target_version(target, version)}"
+        )
+        hint = f"lbgen fingerprint {target.name} shows what it does otherwise; known: {', '.join(target.versions)}"
+        yield Diagnostic("LB307", message, span, field, hint, Severity.WARNING)
+
+
+def obstacles_by_version(plan: Plan, target: Engine) -> dict[str, tuple[Diagnostic, ...]]:
+    """By supported version, newest first, what stops it from serving `plan`; nothing where it can."""
+    versions = sorted(target.versions, key=version_key, reverse=True)
+    return {version: judge(plan, target, version)[1] for version in versions}
+
+
+def unknown_versions(plan: Plan) -> tuple[Diagnostic, ...]:
+    """LB307 for each version that the topology asks for and lbgen does not know; UsageError LB305 for one too old."""
+    return tuple(
+        warning
+        for name in engine_names()
+        if (asked := plan.options(name).version) is not None
+        for field in (f"engines.{name}.version",)
+        for warning in unknown_version(find_engine(name), asked, plan.span(field), field)
+    )
+
+
+def worst_by_feature(columns: Mapping[str, Sequence[Answer]]) -> dict[str, dict[str, Answer]]:
+    """By feature and engine the worst answer of all places."""
+    rows: dict[str, dict[str, Answer]] = {}
+    for name, found in columns.items():
+        for answer in found:
+            row = rows.setdefault(label(answer), {})
+            row[name] = max(row.get(name, answer), answer, key=_badness)
+    return rows
+
+
+def notes(found: Sequence[Answer]) -> dict[tuple[str, str, str], list[str]]:
+    """Level, mark and text of each note of one engine, with the features or places that have it; the worst first."""
+    subjects: dict[tuple[str, str, str], list[str]] = {}
+    for answer in sorted(found, key=_badness, reverse=True):
+        if answer.verdict.note:
+            place = f" at {answer.fields[0]}" if answer.place and answer.fields else ""
+            key = (str(answer.verdict.level), mark(answer), answer.verdict.note)
+            labels = subjects.setdefault(key, [])
+            if (shown := f"{label(answer)}{place}") not in labels:
+                labels.append(shown)
+    return subjects
+
+
+def label(answer: Answer) -> str:
+    """What an answer is about."""
+    return str(answer.feature or "a value")
+
+
+def mark(answer: Answer) -> str:
+    """`DEFAULT` or `ACCEPTED` for an approximate answer that stops nothing, else nothing."""
+    if answer.verdict.level is not Level.APPROXIMATE:
+        return ""
+    return ACCEPTED if answer.accepted else DEFAULT if answer.default else ""
+
+
+def _badness(answer: Answer) -> tuple[int, bool]:
+    return list(Level).index(answer.verdict.level), not mark(answer)

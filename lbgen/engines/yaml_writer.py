@@ -7,29 +7,27 @@ and its aliases. PyYAML's emitter has no source map and takes seconds for ten th
 from __future__ import annotations
 
 import re
-from itertools import repeat
 from json import dumps
 from json.encoder import encode_basestring
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import split_lines
 from lbgen.engines.document import Commented, Tagged
-from lbgen.engines.lines import split_lines
-from lbgen.engines.yaml_anchors import find_repeats, measure
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TypeAlias
 
     from lbgen.engines.document import Data
 
-    _Nested: TypeAlias = "tuple[str, Data, _Content]"  # key, value, what is in that
+    _Item: TypeAlias = "tuple[str, Data, _Content]"  # key with colon and blank ("" in a list), value, what is in that
 
 WIDTH = 120  # characters of a collection on one line, beside the indentation
 _WORTH = 80  # characters of a collection; a shorter one is written again rather than named
+_WORTH_OF_NAMED = 40  # of one that a field of the topology makes and names, such as a route
 _MANY = 8  # words in a mapping that are written next to each other
 # Texts that every reader of YAML takes for a text without quotes, also within a collection on one line. One that ends
 # in a unit is a duration; other digits in front may be a number, a time or an address.
@@ -43,10 +41,10 @@ _SINGLE_QUOTED = re.compile(r"[ -&(-~]*")
 _BLOCK = re.compile(r"[^\s][\t\n\x20-\x7e]*\n")  # ends in one line break; checked below
 # What JSON leaves as it is and YAML does not allow, or reads as a line break.
 _ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TIME = re.compile(r'"?[0-9.]+(?:ms|[smh])"?')
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _NESTED = (dict, list, tuple)
 _COMPLEX = (*_NESTED, Commented)
-_ON_NO_LINE = 1 << 30  # characters
-_NOTHING: Mapping[int, _Nested] = MappingProxyType({})
 
 
 def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = False) -> tuple[str, tuple[str, ...]]:
@@ -59,43 +57,19 @@ def dump(data: Data, header: str = "", width: int = WIDTH, *, anchors: bool = Fa
     writer = _Writer(names, width)
     for line in split_lines(header):
         writer.line(f"# {line}".rstrip(), "")
-    writer.write("", data, _Reader(names, width).read(data), 0, "", "")
+    writer.write(("", data, _Reader(names, width).read(data)), 0, "", "")
     return "\n".join(writer.lines) + "\n", tuple(writer.origins)
 
 
-class _Texts(dict[str, str]):
-    """Texts as they are written on one line: most of them occur several times."""
-
-    def __init__(self) -> None:
-        self.spare: dict[str, int] = {}  # how many characters count in addition, where some do
-
-    def __missing__(self, text: str) -> str:
-        self[text] = shown = _text(text)
-        if spare := _ON_NO_LINE if "\n" in text and _is_block(text) else measure(shown) - len(shown):
-            self.spare[text] = spare
-        return shown
-
-
-class _Keys(dict["str | None", str]):
-    """Keys of mappings as they are written, with the colon and the blank behind them; "" for an item of a list."""
-
-    def __missing__(self, key: str | None) -> str:
-        self[key] = made = "" if key is None else f"{_key(key)}: "
-        return made
-
-
 class _Content(Struct):
-    """What is in a collection."""
+    """What is in a value. `flow`: the value on one line, "" = it needs several; `size`: how many characters of that
+    count; `alone`: no other collection can hold it on its line; `fields`: of the collections on the line."""
 
-    parts: Sequence[str] = ()  # each on one line with its key, if it can be; none of an empty one or an alias
-    nested: Mapping[int, _Nested] = _NOTHING  # those of `parts` that may need several lines
-    flow: str = ""  # the collection on one line; "" = it needs several
-    size: int = 0  # how many characters of `flow` count
-    spare: int = _ON_NO_LINE  # how many more those are than there are; as many where no other one can hold `flow`
-    fields: tuple[str, ...] = ()  # of the collections on that line
-
-
-_SCALAR = _Content()
+    items: Sequence[_Item] = ()  # none of a scalar, an empty collection or an alias
+    flow: str = ""
+    size: int = 0
+    alone: bool = False
+    fields: tuple[str, ...] = ()
 
 
 class _Reader:
@@ -104,65 +78,34 @@ class _Reader:
     def __init__(self, anchors: Mapping[int, str], width: int) -> None:
         self._anchors = anchors
         self._width = width
-        self._texts = _Texts()
-        self._keys = _Keys()
         self._seen: set[str] = set()  # anchors
 
     def read(self, data: Data) -> _Content:
-        """What is in a value."""
-        items: Iterable[tuple[str | None, Data]]
-        if isinstance(data, dict):
-            begin, end, items = "{ ", " }", data.items()
-        elif isinstance(data, list | tuple):
-            begin, end, items = "[", "]", zip(repeat(None), data)
-        elif isinstance(data, Commented):
-            return replace(self.read(data.value), spare=_ON_NO_LINE)
-        else:
-            return _SCALAR
-        if not data:
-            return _Content((), _NOTHING, _leaf(data), 2, 0)
-        outer = 0
-        if self._anchors and (anchor := self._anchors.get(id(data))) is not None:
+        if isinstance(data, Commented):
+            return replace(self.read(data.value), alone=True)
+        if not data or not isinstance(data, _NESTED):
+            flow = _leaf(data)
+            size = _measure(flow) if isinstance(data, str) else len(flow)
+            return _Content((), flow, size, isinstance(data, str) and _is_block(data))
+        if anchor := self._anchors.get(id(data), ""):
             if anchor in self._seen:
-                return _Content((), _NOTHING, f"*{anchor}", len(anchor) + 1, 0)
+                return _Content((), f"*{anchor}", len(anchor) + 1)
             self._seen.add(anchor)
-            outer = _ON_NO_LINE  # an anchor has a line of its own
-        keys, texts = self._keys, self._texts
-        parts: list[str] = []
-        nested: dict[int, _Nested] = {}
-        fields: tuple[str, ...] = ()
-        spare = 0
-        for name, value in items:
-            # Most values are plain ones: they are read here, without a call for each.
-            if type(value) is str:
-                text = texts[value]
-                if value in texts.spare:
-                    spare += texts.spare[value]
-                    if "\n" in value:
-                        nested[len(parts)] = keys[name], value, _SCALAR
-                parts.append(keys[name] + text)
-            elif type(value) is int:
-                parts.append(f"{keys[name]}{value}")
-            elif isinstance(value, _COMPLEX):
-                key, content = keys[name], self.read(value)
-                # A short list of scalars is on one line wherever it stands.
-                if type(value) is not list or content.nested or not 0 < content.size < self._width // 2 - len(key):
-                    nested[len(parts)] = key, value, content
-                parts.append(key + content.flow)
-                spare += content.spare
-                if spare < _ON_NO_LINE:
-                    if isinstance(value, Tagged) and value.field and content.parts:
-                        fields += (value.field,)
-                    fields += content.fields
-            else:
-                parts.append(f"{keys[name]}{_leaf(value)}")
-        if spare < _ON_NO_LINE:
-            flow = f"{begin}{', '.join(parts)}{end}"
-            if (size := len(flow) + spare) <= self._width:
-                if len(fields) > 1:
-                    fields = tuple(dict.fromkeys(fields))
-                return _Content(parts, nested, flow, size, spare + outer, fields)
-        return _Content(parts, nested)
+        if isinstance(data, dict):
+            items = [(f"{_key(key)}: ", value, self.read(value)) for key, value in data.items()]
+            flow = f"{{ {', '.join(key + content.flow for key, _, content in items)} }}"
+        else:
+            items = [("", value, self.read(value)) for value in data]
+            flow = f"[{', '.join(content.flow for _, _, content in items)}]"
+        size = len(flow) + sum(content.size - len(content.flow) for _, _, content in items)
+        if size > self._width or any(content.alone or not content.flow for _, _, content in items):
+            return _Content(items)
+        fields: dict[str, None] = {}
+        for _, value, content in items:
+            if isinstance(value, Tagged) and value.field and content.items:
+                fields[value.field] = None
+            fields |= dict.fromkeys(content.fields)
+        return _Content(items, flow, size, anchor != "", tuple(fields))
 
 
 class _Writer:
@@ -178,71 +121,62 @@ class _Writer:
         self.lines.append(text)
         self.origins.append(origin)
 
-    def write(self, key: str, data: Data, content: _Content, indent: int, lead: str, origin: str) -> None:
-        """The lines of a value that may need several, the first of which begins with `lead` and `key`."""
-        if not isinstance(data, _NESTED):
-            self._write_other(key, data, content, indent, lead, origin)
-            return
+    def write(self, item: _Item, indent: int, lead: str, origin: str) -> None:
+        """The lines of a value, the first of which begins with `lead` and its key."""
+        key, data, content = self._without_comment(item, lead, origin)
         start = lead + key
+        if isinstance(data, str) and _is_block(data):
+            self.line(f"{start}|", origin)
+            for line in split_lines(data):
+                self.line(f"{' ' * indent}{line}".rstrip(), origin)
+            return
+        if not isinstance(data, _NESTED) or self._stays_on_line(key, data, content):
+            self.line(start + content.flow, origin)
+            return
         if isinstance(data, Tagged):
             origin = data.field or origin
-        if self._anchors and content.parts and (anchor := self._anchors.get(id(data))) is not None:
+        if content.items and (anchor := self._anchors.get(id(data))) is not None:
             start += f"&{anchor} "
-        lines, origins = self.lines, self.origins
         fits = content.flow and content.size <= self._width - len(start.strip())
-        if not content.parts or (fits and not _is_section(data, indent)):
-            lines.append(start + content.flow)
-            origins.append(content.fields[0] if len(content.fields) == 1 else origin)
-            return
-        nested = content.nested
+        if not content.items or (fits and not _is_section(data, indent)):
+            self.line(start + content.flow, content.fields[0] if len(content.fields) == 1 else origin)
+        elif isinstance(data, dict) and len(content.items) >= _MANY and not _holds_others(data):
+            self._write_words([key + inner.flow for key, _, inner in content.items], indent, start, origin)
+        else:
+            self._write_items(data, content.items, indent, lead, start, origin)
+
+    def _write_items(self, data: Data, items: Sequence[_Item], indent: int, lead: str, start: str, origin: str) -> None:
         is_mapping = isinstance(data, dict)
-        if is_mapping and len(content.parts) >= _MANY and not _holds_others(data):
-            self._write_words(content.parts, indent, start, origin)
-            return
-        if is_mapping and "-" in lead and 0 in nested:
-            nested = {**nested, 0: self._write_first_comment(*nested[0], lead, origin)}
+        if is_mapping and "-" in lead:  # the comment of the first part is above the dash
+            items = [self._without_comment(items[0], lead, origin), *items[1:]]
         continues = start.endswith("- ")  # the first part is on the line of the dash
         if start and not continues:
-            lines.append(start.rstrip())
-            origins.append(origin)
+            self.line(start.rstrip(), origin)
             if not is_mapping:
                 indent -= 2  # a list stands below its key
         pad = " " * indent if is_mapping else f"{' ' * indent}- "
         lead = start + pad[indent:] if continues else pad
-        for at, part in enumerate(content.parts):
-            if at in nested:
-                inner_key, value, inner = nested[at]
-                self.write(inner_key, value, inner, indent + 2, lead, origin)
-            else:
-                lines.append(lead + part)
-                origins.append(origin)
+        for item in items:
+            self.write(item, indent + 2, lead, origin)
             lead = pad
 
-    def _write_other(self, key: str, value: Data, content: _Content, indent: int, lead: str, origin: str) -> None:
-        if isinstance(value, Commented):
-            self._write_comment(value, content, lead.partition("-")[0], origin)
-            self.write(key, value.value, content, indent, lead, origin)
-        elif isinstance(value, str) and _is_block(value):
-            self.line(f"{lead}{key}|", origin)
-            for line in split_lines(value):
-                self.line(f"{' ' * indent}{line}".rstrip(), origin)
-        else:
-            self.line(f"{lead}{key}{_leaf(value)}", origin)
+    def _stays_on_line(self, key: str, data: Data, content: _Content) -> bool:
+        """Whether it is a short list of scalars, which is on one line wherever it stands, or a scalar."""
+        if type(data) is not list:
+            return not isinstance(data, _COMPLEX) and not content.alone
+        return 0 < content.size < self._width // 2 - len(key) and all(self._stays_on_line(*x) for x in content.items)
 
-    def _write_first_comment(self, key: str, value: Data, content: _Content, lead: str, origin: str) -> _Nested:
-        """The comment of the first part of an item of a list, above the dash; the part without it."""
-        if not isinstance(value, Commented):
-            return key, value, content
-        self._write_comment(value, content, lead.partition("-")[0], origin)
-        return key, value.value, content
-
-    def _write_comment(self, value: Commented, content: _Content, pad: str, origin: str) -> None:
-        if content.flow and not content.parts and content.flow[0] == "*":
-            return  # an alias; the comment is above what it stands for
-        if value.apart and self.lines:
-            self.line("", "")
-        for line in split_lines(value.comment):
-            self.line(f"{pad}# {line}".rstrip(), origin)
+    def _without_comment(self, item: _Item, lead: str, origin: str) -> _Item:
+        """The item, once its comment is written above it."""
+        key, data, content = item
+        if not isinstance(data, Commented):
+            return item
+        if content.items or not content.flow.startswith("*"):  # the comment of an alias is above what it stands for
+            if data.apart and self.lines:
+                self.line("", "")
+            for line in split_lines(data.comment):
+                self.line(f"{lead.partition('-')[0]}# {line}".rstrip(), origin)
+        return key, data.value, content
 
     def _write_words(self, words: Sequence[str], indent: int, start: str, origin: str) -> None:
         """Many short words next to each other within braces of their own lines."""
@@ -260,14 +194,14 @@ class _Writer:
         self.line(f"{' ' * (indent - 2)}}}", origin)
 
 
-def _is_section(data: Mapping[str, Data] | Sequence[Data], indent: int) -> bool:
+def _is_section(data: Data, indent: int) -> bool:
     """Whether it is the document, or a key of it that holds others: never on one line."""
     return indent <= 2 and isinstance(data, dict) and (not indent or _holds_others(data))
 
 
-def _holds_others(data: Mapping[str, Data] | Sequence[Data]) -> bool:
-    """Whether it is a mapping in which not all are plain values."""
-    return isinstance(data, dict) and any(isinstance(each, _COMPLEX) for each in data.values())
+def _holds_others(data: Mapping[str, Data]) -> bool:
+    """Whether not all of its values are plain ones."""
+    return any(isinstance(each, _COMPLEX) for each in data.values())
 
 
 def _is_block(text: str) -> bool:
@@ -276,16 +210,18 @@ def _is_block(text: str) -> bool:
     )
 
 
+def _measure(scalar: str) -> int:
+    """How many characters count: as many for each time, so that plans whose times alone differ have the same lines."""
+    return 8 if _TIME.fullmatch(scalar) else len(scalar)
+
+
 def _leaf(value: Data) -> str:
+    """A scalar, or an empty collection."""
     if isinstance(value, str):
         return _text(value)
-    if type(value) is int:
-        return str(value)
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | int | float | dict | list):
         return dumps(value)
-    if isinstance(value, dict):
-        return "{}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
         return "[]"
     raise TypeError(f"{type(value).__name__} cannot be written as YAML")
 
@@ -300,9 +236,73 @@ def _text(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    shown = encode_basestring(text)
-    return shown if text.isprintable() else _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", shown)
+    return _ESCAPE.sub(lambda m: f"\\u{ord(m[0]):04x}", encode_basestring(text))
 
 
 def _key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else _quote(key)
+
+
+def find_repeats(data: object, worth: int) -> Mapping[int, str]:
+    """Anchor names of the collections of more than `worth` characters that are written more than once, by identity:
+    equal ones have the same name."""
+    repeats = _Repeats(worth)
+    repeats.number(data)
+    repeats.count(data, "")
+    return {identity: repeats.names[number] for identity, number in repeats.numbers.items() if number in repeats.names}
+
+
+class _Repeats:
+    """`numbers`: the same for equal collections, by identity. `names`: of those that repeat, by number."""
+
+    def __init__(self, worth: int) -> None:
+        self.numbers: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self._worth = worth
+        self._equal: dict[object, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._seen: dict[int, str] = {}
+        self._next: dict[str, int] = {}  # by name that is taken, the number to try for another anchor of it
+
+    def number(self, data: object) -> tuple[object, int]:
+        """A key that equal data share, and how many characters they have, about."""
+        if isinstance(data, Commented):
+            return self.number(data.value)
+        if not isinstance(data, _NESTED):
+            return (type(data), data), _measure(str(data))
+        names = tuple(data) if isinstance(data, dict) else None
+        inner = [self.number(value) for value in (data.values() if isinstance(data, dict) else data)]
+        key = (names, getattr(data, "field", ""), *(key for key, _ in inner))
+        number = self.numbers[id(data)] = self._equal.setdefault(key, len(self._equal))
+        self._sizes[number] = sum(map(len, names or ())) + sum(size for _, size in inner)
+        return number, self._sizes[number]
+
+    def count(self, data: object, name: str) -> None:
+        """Names what is written again after its first place; what is in it is not."""
+        if isinstance(data, Commented):
+            data = data.value
+        if not isinstance(data, _NESTED):
+            return
+        number = self.numbers[id(data)]
+        own = data.get("name") if isinstance(data, dict) else None
+        size = self._sizes[number]
+        if size <= self._worth and (size <= _WORTH_OF_NAMED or type(data) is not Tagged or not own):
+            return  # what is in it is not worth more
+        name = own if isinstance(own, str) else name
+        if number in self._seen:
+            if number not in self.names:
+                first = self._seen[number].rpartition(".v3.")[2]
+                self.names[number] = self._unused(_UNSAFE.sub("-", first).strip("-") or "shared")
+            return
+        self._seen[number] = name
+        if size > self._worth:
+            for key, value in data.items() if isinstance(data, dict) else ((name, each) for each in data):
+                self.count(value, key)
+
+    def _unused(self, name: str) -> str:
+        found = name
+        while found in self._next:
+            found = f"{name}-{self._next[name]}"
+            self._next[name] += 1
+        self._next[found] = 2
+        return found

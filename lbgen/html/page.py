@@ -13,12 +13,9 @@ from msgspec import Struct
 
 from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
-from lbgen.engines.api import RenderedFile, engine, target_version
-from lbgen.engines.lines import split_lines
+from lbgen.engines.api import RenderedFile, engine, engines_of, split_lines, target_version
 from lbgen.engines.rendered import Rendered, render
-from lbgen.engines.tiers import engines_of
-from lbgen.engines.verdict_rows import LEGEND, mark, notes, worst_by_feature
-from lbgen.engines.verdicts import ACCEPT_ALL, Answer, answers, judge
+from lbgen.engines.verdicts import ACCEPT_ALL, LEGEND, Answer, answers, judge, mark, notes, worst_by_feature
 from lbgen.plan.tiers import Tier, parts
 from lbgen.records import replace
 from lbgen.version import VERSION

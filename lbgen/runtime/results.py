@@ -32,7 +32,7 @@ class Stack(Result):
     @classmethod
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
-        from lbgen.engines.versions import unknown_version  # nothing that only finds stacks needs the verdicts
+        from lbgen.engines.verdicts import unknown_version  # nothing that only finds stacks needs the verdicts
 
         values = {each.name: getattr(result, each.name) for each in fields(result)}
         installed = engine_names()  # an engine may have come as an object

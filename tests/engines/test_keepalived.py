@@ -15,7 +15,8 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import Binary, EndpointRules, Level
-from lbgen.engines.keepalived import ENGINE, quote
+from lbgen.engines.keepalived import ENGINE
+from lbgen.engines.keepalived.build import can_hold
 from lbgen.runtime.common.kernel_needs import missing_in_kernel
 from lbgen.runtime.local.check import check
 
@@ -143,7 +144,7 @@ def test_a_path_is_held_or_refused_by_name() -> None:
             plan = lbgen.plan(lbgen.load(topology(health={"active": {"path": f"/a{char}b", "port": 80}})))
         except lbgen.LbgenError:
             continue  # no path of a URL
-        if quote.can_hold(f"/a{char}b"):
+        if can_hold(f"/a{char}b"):
             assert f'path "/a{char}b"\n' in lbgen.render(plan, engine="keepalived", accept=("all",))["keepalived.conf"]
             continue
         refused.add(char)

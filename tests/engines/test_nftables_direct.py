@@ -13,7 +13,7 @@ import lbgen
 from lbgen.conformance.prepare import verdicts_on
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import Binary
-from lbgen.engines.nftables import direct, run
+from lbgen.engines.nftables import run, upstreams
 from tests.engines.test_nftables import needs_kernel
 
 EXAMPLE = Path(__file__).parents[2] / "examples/direct-routing"
@@ -104,11 +104,11 @@ def test_what_is_said_to_one_engine_is_not_refused_for_others_in_a_verification(
 
 def test_the_number_of_an_endpoint_does_not_depend_on_the_others() -> None:
     plan = lbgen.plan(topology())
-    every = direct.numbers(plan, plan.route("web"))
+    every = upstreams.numbers(plan, plan.route("web"))
     assert len(set(every.values())) == 3
     fewer = lbgen.plan(
         topology(
             pools={**topology().model.model_dump(exclude_unset=True, mode="json")["pools"], "web": {"endpoints": [END]}}
         )
     )
-    assert direct.numbers(fewer, fewer.route("web")).items() <= every.items()
+    assert upstreams.numbers(fewer, fewer.route("web")).items() <= every.items()

@@ -125,15 +125,15 @@ def test_rendering_twice_the_routes_costs_twice(shape: str, name: str, monkeypat
     assert found.linear, found
 
 
-@pytest.mark.parametrize(("name", "most"), [("nginx", 533), ("haproxy", 407), ("envoy", 611), ("traefik", 542)])
-def test_a_plain_route_costs_few_calls(name: str, most: int) -> None:
-    """A twentieth more than were needed when this was written: work that all routes share is done once."""
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+def test_a_plain_route_costs_few_calls(name: str) -> None:
+    """Work that all routes share is done once; at a thousand calls 10,000 routes take some seconds."""
 
     def rendering(routes: int) -> Callable[[], object]:
         raw = topology(routes, hosts=5, pools=5).encode()
         return lambda: lbgen.render(load_bytes(raw, "growth.yaml", Path.cwd()), engine=name, accept=("all",))
 
-    assert calls_per_route(rendering, 200) < most
+    assert calls_per_route(rendering, 200) < 1000
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -52,7 +52,7 @@ def shown(source=SOURCE):
 
 
 def kept(base: Path) -> list[Path]:
-    return list((base / "lbgen" / f"typed-templates-{__version__}").glob("*"))
+    return list((base / "lbgen" / f"jinja-{__version__}").glob("*"))
 
 
 def test_compiled_once_then_read(base, compiled):
@@ -73,7 +73,7 @@ def test_a_changed_part_is_compiled_again(base, compiled):
     for word in ("one", "other"):
         parts = DictLoader({"a.j2": '  {% include "b.j2" %}\nend\n', "b.j2": f"{word} {{{{ v.word }}}}\n"})
         assert render(environment(parts, {}), "a.j2", View(Atom("a")))[0] == f"{word} a\nend\n"
-    assert compiled == ["a.j2", "a.j2"]
+    assert compiled == ["a.j2", "b.j2", "b.j2"]
 
 
 def test_a_broken_file_is_made_again(base, compiled):
@@ -111,7 +111,7 @@ def test_a_disk_that_takes_nothing_costs_time_only(base, compiled, monkeypatch):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
 def test_a_folder_that_others_may_write_to_is_left_alone(base, compiled, mode):
-    folder = base / "lbgen" / f"typed-templates-{__version__}"
+    folder = base / "lbgen" / f"jinja-{__version__}"
     folder.mkdir(parents=True)
     folder.chmod(mode)
     assert cache(folder.name) is None

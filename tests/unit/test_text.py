@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from jinja2 import DictLoader
+from jinja2 import DictLoader, UndefinedError
 
 from lbgen.engines.text import Atom, Literal, environment, render
 from tests.support.views import check_view
@@ -34,16 +34,34 @@ def test_atoms_literals_and_numbers_are_printed():
     assert text == "x&y <<&>> 7\n"
 
 
-@pytest.mark.parametrize("hostile", ["bare", True, None, 1.5, ["x"]])
-def test_everything_else_raises(hostile):
+PLACES = [
+    "{{ v.name }}",
+    "{% for x in [v.name] %}{{ x }}{% endfor %}",
+    "{% set x = v.name %}{{ x }}",
+    "{% set x %}{{ v.name }}{% endset %}{{ x }}",
+    "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(v.name) }}",
+    '{{ "a" ~ v.name }}',
+    "{{ v.name or v.name }}",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("hostile", ["bare", "<b>", "", True, None, 1.5, ["x"], b"x", object()])
+def test_everything_else_raises(place, hostile):
     with pytest.raises(TypeError):
-        env("{{ v.name }}").get_template("t").render(v=View(hostile))
+        env(place).get_template("t").render(v=View(hostile))
+
+
+def test_everything_else_raises_in_an_included_template():
+    parts = DictLoader({"t": '{% include "u" %}', "u": "{{ v.name }}"})
+    with pytest.raises(TypeError):
+        environment(parts, {}).get_template("t").render(v=View("bare"))
 
 
 def test_undefined_raises():
-    with pytest.raises(AttributeError):
+    with pytest.raises(UndefinedError, match="no attribute 'nope'"):
         env("{{ v.nope }}").get_template("t").render(v=View(Atom("x")))
-    with pytest.raises(TypeError, match="Undefined"):
+    with pytest.raises(UndefinedError, match="'nope' is undefined"):
         env("{{ nope }}").get_template("t").render(v=View(Atom("x")))
 
 

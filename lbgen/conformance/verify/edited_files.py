@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbgen.engines.lines import split_lines
+from lbgen.engines.api import split_lines
 from lbgen.records import replace
 
 if TYPE_CHECKING:

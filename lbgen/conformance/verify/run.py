@@ -24,11 +24,10 @@ from lbgen.conformance.verify.substitute_certificates import CertifiedPlan, cert
 from lbgen.conformance.verify.tiers import merge_reports, verify_through_front
 from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import Engine, RenderedFile
+from lbgen.engines.api import Engine, RenderedFile, engine_of
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST, Rendered
-from lbgen.engines.tiers import engine_of
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
 from lbgen.plan.tier_links import placeholder_addresses

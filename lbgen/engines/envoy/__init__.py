@@ -30,8 +30,8 @@ from lbgen.plan.model import Mode, Plan
 from lbgen.records import replace
 
 if TYPE_CHECKING:
+    from lbgen.engines.api import Taken
     from lbgen.engines.health import Condition
-    from lbgen.engines.stages import Taken
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile, version_key
-from lbgen.engines.document import comment_on
+from lbgen.engines.document import comment_on, origin
 from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import FILE, STATS_PATH, STATUS_PATH
 from lbgen.engines.envoy.upstreams import build_clusters, plan_clusters
-from lbgen.engines.origin import origin
 from lbgen.engines.verbatim import entries, keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode, Plan

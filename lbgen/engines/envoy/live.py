@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lbgen.engines.api import RenderedFile
+from lbgen.engines.api import RenderedFile, Taken
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.run import FILE, LIVE, STATS_PATH, STATUS_PATH
-from lbgen.engines.stages import Taken
 from lbgen.engines.yaml_writer import dump
 
 if TYPE_CHECKING:

@@ -128,8 +128,8 @@ def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listen
         note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
         shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
         yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
-    longest = {each: find_idle_timeout(forward, each) for each in listeners}
-    uploads = {time for each, time in longest.items() if time != each.timeouts.body}
+    longest = [(each.timeouts, find_idle_timeout(forward, each)) for each in listeners]
+    uploads = {time for client, time in longest if time != client.body}
     if uploads:
         note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
         paused: dict[str, str | tuple[str, ...]] = {
@@ -137,7 +137,7 @@ def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listen
             "listener.timeouts.stuck_endpoint": "text: the upload",
         }
         yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
-    tunnels = {time for time in longest.values() if time != times.idle}
+    tunnels = {time for _, time in longest if time != times.idle}
     if tunnels:
         note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
         silent: dict[str, str | tuple[str, ...]] = {

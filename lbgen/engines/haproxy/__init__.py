@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
+from lbgen.engines.haproxy.access_log import record
+from lbgen.engines.haproxy.build import render
+from lbgen.engines.haproxy.objections import objections
 from lbgen.engines.haproxy.support import HABITS, VERSIONS, support
 
 if TYPE_CHECKING:
@@ -55,14 +58,10 @@ class HAProxy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Places that HAProxy cannot serve or serves differently."""
-        from lbgen.engines.haproxy.objections import objections
-
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg, maps/*, and lbgen.lua where a field needs it."""
-        from lbgen.engines.haproxy.build import render
-
         return render(plan, version)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
@@ -71,8 +70,6 @@ class HAProxy:
 
     def access_record(self, line: str) -> AccessRecord | None:
         """The record of a line of HAProxy's output; None for a line that is not of the access log."""
-        from lbgen.engines.haproxy.access_log import record
-
         return record(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:

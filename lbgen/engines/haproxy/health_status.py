@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ def endpoint_conditions(pools: Mapping[str, Sequence[str]], answer: str) -> dict
     """
     now = time.time()
     conditions = {}
-    import csv  # only where a proxy runs
-
     for row in csv.DictReader(answer.removeprefix("# ").splitlines()):
         pool, server = (row.get("pxname") or "").removesuffix(":1"), row.get("svname") or ""
         if pool in pools and server.startswith("s") and server[1:].isdigit():

@@ -7,7 +7,8 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from lbgen.engines.escapes import Boundary, Chars, Choice, Node, Repeat, Sequence, group, parse, plain
+from lbgen.engines.escapes import group, plain
+from lbgen.regex import Boundary, Chars, Choice, Node, Repeat, Sequence, parse
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@?&+~^|*!<>;()%\[\]-]+")
 _NOT_IN_SINGLE_QUOTES = re.compile(r"['\n]")

@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jinja2 import FileSystemLoader
 from msgspec import Struct
 
+from lbgen.engines import text
 from lbgen.engines.api import (
     Binary,
     BinaryHint,
@@ -22,7 +24,10 @@ from lbgen.engines.api import (
 )
 from lbgen.engines.keepalived import objections as plan_objections
 from lbgen.engines.keepalived import run, support
-from lbgen.engines.keepalived.names import VRRP
+from lbgen.engines.keepalived.build import build, build_endpoints, quote
+from lbgen.engines.keepalived.upstreams import VRRP
+from lbgen.engines.verbatim import texts
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,13 +39,7 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    from lbgen.engines import text
-    from lbgen.engines.keepalived import quote
-    from lbgen.resources import folder
-
-    return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote.word})
+    return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote})
 
 
 class Keepalived(Struct, frozen=True):
@@ -67,16 +66,11 @@ class Keepalived(Struct, frozen=True):
         return plan_objections.objections(plan)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines import text
-        from lbgen.engines.keepalived import direct
-        from lbgen.engines.keepalived.build import build, build_endpoints
-        from lbgen.engines.verbatim import texts
-
         view = build(plan)
         config = text.render(_environment(), "keepalived.conf.j2", view, texts(plan, self.name))
         if view.direct:
             hosts = ((x.host.text, text.render(_environment(), "endpoint.sh.j2", x)) for x in build_endpoints(plan))
-            scripts = tuple(RenderedFile(f"{direct.FOLDER}/{host}.sh", *script) for host, script in hosts)
+            scripts = tuple(RenderedFile(f"{run.FOLDER}/{host}.sh", *script) for host, script in hosts)
             return (RenderedFile(run.FILE, *config), *scripts)
         marks = text.render(_environment(), "marks.nft.j2", view)
         return (RenderedFile(run.FILE, *config), RenderedFile(run.MARKS, *marks))

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
-from lbgen.engines.keepalived.direct import addresses, is_direct
-from lbgen.engines.keepalived.health_checks import check
-from lbgen.engines.keepalived.names import VRRP, family, is_every_address, mark, table_name
-from lbgen.engines.keepalived.upstreams import backups, forward_of, members, scheduler
-from lbgen.engines.keepalived.view import EndpointView, Floating, Server, Service, Sorry, Table, View
-from lbgen.engines.text import Atom
-from lbgen.plan.model import Listener, Plan, Protocol
+from lbgen.engines.keepalived.upstreams import (
+    VRRP,
+    addresses,
+    backups,
+    family,
+    forward_of,
+    is_direct,
+    is_every_address,
+    members,
+    scheduler,
+    table_name,
+)
+from lbgen.engines.keepalived.view import Check, EndpointView, Floating, Server, Service, Sorry, Status, Table, View
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Endpoint, Listener, Plan, Pool, Protocol
 from lbgen.version import VERSION
-
-if TYPE_CHECKING:
-    from lbgen.engines.keepalived.upstreams import Member
 
 _NAME = r"[A-Za-z0-9._-]*"
 _WORD = r"[a-z0-9_][a-z0-9._/-]*"
 _ADDRESS = r"[0-9a-f.:]+"
+# Texts of a topology are in double quotes, without `"` and `\`, which end or escape, `$`, which begins a parameter, and
+# `~`, `!`, `#` and `@`, which begin sequences, comments and conditions.
+_HELD = re.compile(r"[A-Za-z0-9/._?&=%:;,+*()'-]*")
 # The kernel keeps timeouts in 32 bits of clock ticks; this is the most at 1000 ticks per second.
 _MAX_SECONDS = 2_147_483
+_MARKS = 0x6C620000  # "lb": marks below 65,536 are often used by hand
+
+
+def can_hold(text: str) -> bool:
+    """Whether keepalived.conf can have `text`: its parser leaves all of it alone within quotes."""
+    return _HELD.fullmatch(text) is not None
+
+
+def quote(text: str) -> str:
+    """`text` in quotes; ValueError when it cannot be written."""
+    if not can_hold(text):
+        raise ValueError(f"{text!r} cannot be written in keepalived.conf")
+    return f'"{text}"'
 
 
 def build(plan: Plan) -> View:
@@ -56,29 +77,19 @@ def _floating(plan: Plan) -> Floating | None:
 
 def build_endpoints(plan: Plan) -> tuple[EndpointView, ...]:
     """The views of the hosts of endpoints, with direct forwarding."""
+    topology, name = Atom.of(_NAME, plan.name), Atom.of(_WORD, table_name(plan))
     return tuple(
-        EndpointView(
-            Atom(VERSION),
-            Atom.of(_NAME, plan.name),
-            Atom.of(_WORD, table_name(plan)),
-            _address(host),
-            ":" in host,
-            tuple(_address(x) for x in every),
-        )
+        EndpointView(Atom(VERSION), topology, name, _address(host), ":" in host, tuple(map(_address, every)))
         for host, every in addresses(plan).items()
     )
 
 
 def _idle(plan: Plan, protocol: Protocol) -> int | None:
-    found = [
-        forward_of(plan.route(rule.route)).timeouts.idle
-        for x in plan.listeners
-        if x.protocol is protocol
-        for rule in x.l4_rules
-    ]
-    if not found:
-        return None
-    return min(-(-found[0] // 1000), _MAX_SECONDS) if found[0] else _MAX_SECONDS
+    for listener in plan.listeners:
+        if listener.protocol is protocol and listener.l4_rules:
+            idle = forward_of(plan.route(listener.l4_rules[0].route)).timeouts.idle
+            return min(-(-idle // 1000), _MAX_SECONDS) if idle else _MAX_SECONDS
+    return None
 
 
 def _service(plan: Plan, listener: Listener, index: int) -> Service:
@@ -91,23 +102,45 @@ def _service(plan: Plan, listener: Listener, index: int) -> Service:
         address=None if is_every_address(listener.address) else _address(listener.address),
         protocol=Atom(listener.protocol.value),
         port=listener.port,
-        mark=mark(index),
+        mark=_MARKS + index + 1,
         scheduler=Atom(scheduler(plan, route)),
-        servers=tuple(_server(x) for x in members(plan, route)),
+        servers=tuple(
+            Server(
+                field=Atom(x.endpoint.field),
+                address=_address(x.endpoint.host),
+                port=x.endpoint.port,
+                weight=x.weight,
+                limit=x.pool.max_per_endpoint,
+                check=_check(x.pool, x.endpoint),
+            )
+            for x in members(plan, route)
+        ),
         sorry=Sorry(Atom(spare[0].field), _address(spare[0].host), spare[0].port) if spare else None,
     )
 
 
-def _server(member: Member) -> Server:
-    end, pool = member.endpoint, member.pool
-    return Server(
-        field=Atom(end.field),
-        address=_address(end.host),
-        port=end.port,
-        weight=member.weight,
-        limit=pool.max_per_endpoint,
-        check=check(pool, end),
+def _check(pool: Pool, endpoint: Endpoint) -> Check | None:
+    """How keepalived checks an endpoint; None when nothing does.
+
+    keepalived asks for each `url` in turn before a failed endpoint is back, so the same one `rise` times asks for
+    that many successes in a row. A failed check of an endpoint that is up is repeated `retry` times.
+    """
+    active = pool.active
+    if active is None:
+        return None
+    return Check(
+        path=None if active.path is None else Literal(active.path),
+        urls=tuple(range(active.rise)),
+        port=active.port or endpoint.port,
+        statuses=tuple(Status(first, last) for first, last in active.statuses),
+        interval=_seconds(active.interval),
+        timeout=_seconds(active.timeout),
+        retry=active.fall - 1,
     )
+
+
+def _seconds(milliseconds: int) -> Atom:
+    return Atom.of(r"\d+(\.\d+)?", f"{milliseconds / 1000:.3f}".rstrip("0").rstrip("."))
 
 
 def _address(text: str) -> Atom:

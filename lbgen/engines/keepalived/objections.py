@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.keepalived import direct
-from lbgen.engines.keepalived.names import family
-from lbgen.engines.keepalived.quote import can_hold
-from lbgen.engines.keepalived.upstreams import MAX_WEIGHT, backups, balance, forward_of, members, pools
+from lbgen.engines.keepalived.build import can_hold
+from lbgen.engines.keepalived.upstreams import (
+    MAX_WEIGHT,
+    backups,
+    balance,
+    family,
+    forward_of,
+    is_direct,
+    is_every_address,
+    members,
+    pairs,
+    pools,
+)
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Listener, Mode, Plan, Pool, Protocol, Route
 
@@ -31,7 +40,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
             yield from _addresses(plan, route, listener.address)
             found.setdefault(route.name, (listener, route))
     routes = [route for _, route in found.values()]
-    yield from direct.objections(plan)
+    yield from _direct(plan)
     yield from _idle(plan)
     for route in routes:
         yield from _balances(plan, route)
@@ -40,6 +49,23 @@ def objections(plan: Plan) -> Iterator[Objection]:
         yield from _checks(pool)
         if pool.max_per_endpoint is not None:
             yield Objection(_CLOSED, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+
+
+def _direct(plan: Plan) -> Iterator[Objection]:
+    """An interface, listeners of all addresses, and endpoints on another port than the listener's."""
+    if plan.options("keepalived").device is not None:
+        why = "IPVS sends packets out by the routes to the endpoints, not by a given interface: drop it"
+        yield Objection(refused(why), "engines.keepalived.device")
+    if not is_direct(plan):
+        return
+    for listener in plan.listeners:
+        if is_every_address(listener.address):
+            why = "endpoints answer from the listener's address, so direct forwarding needs a listener that names one"
+            yield Objection(refused(why), listener.field)
+    for listener, endpoint in pairs(plan):
+        if endpoint.port != listener.port:
+            why = f"direct routing leaves a packet as it is, so the endpoint needs the listener's port {listener.port}"
+            yield Objection(refused(why), endpoint.field)
 
 
 def _addresses(plan: Plan, route: Route, address: str) -> Iterator[Objection]:

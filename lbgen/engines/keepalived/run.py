@@ -9,16 +9,17 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, EndpointRules, ProcessSpec
-from lbgen.engines.keepalived.direct import FOLDER, addresses, is_direct
-from lbgen.engines.keepalived.names import family, table_name
+from lbgen.engines.keepalived.upstreams import addresses, family, is_direct, table_name
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 FILE = "keepalived.conf"
 MARKS = "marks.nft"
+FOLDER = "direct"  # of the scripts for endpoints
 # The interface of VRRP is the balancer's, and there is none where the file is checked.
 _OTHER_HOST = re.compile(r"Unknown interface!|interface \S+ .*doesn't exist|Non-existent interface specified")
+_OPTIONS = ("--check", "--dont-fork", "--log-console", "--log-detail")
 _PID_FILES = ("--pid", "keepalived.pid", "--checkers_pid", "checkers.pid")
 
 
@@ -28,16 +29,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
     direct = is_direct(plan)
     families = sorted({family(x.address) for x in plan.listeners})
     return ProcessSpec(
-        argv=(
-            str(binary.path),
-            "--check",
-            "--dont-fork",
-            "--log-console",
-            "--log-detail",
-            "--use-file",
-            FILE,
-            *_PID_FILES,
-        ),
+        argv=(str(binary.path), *_OPTIONS, "--use-file", FILE, *_PID_FILES),
         setup=() if direct else (("nft", "-f", MARKS),),
         teardown=() if direct else tuple(("nft", "delete", "table", word, table_name(plan)) for word in families),
         reload=Signals.SIGHUP,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.http_features import HTTP_FEATURES
 from lbgen.plan.features import Feature
 
 _HTTP = refused("IPVS works at L4 and does not parse HTTP")
@@ -12,7 +11,7 @@ _BYTES = refused("IPVS forwards packets and cannot add bytes to a connection")
 _ACCESS = refused("IPVS admits every client of a service; put a firewall in front of it")
 
 SUPPORT: dict[Feature, Verdict] = {
-    **dict.fromkeys(HTTP_FEATURES, _HTTP),
+    **dict.fromkeys(Feature, _HTTP),  # all that is not named below is of HTTP
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
     Feature.TLS_TERMINATE: _TLS,

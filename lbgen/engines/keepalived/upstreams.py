@@ -1,7 +1,12 @@
-"""The endpoints of a route as the real servers of one service."""
+"""The endpoints of a route as the real servers of one service, and what listeners, tables and hosts are called.
+
+With `forwarding: direct` the balancer sends each packet on unchanged, in a frame for the endpoint, which has the
+listener's address too and answers the client itself.
+"""
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
@@ -12,7 +17,11 @@ from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Pool, Route
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.plan.model import Listener
+
+VRRP = "vrrp"  # the place for text of the topology
 MAX_WEIGHT = 65_535  # keepalived's
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _SCHEDULERS = {
     Balance.ROUND_ROBIN: ("rr", "wrr"),
     Balance.LEAST_CONNECTIONS: ("lc", "wlc"),
@@ -29,6 +38,26 @@ class Member(Struct, frozen=True, eq=False):
     weight: int
 
 
+def is_every_address(address: str) -> bool:
+    """Whether a listener is at every address of the host, for which IPVS needs marked packets."""
+    return address in _ANY
+
+
+def table_name(plan: Plan) -> str:
+    """The name of the tables that mark and masquerade, and of those of endpoints."""
+    return f"lb_{plan.name}_ipvs"
+
+
+def family(address: str) -> str:
+    """The family of `address` in the kernel's words."""
+    return "ip6" if ":" in address else "ip"
+
+
+def is_direct(plan: Plan) -> bool:
+    """Whether the topology asks for direct forwarding."""
+    return plan.options("keepalived").forwarding == "direct"
+
+
 def forward_of(route: Route) -> Forward:
     """The action of an L4 route."""
     if not isinstance(route.action, Forward):
@@ -39,6 +68,22 @@ def forward_of(route: Route) -> Forward:
 def pools(plan: Plan, route: Route) -> tuple[Pool, ...]:
     """The pools of the route's targets, those of weight 0 too."""
     return tuple(plan.pool(target.pool) for target in forward_of(route).targets)
+
+
+def pairs(plan: Plan) -> Iterator[tuple[Listener, Endpoint]]:
+    """Each listener with each of its endpoints."""
+    for listener in plan.listeners:
+        for rule in listener.l4_rules:
+            for pool in pools(plan, plan.route(rule.route)):
+                yield from ((listener, endpoint) for endpoint in pool.endpoints)
+
+
+def addresses(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The listeners' addresses that each host of endpoints has, by the host's own address, sorted."""
+    found: dict[str, set[str]] = {}
+    for listener, endpoint in pairs(plan):
+        found.setdefault(str(ip_address(endpoint.host)), set()).add(str(ip_address(listener.address)))
+    return {host: tuple(sorted(found[host])) for host in sorted(found)}
 
 
 def backups(plan: Plan, route: Route) -> tuple[Endpoint, ...]:
@@ -61,18 +106,12 @@ def scheduler(plan: Plan, route: Route) -> str:
 
 def members(plan: Plan, route: Route) -> tuple[Member, ...]:
     """The endpoints of all targets but for backups, with combined weights in the smallest numbers; 0 = drained."""
-    raw = tuple(_members(plan, route))
-    common = gcd(*(x.weight for x in raw)) or 1
-    return tuple(Member(x.pool, x.endpoint, x.weight // common) for x in raw)
-
-
-def _members(plan: Plan, route: Route) -> Iterator[Member]:
     shares = []
     for target in forward_of(route).targets:
         pool = plan.pool(target.pool)
         mine = [x for x in pool.endpoints if not x.backup]
-        shares.append((target.weight, pool, mine, sum(x.weight for x in mine)))
-    scale = lcm(*(total or 1 for _, _, _, total in shares))
-    for weight, pool, mine, total in shares:
-        for x in mine:
-            yield Member(pool, x, weight * x.weight * (scale // (total or 1)))
+        shares.append((target.weight, pool, mine, sum(x.weight for x in mine) or 1))
+    scale = lcm(*(total for _, _, _, total in shares))
+    raw = [(pool, x, weight * x.weight * (scale // total)) for weight, pool, mine, total in shares for x in mine]
+    common = gcd(*(weight for _, _, weight in raw)) or 1
+    return tuple(Member(pool, x, weight // common) for pool, x, weight in raw)

@@ -7,16 +7,22 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import FileSystemLoader
 from msgspec import Struct
 
+from lbgen.engines import text
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
-from lbgen.engines.nftables import counters, run, support, transaction
+from lbgen.engines.nftables import health_checks, run, support, transaction
 from lbgen.engines.nftables import objections as plan_objections
+from lbgen.engines.nftables.build import build, build_direct, build_replies
+from lbgen.engines.nftables.upstreams import is_direct
+from lbgen.engines.verbatim import texts
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
@@ -24,11 +30,6 @@ if TYPE_CHECKING:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    from lbgen.engines import text
-    from lbgen.resources import folder
-
     return text.environment(FileSystemLoader(folder("templates") / "nftables"), {})
 
 
@@ -42,7 +43,7 @@ class Nftables(Struct, frozen=True):
     images: Images = Images({}, "/usr/sbin/nft", ("/bin/sh", "/bin/sleep"))
 
     change_file: str = transaction.FILE
-    counts_argv: tuple[str, ...] = counters.ARGV
+    counts_argv: tuple[str, ...] = run.COUNTS_ARGV
     insertion_points: tuple[tuple[str, str], ...] = (
         ("table", "end of each of its tables"),
         ("file", "end of the rules"),
@@ -55,37 +56,28 @@ class Nftables(Struct, frozen=True):
         return plan_objections.objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
-        from lbgen.engines import text
-        from lbgen.engines.nftables import direct, health_checks
-        from lbgen.engines.nftables.build import build, build_direct, build_replies
-        from lbgen.engines.verbatim import texts
-
         own = texts(plan, self.name)
-        if not direct.is_direct(plan):
+        if not is_direct(plan):
             rules = text.render(_environment(), "lbgen.nft.j2", build(plan), own)
             return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan))
         rules = text.render(_environment(), "direct.nft.j2", build_direct(plan), own)
         replies = tuple(
-            RenderedFile(f"{direct.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
+            RenderedFile(f"{run.FOLDER}/{x.host.text}.nft", *text.render(_environment(), "replies.nft.j2", x))
             for x in build_replies(plan)
         )
         return (RenderedFile(run.FILE, transaction.mark(rules[0]), rules[1]), *health_checks.files(plan), *replies)
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        from lbgen.engines.nftables.health_checks import set_weights
-
-        return set_weights(steering, shares)
+        return health_checks.set_weights(steering, shares)
 
     def change(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
-        from lbgen.engines.nftables.health_checks import FILE
-
-        return transaction.change(before, after, run.FILE, FILE)
+        return transaction.change(before, after, run.FILE, health_checks.FILE)
 
     def leftovers(self, before: Mapping[str, str], after: Mapping[str, str]) -> str:
         return transaction.leftovers(before, after, run.FILE)
 
     def counts(self, said: str) -> Counts:
-        return counters.read(said)
+        return run.read_counts(said)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)

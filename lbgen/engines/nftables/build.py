@@ -6,10 +6,26 @@ from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nftables import direct, health_checks
-from lbgen.engines.nftables.counters import endpoint_counter, route_counter
-from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
-from lbgen.engines.nftables.upstreams import balance, forward_of, has_ranges, shares, spans
+from lbgen.engines.nftables import health_checks
+from lbgen.engines.nftables.run import endpoint_counter, route_counter
+from lbgen.engines.nftables.upstreams import (
+    device,
+    direct_tables,
+    endpoints,
+    family,
+    forward_of,
+    has_ranges,
+    is_every_address,
+    method_of,
+    numbers,
+    replies,
+    select_name,
+    shares,
+    slots_name,
+    spans,
+    table_family,
+    table_name,
+)
 from lbgen.engines.nftables.view import (
     Access,
     Counter,
@@ -36,11 +52,11 @@ if TYPE_CHECKING:
     from lbgen.plan.model import L4Rule
     from lbgen.plan.policy import Access as PlanAccess
 
+_NAME = r"[A-Za-z0-9._-]*"
 _WORD = r"[a-z0-9_][a-z0-9._/-]*"
 _ADDRESS = r"[0-9a-f.:]+"
 _NETWORK = r"[0-9a-f.:]+(/[0-9]+)?"
 _DEVICE = r"[A-Za-z0-9_.-]{1,15}"
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _LOOPBACK = {"ip": "127.0.0.0/8", "ip6": "::1"}
 _TYPES = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
 # The kernel keeps timeouts in 32 bits of clock ticks; this is the most at 1000 ticks per second.
@@ -50,74 +66,49 @@ _MAX_SECONDS = 2_147_483
 def build(plan: Plan) -> View:
     """The view of a plan whose listeners are all of L4, which the verdicts ensure."""
     tables = (_table(plan, word, [x for x in plan.listeners if family(x.address) == word]) for word in _LOOPBACK)
-    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
-    return View(
-        Atom(VERSION),
-        name,
-        _word(table_name(plan)),
-        tuple(table for table in tables if table.by_address or table.by_port),
-        Atom(health_checks.FILE) if health_checks.uses_agent(plan) else None,
-    )
+    name = Atom.of(_NAME, plan.name)
+    found = tuple(table for table in tables if table.by_address or table.by_port)
+    include = Atom(health_checks.FILE) if health_checks.uses_agent(plan) else None
+    return View(Atom(VERSION), name, _word(table_name(plan)), found, include)
 
 
 def build_direct(plan: Plan) -> View:
     """The view of direct forwarding."""
     found = []
-    device = Atom.of(_DEVICE, name) if (name := direct.device(plan)) else None
+    interface = Atom.of(_DEVICE, name) if (name := device(plan)) else None
     for word in _LOOPBACK:
         listeners = [x for x in plan.listeners if family(x.address) == word]
         used = {(rule.route, x.protocol): plan.route(rule.route) for x in listeners for rule in x.l4_rules}
         services = tuple(_service(plan, x, word, ()) for x in listeners)
         flows = tuple(_flow(plan, route, protocol, word) for (_, protocol), route in used.items())
         if services:
-            found.append(DirectTable(Atom(direct.table_family(plan, word)), Atom(word), device, services, flows))
-    topology = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
-    return View(Atom(VERSION), topology, _word(direct.tables(plan)), tuple(found), Atom(health_checks.FILE))
+            found.append(DirectTable(Atom(table_family(plan, word)), Atom(word), interface, services, flows))
+    topology = Atom.of(_NAME, plan.name)
+    return View(Atom(VERSION), topology, _word(direct_tables(plan)), tuple(found), Atom(health_checks.FILE))
 
 
 def _flow(plan: Plan, route: Route, protocol: Protocol, word: str) -> Flow:
-    numbers = direct.numbers(plan, route)
+    number = numbers(plan, route)
     ends = tuple(
-        FlowEndpoint(Atom(x.field), numbers[x.authority], _address(x.host), x.port)
-        for x in direct.endpoints(plan, route)
+        FlowEndpoint(Atom(x.field), number[x.authority], _address(x.host), x.port) for x in endpoints(plan, route)
     )
-    ranges = has_ranges(_method(plan, route))
+    ranges = has_ranges(method_of(plan, route))
     name = select_name(route.name, protocol, word)
-    return Flow(
-        name=_word(name),
-        slots=_word(slots_name(name, ranges=ranges)),
-        field=Atom(route.field),
-        protocol=Atom(protocol.value),
-        seconds=_idle(route, protocol).seconds,
-        ranges=ranges,
-        ends=ends,
-    )
+    slots, idle = _word(slots_name(name, ranges=ranges)), _idle(route, protocol)
+    return Flow(_word(name), slots, Atom(route.field), idle.protocol, idle.seconds, ranges, ends)
 
 
 def build_replies(plan: Plan) -> tuple[ReplyView, ...]:
     """The views of the rules for the hosts of endpoints, with direct forwarding."""
-    name = Atom.of(r"[A-Za-z0-9._-]*", plan.name)
-    return tuple(
-        ReplyView(
-            Atom(VERSION),
-            name,
-            _word(direct.tables(plan)),
-            Atom(family(host)),
-            _address(host),
-            direct.device(plan) is not None,
-            tuple(
-                Reply(
-                    Atom(end.field),
-                    Atom(listener.protocol.value),
-                    end.port,
-                    _address(listener.address),
-                    listener.port,
-                )
-                for listener, end in pairs
-            ),
+    name = Atom.of(_NAME, plan.name)
+    found = []
+    for host, pairs in replies(plan).items():
+        every = tuple(
+            Reply(Atom(end.field), Atom(x.protocol.value), end.port, _address(x.address), x.port) for x, end in pairs
         )
-        for host, pairs in direct.replies(plan).items()
-    )
+        word, incoming = Atom(family(host)), device(plan) is not None
+        found.append(ReplyView(Atom(VERSION), name, _word(direct_tables(plan)), word, _address(host), incoming, every))
+    return tuple(found)
 
 
 def _word(text: str) -> Atom:
@@ -151,7 +142,7 @@ def _table(plan: Plan, word: str, listeners: list[Listener]) -> Table:
                 _select(route, protocol, word),
                 Atom(route.field),
                 Atom(protocol.value),
-                has_ranges(_method(plan, route)),
+                has_ranges(method_of(plan, route)),
                 maps.get(name),
             )
             for (name, protocol), route in used.items()
@@ -172,7 +163,7 @@ def _service(plan: Plan, listener: Listener, word: str, closed: Collection[str])
     return Service(
         name=_word(f"lb_{listener.name}"),
         field=Atom(listener.field),
-        address=None if listener.address in _ANY else _address(listener.address),
+        address=None if is_every_address(listener.address) else _address(listener.address),
         protocol=Atom(listener.protocol.value),
         port=listener.port,
         access=_access(listener.access, f"{listener.field}.access", word),
@@ -224,23 +215,11 @@ def _idle(route: Route, protocol: Protocol) -> IdleTime:
 
 def _map(plan: Plan, route: Route) -> Map | None:
     every = shares(plan, route)
-    method = _method(plan, route)
+    method = method_of(plan, route)
     found = spans(every, interleaved=not has_ranges(method))
     elements = tuple(Element(x.first, x.last, _address(x.endpoint.host), x.endpoint.port) for x in found)
-    if not elements:
-        return None
-    return Map(
-        slots=sum(share.slots for share in every),
-        counter=method is Balance.ROUND_ROBIN,
-        random=method is Balance.RANDOM,
-        elements=elements,
-    )
-
-
-def _method(plan: Plan, route: Route) -> Balance:
-    method = balance(plan, route)
-    assert method is not None  # noqa: S101 - an objection otherwise
-    return method
+    slots = sum(share.slots for share in every)
+    return Map(slots, method is Balance.ROUND_ROBIN, method is Balance.RANDOM, elements) if elements else None
 
 
 def _targets(plan: Plan, route: Route, protocol: Protocol) -> Iterable[Target]:

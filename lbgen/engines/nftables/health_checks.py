@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables import transaction
-from lbgen.engines.nftables.direct import is_direct, numbers, table_family
-from lbgen.engines.nftables.direct import tables as direct_tables
-from lbgen.engines.nftables.names import family, select_name, slots_name, table_name
 from lbgen.engines.nftables.upstreams import (
     Part,
     allocate,
-    balance,
     bounded,
+    direct_tables,
+    family,
     forward_of,
     has_ranges,
     hash_shares,
+    is_direct,
+    method_of,
+    numbers,
+    select_name,
     shares,
+    slots_name,
     spans,
+    table_family,
+    table_name,
 )
 from lbgen.plan.model import Balance, Endpoint
 from lbgen.records import replace
@@ -121,8 +126,6 @@ def _steered(plan: Plan) -> Iterator[tuple[str, Protocol, str]]:
 
 def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str, Any]:
     """JSON data of one selection."""
-    method = balance(plan, route)
-    assert method is not None  # noqa: S101 - an objection otherwise
     parts = [
         {
             "pool": target.pool,
@@ -136,7 +139,7 @@ def _order(plan: Plan, route: Route, protocol: Protocol, word: str) -> dict[str,
         "family": word,
         "table": direct_tables(plan) if direct else table_name(plan),
         "protocol": protocol.value,
-        "balance": method.value,
+        "balance": method_of(plan, route).value,
         "parts": parts,
         **({"numbers": numbers(plan, route), "table_family": table_family(plan, word)} if direct else {}),
     }

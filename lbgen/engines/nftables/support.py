@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.engines.http_features import HTTP_FEATURES
 from lbgen.plan.features import Feature
 
 _HTTP = refused("it works at L4 and does not parse HTTP")
@@ -20,7 +19,7 @@ _LEAST = approximate(
 )
 
 SUPPORT: dict[Feature, Verdict] = {
-    **dict.fromkeys(HTTP_FEATURES, _HTTP),
+    **dict.fromkeys(Feature, _HTTP),  # all that is not named below is of HTTP
     Feature.L4_TCP: NATIVE,
     Feature.L4_UDP: emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
     Feature.TLS_TERMINATE: _TLS,

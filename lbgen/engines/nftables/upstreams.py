@@ -1,13 +1,25 @@
-"""Weights of an L4 route as numbered slots, from which nftables selects the endpoint."""
+"""Weights of an L4 route as numbered slots, from which nftables selects the endpoint; names of tables, chains and maps.
+
+With `forwarding: direct` the balancer rewrites the destination of each packet, each endpoint the source of its replies,
+which bypass the balancer. Without connection tracking; a map of flows keeps an open connection with its endpoint. The
+form of L3 rewrites the IP address. That of L2, for endpoints in the segment of a `device`, hands the packet on to the
+endpoint's MAC address as it arrives, before this host's IP stack; the endpoint rewrites the IP address then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from ipaddress import ip_address
 from math import gcd, lcm
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Route
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Listener, Protocol
 
 MAX_SLOTS = 65_536  # such a map loads in about a second; larger weights are refused, never rounded
 FULL = 100  # percent
@@ -37,6 +49,32 @@ class Span(Struct, frozen=True, eq=False):
     endpoint: Endpoint
 
 
+def table_name(plan: Plan) -> str:
+    """The name of the plan's tables; the prefix avoids reserved words of nft."""
+    return f"lb_{plan.name}"
+
+
+def family(address: str) -> str:
+    """The family of `address` in nft's words."""
+    return "ip6" if ":" in address else "ip"
+
+
+def is_every_address(address: str) -> bool:
+    """Whether a listener is at every address of the host."""
+    return address in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+def select_name(route: str, protocol: Protocol, word: str) -> str:
+    """The name of a route's chain and map that `lbgen agent` changes, in the table of the family `word`."""
+    return f"lb_{route}/{protocol.value}/{word}"
+
+
+def slots_name(selection: str, *, ranges: bool) -> str:
+    """The name of the map of a selection of direct forwarding. Tables of direct forwarding stay, and a map with ranges
+    cannot become one without."""
+    return selection if ranges else f"{selection}/slots"
+
+
 def forward_of(route: Route) -> Forward:
     """The action of an L4 route."""
     if not isinstance(route.action, Forward):
@@ -48,6 +86,64 @@ def balance(plan: Plan, route: Route) -> Balance | None:
     """The balance of the route's pools; None when they differ."""
     balances = {plan.pool(t.pool).balance for t in forward_of(route).targets if t.weight}
     return balances.pop() if len(balances) == 1 else None
+
+
+def is_direct(plan: Plan) -> bool:
+    """Whether the topology asks for direct forwarding."""
+    return plan.options("nftables").forwarding == "direct"
+
+
+def device(plan: Plan) -> str | None:
+    """The interface to the segment of all endpoints; None for the form of L3."""
+    return plan.options("nftables").device if is_direct(plan) else None
+
+
+def table_family(plan: Plan, word: str) -> str:
+    """The family of the balancer's tables for packets of the family `word`."""
+    return "netdev" if device(plan) else word
+
+
+def direct_tables(plan: Plan) -> str:
+    """The name of its tables. Those of NAT have another one, as a change between the two replaces all chains."""
+    return f"{table_name(plan)}_direct"
+
+
+def endpoints(plan: Plan, route: Route) -> tuple[Endpoint, ...]:
+    """All endpoints of a route, each address and port once, in the order of the targets."""
+    every = (x for target in forward_of(route).targets for x in plan.pool(target.pool).endpoints)
+    return tuple({(x.host, x.port): x for x in every}.values())
+
+
+def numbers(plan: Plan, route: Route) -> dict[str, int]:
+    """A number from 1 to 65535 by endpoint (`host:port`), which does not depend on the other endpoints unless their
+    hashes are equal: so a reload that removes one moves no flow of another."""
+    found: dict[str, int] = {}
+    taken: set[int] = set()
+    for name in sorted(x.authority for x in endpoints(plan, route)):
+        number = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % 65_535
+        while number + 1 in taken:
+            number = (number + 1) % 65_535
+        found[name] = number + 1
+        taken.add(number + 1)
+    return found
+
+
+def replies(plan: Plan) -> dict[str, list[tuple[Listener, Endpoint]]]:
+    """The listeners and endpoints by host of the endpoints, sorted."""
+    found: dict[str, dict[tuple[Protocol, int], tuple[Listener, Endpoint]]] = {}
+    for listener in plan.listeners:
+        for rule in listener.l4_rules:
+            for end in endpoints(plan, plan.route(rule.route)):
+                host = str(ip_address(end.host))
+                found.setdefault(host, {}).setdefault((listener.protocol, end.port), (listener, end))
+    return {host: list(found[host].values()) for host in sorted(found)}
+
+
+def method_of(plan: Plan, route: Route) -> Balance:
+    """The balance of a route to which there was no objection."""
+    method = balance(plan, route)
+    assert method is not None  # noqa: S101 - an objection otherwise
+    return method
 
 
 def has_ranges(method: Balance) -> bool:

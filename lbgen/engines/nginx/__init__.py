@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import FileSystemLoader
+
+from lbgen.engines import text
 from lbgen.engines.api import BinaryHint, Images, RenderedFile
+from lbgen.engines.nginx import health_checks, run
+from lbgen.engines.nginx.access_log import parse_line
+from lbgen.engines.nginx.build import build
+from lbgen.engines.nginx.objections import objections
+from lbgen.engines.nginx.quote import QUOTES
+from lbgen.engines.nginx.strings import TYPES, block, one_line, short, unindent
 from lbgen.engines.nginx.support import NEW, SUPPORT, VERSIONS
+from lbgen.engines.nginx.upstreams import with_loopback
+from lbgen.engines.verbatim import texts
+from lbgen.resources import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,18 +64,10 @@ class Nginx:
         return SUPPORT[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
-        from lbgen.engines.nginx.objections import objections
-
         return objections(plan, version)
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """nginx.conf; with active checks also the servers of upstreams and the spec of the agent."""
-        from lbgen.engines import text
-        from lbgen.engines.nginx import health_checks
-        from lbgen.engines.nginx.build import build
-        from lbgen.engines.nginx.upstreams import with_loopback
-        from lbgen.engines.verbatim import texts
-
         plan = with_loopback(plan)
         config = build(plan, version)
         main = text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name))
@@ -74,30 +78,20 @@ class Nginx:
         return (*files, *health_checks.server_files(upstreams), health_checks.agent_file(plan, upstreams))
 
     def set_weights(self, steering: Mapping[str, Any], shares: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-        from lbgen.engines.nginx.health_checks import set_weights
-
-        return set_weights(steering, shares)
+        return health_checks.set_weights(steering, shares)
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
-        from lbgen.engines.nginx.run import process
-
-        return process(plan, binary, directory)
+        return run.process(plan, binary, directory)
 
     def access_record(self, line: str) -> AccessRecord | None:
-        from lbgen.engines.nginx.access_log import parse_line
-
         return parse_line(line)
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
-        from lbgen.engines.nginx.run import check
-
-        return check(plan, binary, directory)
+        return run.check(plan, binary, directory)
 
 
 def _included(config: Config) -> Iterator[RenderedFile]:
     """The files that nginx.conf includes."""
-    from lbgen.engines import text
-
     if config.http is None:
         return
     if config.http.headers_file:
@@ -109,18 +103,10 @@ def _included(config: Config) -> Iterator[RenderedFile]:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    from lbgen.engines import text
-    from lbgen.engines.nginx.quote import QUOTES
-    from lbgen.engines.nginx.strings import PRINTED, block, one_line, short, unindent
-    from lbgen.resources import folder
-
-    env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES, PRINTED)
+    env = text.environment(FileSystemLoader(folder("templates") / "nginx"), QUOTES, TYPES)
     env.globals |= {"block": block, "one_line": one_line, "short": short, "unindent": unindent}
     macros = vars(env.get_template("text.j2").module)
-    env.globals |= {name: macros[name] for name in ("times", "client_times", "dropped")}
-    env.globals["forward"] = lru_cache(1024)(vars(env.get_template("proxy.j2").module)["forward"])
+    env.globals |= {name: macros[name] for name in ("line", "times", "client_times", "dropped")}
     return env
 
 

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.quote import MAX_LENGTH, is_bare, pieces, size
-from lbgen.engines.nginx.view import NONE, Entry, Line, Map, Text
-from lbgen.engines.text import Atom, Literal, Records, printed, without_marks
+from lbgen.engines.nginx.quote import MAX_LENGTH, QUOTES, is_bare, pieces, size
+from lbgen.engines.nginx.view import NONE, Line, Map, Text
+from lbgen.engines.text import Atom, Literal, Types, printed, without_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def text(*parts: str | Atom) -> Text:
     """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
-    if len(parts) == 1:
-        return _single(parts[0])
     return _text([_part(part) for part in parts])
-
-
-@lru_cache(maxsize=1024)  # a name of a pool or of a route stands in several places
-def _single(only: str | Atom) -> Text:
-    return _text([_part(only)])
 
 
 def _part(part: str | Atom) -> Atom | Literal:
@@ -70,25 +61,19 @@ def directive(name: str, *args: str | Atom | Literal | Text, origin: Atom = NONE
     return Line(Atom(name), tuple(Atom(arg) if isinstance(arg, str) else arg for arg in args), origin)
 
 
-def _print_text(value: Text, show: Callable[[object], str]) -> str:
-    return value.bare.text if value.bare is not None else f'"{"".join(map(show, value.parts))}"'
+def _shown(value: Text) -> str:
+    if value.bare is not None:
+        return value.bare.text
+    return f'"{"".join(QUOTES[x.kind](x.text) if isinstance(x, Literal) else x.text for x in value.parts)}"'
 
 
-def _print_line(value: Line, show: Callable[[object], str]) -> str:
-    return f"{value.name.text}{''.join([f' {show(arg)}' for arg in value.args])};"
-
-
-def _print_entry(value: Entry, show: Callable[[object], str]) -> str:
-    return f"{show(value.key)} {show(value.value)};"
-
-
-PRINTED: Records = {Text: _print_text, Line: _print_line, Entry: _print_entry}
+TYPES: Types = {Text: _shown}
 
 
 def block(indent: int, heads: Markup, body: Markup) -> Markup:
     """A block of the configuration for each line of `heads`: on one line where it holds up to four short directives and
     nothing else."""
-    lines = list(islice(_bare_lines(body), _MOST_ON_A_LINE + 1))
+    lines = list(_bare_lines(body))
     inside = f" {{ {' '.join(lines)} }}" if lines else " { }"
     is_short = len(lines) <= _MOST_ON_A_LINE and "#" not in inside
     room = _LINE_LENGTH - indent - len(inside) if is_short else 0

@@ -10,14 +10,14 @@ NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
 
 
-class Text(Struct, frozen=True, cache_hash=True):
+class Text(Struct, frozen=True):
     """One parameter of free text (Literal of kind `part`) and variables (Atom); `bare` is its form without quotes."""
 
     parts: tuple[Atom | Literal, ...]
     bare: Atom | None = None
 
 
-class Header(Struct, frozen=True, cache_hash=True):
+class Header(Struct, frozen=True):
     name: Atom | Literal
     value: Text
     replaces: bool = False  # that of the endpoint
@@ -54,7 +54,7 @@ class Geo(Struct, frozen=True, eq=False):
     source: Atom | None = None
 
 
-class Line(Struct, frozen=True, cache_hash=True):
+class Line(Struct, frozen=True):
     name: Atom
     args: tuple[Atom | Literal | Text, ...]
     origin: Atom = NONE
@@ -93,7 +93,7 @@ class Times(Struct, frozen=True):
     send: Atom
 
 
-class Proxy(Struct, frozen=True, cache_hash=True):
+class Proxy(Struct, frozen=True):
     """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
     client; `headers` empty = those of the server block."""
 
@@ -128,7 +128,7 @@ class InternalRedirect(Struct, frozen=True):
     after_limits: bool = False
 
 
-class Location(Struct, frozen=True, cache_hash=True):
+class Location(Struct, frozen=True):
     """`path` is an exact location, `below` a prefix one; a match by segment has both. `name` is a named location."""
 
     origin: Atom

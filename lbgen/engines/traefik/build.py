@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.document import Commented
-from lbgen.engines.origin import origin
+from lbgen.engines.document import Commented, origin
 from lbgen.engines.traefik import names, plugin, tcp_weights
 from lbgen.engines.traefik.access_log import build_access_log
 from lbgen.engines.traefik.forwarded_headers import build_bare, name_bare

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.diagnostics import LbgenError, UsageError
+from lbgen.engines.api import Counting
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.counts import Counting
 from lbgen.engines.health import Condition, State, Watched
 
 if TYPE_CHECKING:
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
     from lbgen.plan.model import Plan
 
 

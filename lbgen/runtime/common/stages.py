@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
+from lbgen.engines.api import Staged, Taken
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.stages import Staged, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from lbgen.runtime.common.process_id import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
 
 if TYPE_CHECKING:
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
 
 _RECORD = "stack.json"
 _FORMAT = 1

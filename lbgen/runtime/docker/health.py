@@ -16,7 +16,7 @@ from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import Role
 
 if TYPE_CHECKING:
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
     from lbgen.runtime.docker.converge import StackContainer
 
 

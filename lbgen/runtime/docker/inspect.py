@@ -20,7 +20,7 @@ from lbgen.runtime.docker.labels import STACK, Role
 from lbgen.runtime.docker.owner import foreign_owner
 
 if TYPE_CHECKING:
-    from lbgen.engines.counts import Counts
+    from lbgen.engines.api import Counts
     from lbgen.runtime.common.health import EndpointHealth
 
 _LOOK_SECONDS = 0.5

@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
-from lbgen.engines.api import Engine, runs_in_kernel, target_version
+from lbgen.engines.api import Engine, engine_of, runs_in_kernel, target_version
 from lbgen.engines.api import engines as installed
-from lbgen.engines.tiers import engine_of
 from lbgen.engines.verdicts import judge
 from lbgen.plan import tiers as planned
 from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version

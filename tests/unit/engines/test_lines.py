@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import lbgen
 from lbgen.cli.explain import explain_command as explain
 from lbgen.conformance.verify.edited_files import user_edits, with_verified_times
-from lbgen.engines.lines import split_lines
+from lbgen.engines.api import split_lines
 from lbgen.engines.text import split_origins
 from lbgen.records import replace
 

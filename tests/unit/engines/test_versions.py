@@ -6,8 +6,7 @@ import pytest
 
 import lbgen
 from lbgen.engines.api import engine, target_version
-from lbgen.engines.verdicts import judge
-from lbgen.engines.versions import unknown_version, unknown_versions
+from lbgen.engines.verdicts import judge, unknown_version, unknown_versions
 from lbgen.spec.load import load
 
 TOPOLOGY = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lbgen.engines.document import Tagged
-from lbgen.engines.yaml_anchors import find_repeats
+from lbgen.engines.yaml_writer import find_repeats
 
 
 def names(data: object, worth: int = 10) -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 import lbgen
 from lbgen.conformance.topology_diff import compare_tiers
 from lbgen.diagnostics import UsageError
-from lbgen.engines.tiers import engine_of, engines_of
+from lbgen.engines.api import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome
 from lbgen.plan.tier_simulation import follow_tiers, l4_fronts
 from lbgen.plan.tiers import parts

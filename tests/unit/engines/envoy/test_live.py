@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import lbgen
+from lbgen.engines.api import Taken
 from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.run import STATS_PATH, STATUS_PATH
-from lbgen.engines.stages import Taken
 from lbgen.plan.overlay import with_admin, without_admin
 
 EXAMPLES = ("content-platform", "loggly", "microservices", "postgres", "shop")
