@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from lbgen.conformance import judge
 from lbgen.conformance.difference import Difference, Kind, in_context, late
-from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange_parts, websocket_exchange
+from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange, websocket_exchange
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
@@ -73,7 +73,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
     client, timeout, transport = case.request.client, case.timeout, _via(case, ctx)
     if case.raw is not None or case.send is not None:
         parts = case.send if case.raw is None else (case.raw,)
-        answer = exchange_parts(address, parts or (), client=client, timeout=timeout, transport=transport)
+        answer = exchange(address, *(parts or ()), client=client, timeout=timeout, transport=transport)
         return answer, list(judge.raw_differences(case, answer))
     tag = ""
     if case.steps:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
@@ -154,9 +153,8 @@ def compare(before: Plan, after: Plan) -> Comparison:
         if ask.request.listener in common
     )
     groups: dict[tuple[str, str, str], list[Request]] = {}
-    equal = EqualAnswers(before, after)
     for request in requests:
-        if not equal.certain(request) and (kind := changed_route(before, after, request)):
+        if kind := changed_route(before, after, request):
             groups.setdefault(kind, []).append(request)
     found = [_changed(before, after, kind, group) for kind, group in groups.items()]
     found.sort(key=lambda x: (x.listener, x.routes))

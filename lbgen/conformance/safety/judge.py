@@ -16,8 +16,7 @@ from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
-    from lbgen.conformance.safety.endpoint import Arrival
-    from lbgen.conformance.safety.message import Message
+    from lbgen.conformance.safety.endpoint import Arrival, Message
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +13,9 @@ from msgspec import Struct, field
 
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
-from lbgen.conformance.safety.clients import Clients
+from lbgen.conformance.safety.clients import Clients, Flood, floods
 from lbgen.conformance.safety.corpus import Attack, Target, attacks, targets
 from lbgen.conformance.safety.endpoint import MARK, Endpoints, endpoints
-from lbgen.conformance.safety.floods import FLOODS
 from lbgen.conformance.safety.judge import Breach, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
@@ -26,7 +25,7 @@ from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
     from lbgen.conformance.engine_under_test import EngineUnderTest
-    from lbgen.conformance.safety.message import Message
+    from lbgen.conformance.safety.endpoint import Message
 
 _TOGETHER = 8  # attacks at a time
 
@@ -93,18 +92,18 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
         for found in pool.map(lambda each: [*_attack(clients, each)], every.values()):
             breaches += found
     flooded = [every_target[0] for name, every_target in known.items() if name in plain][: 1 if most else None]
-    for target in flooded:
-        for name, flood in FLOODS.items():
-            breaches += [Breach("S4", name, each) for each in _flood(flood, clients, target)]
-            breaches += [Breach("S4", name, each) for each in clients.serve_innocent(target)]
+    every_flood = [(target, *each) for target in flooded for each in floods(plan.listener(target.listener)).items()]
+    for target, name, flood in every_flood:
+        breaches += [Breach("S4", name, each) for each in _flood(flood, clients, target)]
+        breaches += [Breach("S4", name, each) for each in clients.serve_innocent(target)]
     breaches += _judge(plan, group, every, plain)
     first: dict[tuple[str, str], Breach] = {}
     for breach in breaches:
         first.setdefault((breach.rule, breach.attack), breach)
-    return SafetyReport(len(every) + len(flooded) * len(FLOODS), list(first.values()), not_tried)
+    return SafetyReport(len(every) + len(every_flood), list(first.values()), not_tried)
 
 
-def _flood(flood: Callable[[Clients, Target], Iterator[str]], clients: Clients, target: Target) -> Iterator[str]:
+def _flood(flood: Flood, clients: Clients, target: Target) -> Iterator[str]:
     """What a flood finds; an engine that stops reading, or ends the connection, has stopped it."""
     with suppress(OSError):
         yield from flood(clients, target)

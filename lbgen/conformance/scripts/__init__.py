@@ -25,7 +25,7 @@ def _yielding(script: Callable[[ScriptContext], Iterator[str] | None]) -> Callab
         try:
             yield from script(ctx) or ()
         except MismatchError as mismatch:
-            yield str(mismatch)
+            yield mismatch.args[0]
 
     return differences
 

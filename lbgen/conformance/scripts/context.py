@@ -26,6 +26,7 @@ from lbgen.conformance.transport import (
 from lbgen.plan.model import Mode, Plan, Protocol
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.local.network import reaches
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -99,6 +100,15 @@ class ScriptContext:
         listener = self.plan.listener(request.listener)
         return transport_for(listener, request, without_verification(listener, request))
 
+    def open(self, request: Request, *, timeout: float = TIMEOUT) -> ClientConnection:
+        """A connection of the client of a request to its listener, whatever its certificate."""
+        transport = self.unverified(request)
+        return ClientConnection(self.at[request.listener], client=request.client, timeout=timeout, transport=transport)
+
+    def answer(self, request: Request, *, timeout: float = TIMEOUT) -> Answer:
+        """The answer to a request on its listener, whatever its certificate."""
+        return fetch(self.at[request.listener], request, timeout=timeout, transport=self.unverified(request))
+
 
 class MismatchError(Exception):
     """What a script finds wrong, where the rest of it would tell nothing more."""
@@ -115,6 +125,11 @@ def control(**behaviour: object) -> tuple[str, str]:
     return CONTROL, json.dumps(behaviour)
 
 
+def with_control(request: Request, **behaviour: object) -> Request:
+    """`request` with the header that tells its endpoint how to behave."""
+    return replace(request, headers=(*request.headers, control(**behaviour)))
+
+
 def who_answers(ctx: ScriptContext, request: Request) -> str:
     """The endpoint that answers on the request's listener, at layer 4 as well; `NOBODY` where none does, else the
     status that came without one."""
@@ -125,7 +140,7 @@ def who_answers(ctx: ScriptContext, request: Request) -> str:
         return NOBODY if got is None else got.partition(b": ")[0].decode()
     if listener.tls is not None and listener.tls.passthrough:
         return _end_of_hello(ctx, request)
-    answer = fetch(address, request, transport=ctx.unverified(request))
+    answer = ctx.answer(request)
     account = account_of(answer)
     if account is not None:
         return str(account["name"])

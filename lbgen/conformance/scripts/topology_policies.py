@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,10 +9,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.difference import late
-from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import ScriptContext, wait_until
-from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.conformance.http1_client import serialize
+from lbgen.conformance.scripts.context import ScriptContext, wait_until, with_control
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -28,7 +25,7 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     found: list[int | None] = []
     took = 0.0
     while len(found) < burst + 8 + 2 * per_second * min(took, 3):  # more than come back on a slow machine
-        found.append(_ask(ctx, ctx.params["request"]).status)
+        found.append(ctx.answer(ctx.params["request"]).status)
         took = time.monotonic() - begun
     passed = sum(status != 429 for status in found)
     most = burst + int(per_second * took) + 1
@@ -49,26 +46,24 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
     request: Request = ctx.params["request"]
     most, status = ctx.params["most"], ctx.params["status"]
     hold = ctx.params["hold_ms"]
-    held = replace(request, headers=(*request.headers, (CONTROL, json.dumps({"mode": "hang", "wait_ms": hold}))))
+    held = with_control(request, mode="hang", wait_ms=hold)
     with ExitStack() as stack:
         begun = time.monotonic()
         streams = []
         for _ in range(most):
-            stream = stack.enter_context(
-                ClientConnection(_at(ctx), client=request.client, transport=ctx.unverified(request))
-            )
+            stream = stack.enter_context(ctx.open(request))
             stream.send(serialize(held))
             streams.append(stream)
             time.sleep(0.01)
         time.sleep(0.15)
-        over = _ask(ctx, request)
+        over = ctx.answer(request)
         if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
             yield f"one more than {most} at a time: {over.status}, expected {status}"
         ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
-    if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
-        yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
+    if not wait_until(lambda: ctx.answer(request).status == 200, 2):
+        yield late(f"after they have ended: {ctx.answer(request).status}, expected 200")
 
 
 def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
@@ -83,7 +78,7 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
     before = -1
     while before != (before := arrived()):  # copies of earlier requests may be on their way
         time.sleep(_QUIET)
-    answers = Counter(_ask(ctx, ctx.params["request"]).status for _ in range(ctx.params["times"]))
+    answers = Counter(ctx.answer(ctx.params["request"]).status for _ in range(ctx.params["times"]))
     low, high = ctx.params["copies"]
     wait_until(lambda: arrived() - before >= low, 2)
     time.sleep(_QUIET)
@@ -92,12 +87,3 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
         yield f"{copies} copies of {ctx.params['times']} requests, expected {low} to {high}"
     if set(answers) != {200}:
         yield f"answers {dict(answers)}, expected 200"
-
-
-def _at(ctx: ScriptContext) -> tuple[str, int]:
-    request: Request = ctx.params["request"]
-    return ctx.at[request.listener]
-
-
-def _ask(ctx: ScriptContext, request: Request) -> Answer:
-    return fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))

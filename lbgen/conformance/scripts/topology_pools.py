@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections import Counter
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.difference import late
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
     HANDOVER,
@@ -27,12 +26,11 @@ from lbgen.conformance.scripts.context import (
     names_that_answer,
     wait_until,
     who_answers,
+    with_control,
 )
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ def shares_hold(ctx: ScriptContext) -> Iterator[str]:
 
 def _pool_that_answers(ctx: ScriptContext, request: Request, known: Counter[str]) -> str | list[str]:
     """The pool that answers, or what is wrong with its first answer."""
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
+    answer = ctx.answer(request)
     account = account_of(answer)
     if account is None:
         return NOBODY
@@ -109,14 +107,12 @@ def least_loaded_is_next(ctx: ScriptContext) -> Iterator[str]:
 
 def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
     request, names, pool = ctx.params["request"], ctx.params["names"], ctx.params.get("pool", "")
-    held = _with_control(request, {"mode": "hang", "wait_ms": _HELD_MS})
-    listener = ctx.plan.listener(request.listener)
+    held = with_control(request, mode="hang", wait_ms=_HELD_MS)
     begun, busy = time.monotonic(), ""
     with ExitStack() as stack:
         for _ in range(_MOST):
             before = ctx.endpoints.heads.copy()
-            client = ClientConnection(ctx.at[listener.name], client=request.client, transport=ctx.unverified(request))
-            stack.enter_context(client).send(serialize(held))
+            stack.enter_context(ctx.open(request)).send(serialize(held))
             busy = _asked_since(ctx, before, names)
             if busy or not pool:
                 break
@@ -285,7 +281,7 @@ def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, in
     request, pool = ctx.params["request"], ctx.params["pool"]
     used: set[tuple[str, int]] = set()
     answered = 0
-    with ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request)) as stream:
+    with ctx.open(request) as stream:
         for _ in range(_MOST if pool else count):
             account = account_of(stream.ask(request))
             if account is None or answered == count:
@@ -305,7 +301,7 @@ def request_is_logged(ctx: ScriptContext) -> Iterator[str]:
         return [dict(x) for _, x in ctx.log() if x.get("path") == path and x.get("listener") == request.listener]
 
     before = len(records())
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
+    answer = ctx.answer(request)
     if not wait_until(lambda: len(records()) > before, 6):
         yield f"no line in the access log for {request.method} {path}"
         return
@@ -313,10 +309,6 @@ def request_is_logged(ctx: ScriptContext) -> Iterator[str]:
     for key, want in (("status", answer.status), ("method", request.method), ("route", route)):
         if record.get(key) != want:
             yield f"the access log says {key} {record.get(key)!r}, expected {want!r}"
-
-
-def _with_control(request: Request, behaviour: dict[str, object]) -> Request:
-    return replace(request, headers=(*request.headers, (CONTROL, json.dumps(behaviour))))
 
 
 def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
@@ -347,7 +339,7 @@ def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
 def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
     """A connection that stays open, and the endpoint that it goes to."""
     request = ctx.params["request"]
-    stream = ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request))
+    stream = ctx.open(request)
     account = account_of(stream.ask(request))
     return NOBODY if account is None else str(account["name"]), stream
 
@@ -362,7 +354,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
         ctx.endpoints.listen(name, ctx.params["how"])
     try:
         begun = time.monotonic()
-        answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request), timeout=high / 1000 + 2)
+        answer = ctx.answer(request, timeout=high / 1000 + 2)
         took = (time.monotonic() - begun) * 1000
     finally:
         for name in every:
@@ -379,7 +371,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
 def proxy_header_arrives(ctx: ScriptContext) -> Iterator[str]:
     """The endpoint gets a PROXY header of the pool's version (`version`) that names the client."""
     request, version = ctx.params["request"], ctx.params["version"]
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
+    answer = ctx.answer(request)
     account = account_of(answer)
     if account is None or account["proxy"] is None:
         yield f"status {answer.status} {answer.problem}, no PROXY header arrived"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.difference import WAITED, Difference, Kind, in_context, late
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
+from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
 from lbgen.records import replace
@@ -27,7 +27,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
     """A WebSocket without traffic is closed in time, and not before."""
     request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
-    with _stream(ctx, request) as stream:
+    with ctx.open(request, timeout=_patience(ctx)) as stream:
         if (status := stream.ask(asked).status) != 101:
             yield Difference(f"status {status}, expected 101", Kind.FAILED if status in WAITED else Kind.OTHER)
             return
@@ -42,7 +42,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
 def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
-    with _stream(ctx, request) as stream:
+    with ctx.open(request, timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         answer = stream.ask(request)
         if answer.status is None or answer.after != "open":
@@ -55,7 +55,7 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
     """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
     pause = ctx.params["pause"]
-    with _stream(ctx, ctx.params["request"]) as stream:
+    with ctx.open(ctx.params["request"], timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         stream.send(ctx.params["sent"])
         begun = time.monotonic()
@@ -64,10 +64,8 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
         yield from ends_in_time(stream, ctx, "the connection", earliest, begun, or_answers=True)
 
 
-def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
-    seconds = ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2)
-    transport = ctx.unverified(request)
-    return ClientConnection(ctx.at[request.listener], client=request.client, timeout=seconds, transport=transport)
+def _patience(ctx: ScriptContext) -> float:
+    return float(ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2))
 
 
 def ends_in_time(
@@ -102,7 +100,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
     size = ctx.params.get("size", LARGE)
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
-    with _stream(ctx, request) as stream:
+    with ctx.open(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(head))
         first = last = time.monotonic()  # the endpoint takes nothing from the first on, a proxy what it has room for
         stuck = False
@@ -136,7 +134,7 @@ def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[st
     """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
-    with _stream(ctx, request) as stream:
+    with ctx.open(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(request))
         if stream.read_until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
@@ -161,10 +159,9 @@ def split_fails(ctx: ScriptContext) -> Iterator[str]:
     request: Request = ctx.params["request"]
     pool = ctx.params["pool"]
     low, high = ctx.params["within_ms"]
-    transport = ctx.unverified(request)
     found: list[float] = []
     for _ in range(ctx.params["most"]):
-        answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
+        answer = ctx.answer(request, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
         if own_status(answer, 504) != 504:
