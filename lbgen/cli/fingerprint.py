@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +64,7 @@ def command(engine: str, other: str | None, stored: bool, output: str | None, as
     differences = compare(found, after)
     if as_json:
         names = {"before": f"{name} {found.version}", "after": f"{name} {after.version}"}
-        print_json({**names, "differences": [each.as_dict() for each in differences]})
+        print_json({**names, "differences": [asdict(each) for each in differences]})
     else:
         for each in differences:
             click.echo(f"{each.probe}: {_request(each.probe)}")
@@ -84,7 +86,5 @@ def _request(probe: str) -> str:
 
 
 def _write(path: Path, found: Fingerprint) -> None:
-    import json
-
-    path.write_text(json.dumps(found.as_dict(), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(asdict(found), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
     say(f"wrote {path}: {found.engine} {found.version}")

@@ -21,7 +21,6 @@ from lbgen.conformance.prepare import Verdicts, without_refused
 from lbgen.conformance.runner import engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
-from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
@@ -47,23 +46,6 @@ _VOLATILE = (
 )
 
 
-class FingerprintRecord(Record):
-    """A fingerprint: the lines that each probe gave."""
-
-    engine: str
-    version: str
-    """As the executable reports it."""
-    probes: dict[str, list[str]]
-
-
-class DifferenceRecord(Record):
-    """A probe that two versions answer differently, or a feature that they honour differently."""
-
-    probe: str
-    before: list[str]
-    after: list[str]
-
-
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """What `version` of an engine did with each probe, as lines: the answer, then what the endpoint received."""
@@ -71,11 +53,6 @@ class Fingerprint:
     engine: str
     version: str
     probes: Mapping[str, tuple[str, ...]]
-
-    def as_dict(self) -> FingerprintRecord:
-        """The JSON record, which `read` takes."""
-        probes = {name: list(lines) for name, lines in self.probes.items()}
-        return {"engine": self.engine, "version": self.version, "probes": probes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +62,6 @@ class Difference:
     probe: str
     before: tuple[str, ...]
     after: tuple[str, ...]
-
-    def as_dict(self) -> DifferenceRecord:
-        """The JSON record."""
-        return {"probe": self.probe, "before": list(self.before), "after": list(self.after)}
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lbgen.conformance.runner import CaseState, Result
+from lbgen.conformance.topology_diff import FieldChange
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
 from lbgen.runtime.common.decision import Action, Kind
@@ -26,16 +27,6 @@ class ChangedAnswerRecord(Record):
     """How many requests change in the same way."""
 
 
-class FieldChangeRecord(Record):
-    """A field whose change no single request shows."""
-
-    field: str
-    before: str
-    """Empty where the object is not there."""
-    after: str
-    meaning: str
-
-
 class ComparisonRecord(Record):
     """What changes between two topologies."""
 
@@ -43,7 +34,7 @@ class ComparisonRecord(Record):
     asked: int
     """The number of requests that were compared."""
     requests: list[ChangedAnswerRecord]
-    fields: list[FieldChangeRecord]
+    fields: list[FieldChange]
 
 
 class PartChangeRecord(Record):

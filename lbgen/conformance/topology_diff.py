@@ -11,10 +11,10 @@ from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.records import counted, defaults, field_names, replace
+from lbgen.records import as_json, counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
-    from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord, FieldChangeRecord
+    from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord
     from lbgen.plan.request import Request
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
@@ -95,16 +95,12 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field whose change no single request shows. `before` or `after` is "" where the object is not there."""
+    """A field whose change no single request shows. `before` or `after` is empty where the object is not there."""
 
     field: str
     before: str
     after: str
     meaning: str
-
-    def as_dict(self) -> FieldChangeRecord:
-        """The JSON record."""
-        return {"field": self.field, "before": self.before, "after": self.after, "meaning": self.meaning}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +125,7 @@ class Comparison:
             "same": self.same,
             "asked": self.asked,
             "requests": [each.as_dict() for each in self.requests],
-            "fields": [each.as_dict() for each in self.fields],
+            "fields": list(map(as_json, self.fields)),
         }
 
 
