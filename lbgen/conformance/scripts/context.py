@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import (
-    DEFAULT,
     Transport,
     TransportOptions,
     client_hello,
@@ -79,35 +78,21 @@ class ScriptContext:
         """How many requests came to endpoints."""
         return sum(self.endpoints.requests.values())
 
-    def transport(self, listener: str, request: Request = _ANY, options: TransportOptions = DEFAULT) -> Transport:
-        """What comes before HTTP on that listener."""
-        return transport_for(self.plan.listener(listener), request, options)
+    def transport(self, listener: str, request: Request, options: TransportOptions | None = None) -> Transport:
+        """What comes before HTTP on that listener; without `options` its certificate is not verified."""
+        asked = self.plan.listener(listener)
+        return transport_for(asked, request, options or without_verification(asked, request))
 
-    def connect(self, listener: str = "", *, version: str = "1.1", timeout: float = TIMEOUT) -> ClientConnection:
-        """A connection to a listener (default: the case's own)."""
-        name = listener or self.listener
-        return ClientConnection(
-            self.at[name], timeout=timeout, transport=self.transport(name, Request(version=version))
-        )
+    def connect(self, request: Request = _ANY, *, timeout: float = TIMEOUT) -> ClientConnection:
+        """A connection of the client of a request to its listener (default: the case's own)."""
+        name = request.listener or self.listener
+        address, transport = self.at[name], self.transport(name, request)
+        return ClientConnection(address, client=request.client, timeout=timeout, transport=transport)
 
     def ask(self, request: Request, *, timeout: float = TIMEOUT) -> Answer:
         """The answer to a request on its listener (default: the case's own)."""
         name = request.listener or self.listener
         return fetch(self.at[name], request, timeout=timeout, transport=self.transport(name, request))
-
-    def unverified(self, request: Request) -> Transport:
-        """As `transport`, for a certificate that the client does not verify."""
-        listener = self.plan.listener(request.listener)
-        return transport_for(listener, request, without_verification(listener, request))
-
-    def open(self, request: Request, *, timeout: float = TIMEOUT) -> ClientConnection:
-        """A connection of the client of a request to its listener, whatever its certificate."""
-        transport = self.unverified(request)
-        return ClientConnection(self.at[request.listener], client=request.client, timeout=timeout, transport=transport)
-
-    def answer(self, request: Request, *, timeout: float = TIMEOUT) -> Answer:
-        """The answer to a request on its listener, whatever its certificate."""
-        return fetch(self.at[request.listener], request, timeout=timeout, transport=self.unverified(request))
 
 
 class MismatchError(Exception):
@@ -140,7 +125,7 @@ def who_answers(ctx: ScriptContext, request: Request) -> str:
         return NOBODY if got is None else got.partition(b": ")[0].decode()
     if listener.tls is not None and listener.tls.passthrough:
         return _end_of_hello(ctx, request)
-    answer = ctx.answer(request)
+    answer = ctx.ask(request)
     account = account_of(answer)
     if account is not None:
         return str(account["name"])

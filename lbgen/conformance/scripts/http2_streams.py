@@ -19,7 +19,7 @@ _HANG = control(mode="hang", wait_ms=1500)
 
 @contextmanager
 def _client(ctx: ScriptContext) -> Iterator[Http2Client]:
-    with ctx.connect(version="2") as stream:
+    with ctx.connect(Request(version="2")) as stream:
         yield Http2Client(stream)
 
 

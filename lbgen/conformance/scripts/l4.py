@@ -22,6 +22,7 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.conformance.transport import client_hello
+from lbgen.plan.request import Request
 from lbgen.records import replace
 from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -35,7 +36,7 @@ _MORE_TRIES = 2
 def l4_large(ctx: ScriptContext) -> None:
     """A megabyte of all byte values comes back unchanged."""
     sent = bytes(itertools.islice(itertools.cycle(range(256)), 1 << 20))
-    with ctx.connect("echo", timeout=10) as stream, ThreadPoolExecutor(1) as pool:
+    with ctx.connect(Request(listener="echo"), timeout=10) as stream, ThreadPoolExecutor(1) as pool:
 
         def send() -> None:
             stream.send(sent)

@@ -33,9 +33,10 @@ def rate_burst(ctx: ScriptContext) -> Iterator[str]:
     """`burst` requests pass at once, the next are answered 429 by the proxy and reach no endpoint. So few come back in
     the time (6 in a minute) that none does here."""
     burst, before, request = ctx.params["burst"], ctx.asked, get(ctx.target)
-    wanted = [ctx.params.get("status", 200)] * burst + [429] * 3
+    good = ctx.params.get("status", 200)
+    wanted = [good] * burst + [429] * 3
     if (found := [ctx.ask(request).status for _ in wanted]) != wanted:
-        yield f"{burst + 3} requests: {found}, expected {wanted}"
+        yield f"{burst + 3} requests: {found}, expected {burst} times {good}, then 429"
     if ctx.params.get("forwards", True) and ctx.asked - before != burst:
         yield f"{ctx.asked - before} requests reached an endpoint, expected {burst}"
     answer, head = ctx.ask(request), ctx.ask(replace(request, method="HEAD"))
@@ -77,7 +78,7 @@ def concurrency(ctx: ScriptContext) -> Iterator[str]:
         with ExitStack() as stack:
             streams = []
             for listener in ("web", "proxied"):
-                streams.append(stack.enter_context(ctx.connect(listener)))
+                streams.append(stack.enter_context(ctx.connect(Request(listener=listener))))
                 streams[-1].send(serialize(replace(mine, headers=(*mine.headers, how))))
                 time.sleep(0.1)
             begun, asked = time.monotonic(), ctx.asked

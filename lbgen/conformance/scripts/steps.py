@@ -37,7 +37,8 @@ def request_steps(ctx: ScriptContext) -> None:
     and again for `until` milliseconds: `gets` = their statuses in order, as { STATUS: TIMES }; `who` answers how often
     (a number or bounds), nobody else; `only` and `some` = who answers alone, and among others; `reach` = so many come
     to endpoints; `within_ms` = the slowest. Endpoints of the case's pool go by their numbers, failures by a text. What
-    takes longer than `unless_ms` tells nothing: the host is busy. Requests with `keyed` have keys of their own."""
+    takes longer than `unless_ms` tells nothing: the host is busy. `what` and `in_all` name a step, and what it expects
+    together with those before it. Requests with `keyed` have keys of their own."""
     with ExitStack() as stack:
         for step in ctx.params["steps"]:
             if "break" in step:
@@ -84,7 +85,8 @@ def _wrong(ctx: ScriptContext, step: Step) -> str:
         return ""
     what = step.get("what", f"{step['ask']} requests for {target}")
     if wanted and statuses != wanted:
-        return f"{what}: {statuses}, expected {wanted}"
+        times = (f"{count} times {status}" if count > 1 else f"{status}" for status, count in step["gets"].items())
+        return f"{what}: {statuses}, expected {step.get('in_all', ', then '.join(times))}"
     bounds = {_name(ctx, name): times for name, times in step.get("who", {}).items()}
     bounds = {name: times if isinstance(times, list) else [times] * 2 for name, times in bounds.items()}
     only, some = ({_name(ctx, name) for name in step.get(key, ())} for key in ("only", "some"))

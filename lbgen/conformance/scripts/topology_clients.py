@@ -48,7 +48,7 @@ def _call(ctx: ScriptContext, how: dict[str, object], body: bytes) -> tuple[Answ
     request: Request = replace(ctx.params["request"], method="POST", version="2")
     tag = f"call-{time.monotonic_ns()}"
     request = with_control(replace(request, headers=(*request.headers, *_GRPC)), **how, tag=tag)
-    with ctx.open(request) as stream:
+    with ctx.connect(request) as stream:
         client = Http2Client(stream)
         number = client.send_head(header_list(request, stream.secure), method="POST", end=False)
         client.send_body(number, body)
@@ -69,7 +69,7 @@ def events_arrive(ctx: ScriptContext) -> Iterator[str]:
     }
     asked = (("Accept", "text/event-stream"), ("Accept-Encoding", "gzip, deflate, br"))
     request = with_control(replace(request, headers=(*request.headers, *asked)), **stream_of_events)
-    with ctx.open(request) as stream:
+    with ctx.connect(request) as stream:
         begun = time.monotonic()
         stream.send(serialize(request))
         first = None
@@ -91,7 +91,7 @@ def upload_passes(ctx: ScriptContext) -> Iterator[str]:
     size, names = ctx.params["size"], ctx.params["names"]
     body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     chunked = replace(request, headers=(*request.headers, ("Transfer-Encoding", "chunked")))
-    with ctx.open(request) as stream:
+    with ctx.connect(request) as stream:
         before = _body_bytes(ctx, names)
         stream.send(serialize(chunked).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
         half = size // 2
@@ -121,7 +121,7 @@ def kept_connection_serves(ctx: ScriptContext) -> Iterator[str]:
     edited by itself."""
     requests: list[Request] = ctx.params["requests"]
     first = requests[0]
-    with ctx.open(first) as stream:
+    with ctx.connect(first) as stream:
         for number, request in enumerate((*requests, *reversed(requests)), 1):
             answer = stream.ask(request)
             outcome = simulate(ctx.plan, request)

@@ -25,7 +25,7 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     found: list[int | None] = []
     took = 0.0
     while len(found) < burst + 8 + 2 * per_second * min(took, 3):  # more than come back on a slow machine
-        found.append(ctx.answer(ctx.params["request"]).status)
+        found.append(ctx.ask(ctx.params["request"]).status)
         took = time.monotonic() - begun
     passed = sum(status != 429 for status in found)
     most = burst + int(per_second * took) + 1
@@ -51,19 +51,19 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
         begun = time.monotonic()
         streams = []
         for _ in range(most):
-            stream = stack.enter_context(ctx.open(request))
+            stream = stack.enter_context(ctx.connect(request))
             stream.send(serialize(held))
             streams.append(stream)
             time.sleep(0.01)
         time.sleep(0.15)
-        over = ctx.answer(request)
+        over = ctx.ask(request)
         if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
             yield f"one more than {most} at a time: {over.status}, expected {status}"
         ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
-    if not wait_until(lambda: ctx.answer(request).status == 200, 2):
-        yield late(f"after they have ended: {ctx.answer(request).status}, expected 200")
+    if not wait_until(lambda: ctx.ask(request).status == 200, 2):
+        yield late(f"after they have ended: {ctx.ask(request).status}, expected 200")
 
 
 def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
@@ -78,7 +78,7 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
     before = -1
     while before != (before := arrived()):  # copies of earlier requests may be on their way
         time.sleep(_QUIET)
-    answers = Counter(ctx.answer(ctx.params["request"]).status for _ in range(ctx.params["times"]))
+    answers = Counter(ctx.ask(ctx.params["request"]).status for _ in range(ctx.params["times"]))
     low, high = ctx.params["copies"]
     wait_until(lambda: arrived() - before >= low, 2)
     time.sleep(_QUIET)

@@ -49,7 +49,7 @@ def shares_hold(ctx: ScriptContext) -> Iterator[str]:
     share, counts = ctx.params["share"], Counter[str]()
     for _ in range(_MOST):
         if by == "pool":
-            answer = ctx.answer(request)
+            answer = ctx.ask(request)
             account = account_of(answer)
             name = NOBODY if account is None else str(account["pool"])
             if account is not None and not counts[name]:
@@ -101,7 +101,7 @@ def _beside_a_slow_one(ctx: ScriptContext) -> None:
         for _ in range(_MOST):
             before = ctx.endpoints.heads.copy()
             held = with_control(request, mode="hang", wait_ms=_HELD_MS)
-            stack.enter_context(ctx.open(request)).send(serialize(held))
+            stack.enter_context(ctx.connect(request)).send(serialize(held))
 
             def asked_since(before: Counter[str] = before) -> set[str]:
                 return (ctx.endpoints.heads - before).keys() & set(names)
@@ -253,7 +253,7 @@ def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, in
     request, pool = ctx.params["request"], ctx.params["pool"]
     used: set[tuple[str, int]] = set()
     answered = 0
-    with ctx.open(request) as stream:
+    with ctx.connect(request) as stream:
         for _ in range(_MOST if pool else count):
             account = account_of(stream.ask(request))
             if account is None or answered == count:
@@ -273,7 +273,7 @@ def request_is_logged(ctx: ScriptContext) -> Iterator[str]:
         return [dict(x) for _, x in ctx.log() if x.get("path") == path and x.get("listener") == request.listener]
 
     before = len(records())
-    answer = ctx.answer(request)
+    answer = ctx.ask(request)
     if not wait_until(lambda: len(records()) > before, 6):
         yield f"no line in the access log for {request.method} {path}"
         return
@@ -310,7 +310,7 @@ def fewest_connections_are_next(ctx: ScriptContext) -> None:
 def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
     """A connection that stays open, and the endpoint that it goes to."""
     request = ctx.params["request"]
-    stream = ctx.open(request)
+    stream = ctx.connect(request)
     account = account_of(stream.ask(request))
     return NOBODY if account is None else str(account["name"]), stream
 
@@ -325,7 +325,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
         ctx.endpoints.listen(name, ctx.params["how"])
     try:
         begun = time.monotonic()
-        answer = ctx.answer(request, timeout=high / 1000 + 2)
+        answer = ctx.ask(request, timeout=high / 1000 + 2)
         took = (time.monotonic() - begun) * 1000
     finally:
         for name in every:
@@ -342,7 +342,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
 def proxy_header_arrives(ctx: ScriptContext) -> None:
     """The endpoint gets a PROXY header of the pool's version (`version`) that names the client."""
     request, version = ctx.params["request"], ctx.params["version"]
-    answer = ctx.answer(request)
+    answer = ctx.ask(request)
     account = account_of(answer)
     header = account and account["proxy"]
     require(header, f"status {answer.status} {answer.problem}, no PROXY header arrived")

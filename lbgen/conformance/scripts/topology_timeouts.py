@@ -27,7 +27,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
     """A WebSocket without traffic is closed in time, and not before."""
     request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
-    with ctx.open(request, timeout=_patience(ctx)) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         if (status := stream.ask(asked).status) != 101:
             yield Difference(f"status {status}, expected 101", Kind.FAILED if status in WAITED else Kind.OTHER)
             return
@@ -42,7 +42,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
 def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
-    with ctx.open(request, timeout=_patience(ctx)) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         answer = stream.ask(request)
         if answer.status is None or answer.after != "open":
@@ -55,7 +55,7 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
     """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
     pause = ctx.params["pause"]
-    with ctx.open(ctx.params["request"], timeout=_patience(ctx)) as stream:
+    with ctx.connect(ctx.params["request"], timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         stream.send(ctx.params["sent"])
         begun = time.monotonic()
@@ -100,7 +100,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
     size = ctx.params.get("size", LARGE)
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
-    with ctx.open(request, timeout=_patience(ctx)) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(head))
         first = last = time.monotonic()  # the endpoint takes nothing from the first on, a proxy what it has room for
         stuck = False
@@ -134,7 +134,7 @@ def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[st
     """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
-    with ctx.open(request, timeout=_patience(ctx)) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(request))
         if stream.read_until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
@@ -161,7 +161,7 @@ def split_fails(ctx: ScriptContext) -> Iterator[str]:
     low, high = ctx.params["within_ms"]
     found: list[float] = []
     for _ in range(ctx.params["most"]):
-        answer = ctx.answer(request, timeout=high / 1000 + 2)
+        answer = ctx.ask(request, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
         if own_status(answer, 504) != 504:
