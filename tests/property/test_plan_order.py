@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lbgen.conformance.corpus import corpus, overlapping_drafts
 from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.topology_diff import changed_route
-from lbgen.conformance.verify.overlaps import overlaps
+from lbgen.conformance.verify.requests import overlaps
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import HostTable, PathKind, Plan, Rule
 from lbgen.plan.precedence import PathGroup, covering_hosts, covering_prefixes, path_groups

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.difference import late
+from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.scripts.context import ScriptContext, wait_until
 from lbgen.records import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _QUIET = 0.2  # seconds in which a copy would have come
 
 
-def rate_holds(ctx: ScriptContext) -> Iterator[str]:
+def rate_holds(ctx: ScriptContext) -> Iterator[Found]:
     """`burst` requests pass at once, then as many as come back in the time; the others are 429."""
     burst, per_second = ctx.params["burst"], ctx.params["per_second"]
     begun = time.monotonic()
@@ -33,10 +33,11 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     passed = sum(status != 429 for status in found)
     most = burst + int(per_second * took) + 1
     if not burst <= passed <= most:
-        yield f"{passed} of {len(found)} requests passed in {took:.2f} s, expected {burst} to {most}, then 429"
+        sentence = f"{passed} of {len(found)} requests passed in {took:.2f} s"
+        yield Difference(Kind.RATE, sentence, f"{burst} to {most}, then 429")
 
 
-def concurrency_holds(ctx: ScriptContext) -> Iterator[str]:
+def concurrency_holds(ctx: ScriptContext) -> Iterator[Found]:
     """`most` requests are under way at a time; one more is refused (`status`) at once, and none is afterwards."""
     found = list(_held(ctx))
     if found:  # what was asked before may have been under way still
@@ -45,7 +46,7 @@ def concurrency_holds(ctx: ScriptContext) -> Iterator[str]:
     yield from found
 
 
-def _held(ctx: ScriptContext) -> Iterator[str]:
+def _held(ctx: ScriptContext) -> Iterator[Found]:
     request: Request = ctx.params["request"]
     most, status = ctx.params["most"], ctx.params["status"]
     hold = ctx.params["hold_ms"]
@@ -63,15 +64,15 @@ def _held(ctx: ScriptContext) -> Iterator[str]:
         time.sleep(0.15)
         over = _ask(ctx, request)
         if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
-            yield f"one more than {most} at a time: {over.status}, expected {status}"
+            yield Difference(Kind.STATUS, over.status, status, place=f"one more than {most} at a time")
         ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
-            yield f"{most} at a time: {dict(ended)}, expected 200"
+            yield Difference(Kind.PLACES, f"{most} at a time: {dict(ended)}", 200)
     if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
         yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
 
 
-def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
+def copies_reach_mirror(ctx: ScriptContext) -> Iterator[Found]:
     """Copies of so many requests reach the other pool; the client sees nothing of it."""
     names = {x.name for x in ctx.endpoints.stand_ins if x.pool == ctx.params["pool"]}
     active = ctx.plan.pool(ctx.params["pool"]).active
@@ -91,7 +92,7 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
     if not low <= copies <= high:
         yield f"{copies} copies of {ctx.params['times']} requests, expected {low} to {high}"
     if set(answers) != {200}:
-        yield f"answers {dict(answers)}, expected 200"
+        yield Difference(Kind.PLACES, f"answers {dict(answers)}", 200)
 
 
 def _at(ctx: ScriptContext) -> tuple[str, int]:

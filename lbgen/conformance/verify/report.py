@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.case import Case
     from lbgen.conformance.json_types import ReportRecord
     from lbgen.conformance.verify.edited_files import LineChange
-    from lbgen.conformance.verify.messages import Finished
+    from lbgen.conformance.verify.jobs import Finished
     from lbgen.conformance.verify.time_scaling import Scale
     from lbgen.diagnostics import Diagnostic
 
