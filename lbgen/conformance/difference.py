@@ -32,13 +32,27 @@ class Kind(StrEnum):
     PLACES = "places"  # requests or connections at a time
     RATE = "rate"  # requests in a time
     CONNECTIONS = "connections"  # that endpoints see
-    COPIES = "copies"  # to mirrors, of a request of that method (`name`)
-    LOG = "log"  # `name` in the access log
+    COPIES = "copies"  # to mirrors
+    LOG = "log"  # the access log
     OTHER = "other"  # only the sentence says
 
 
+_WHO_SERVES = ("balance", "active", "passive", "backup", "least-connections", "drain", "zero")
+_WHEN = ("idle", "connect", "response", "request", "body", "client", "client-body", "client-header", "keepalive")
+# What the scripts of a clause find.
+_KINDS = {
+    "4.mirror": Kind.COPIES,
+    "5.rate": Kind.RATE,
+    "10.log": Kind.LOG,
+    **dict.fromkeys(("6.kept", "6.idle-connections"), Kind.CONNECTIONS),
+    **dict.fromkeys(("5.concurrency", "6.full", "6.queue", "7.max-connections"), Kind.PLACES),
+    **dict.fromkeys(("6.retries", "6.no-retries"), Kind.TRIES),
+    **dict.fromkeys(("4.split", "6.sticky", "6.hash", "6.random", "6.slow-start", "7.split"), Kind.ENDPOINT),
+    **dict.fromkeys((f"{layer}.{what}" for layer in (6, 7) for what in _WHO_SERVES), Kind.ENDPOINT),
+    **dict.fromkeys((f"{layer}.{what}" for layer in (6, 7) for what in (*_WHEN, "websocket")), Kind.TIME),
+}
 _WAITED = (504, 408)  # statuses of an engine that waited for an endpoint or a client
-_QUOTED = frozenset({Kind.HEADER, Kind.TRAILER, Kind.TARGET, Kind.METHOD, Kind.SAW, Kind.TLS, Kind.LOG})
+_QUOTED = frozenset({Kind.HEADER, Kind.TRAILER, Kind.TARGET, Kind.METHOD, Kind.SAW, Kind.TLS})
 _NAMED = frozenset({Kind.STATUS, Kind.BODY, Kind.POOL, Kind.TARGET, Kind.METHOD})  # in sentences by their kinds
 
 
@@ -83,9 +97,6 @@ class Difference(Struct, frozen=True):
         )
 
 
-Found = Difference | str  # a script says in a plain sentence what no verdict names
-
-
 def in_context(where: str, found: Difference) -> Difference:
     """The same difference with `where` before its place."""
     return replace(found, place=f"{where}: {found.place}" if found.place else where)
@@ -96,6 +107,8 @@ def late(sentence: str) -> Difference:
     return Difference(Kind.TIME, sentence)
 
 
-def as_difference(found: Found) -> Difference:
-    """The record of what a script yields."""
-    return found if isinstance(found, Difference) else Difference(Kind.OTHER, found)
+def as_difference(found: Difference | str, clause: str = "") -> Difference:
+    """The record of what a script yields, who says in plain sentences what its clause is about."""
+    if isinstance(found, Difference):
+        return found
+    return Difference(_KINDS.get(".".join(clause.split(".")[:2]), Kind.OTHER), found)

@@ -157,12 +157,6 @@ def own_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[Di
     return list(in_time(expect, answer))
 
 
-def is_own_difference(found: Difference) -> bool:
-    """Whether nothing but another status came for the same failure."""
-    got, expected = found.got, found.expected
-    return isinstance(got, int) and isinstance(expected, int) and is_own_status(got, expected)
-
-
 def in_time(expect: Expect, answer: Answer) -> Iterator[Difference]:
     """Whether the answer came in the time that the case gives."""
     if expect.within_ms is not None:

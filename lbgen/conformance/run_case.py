@@ -33,7 +33,7 @@ def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[Diffe
     """Run `case` against the listener at `address`; yields the differences, none when it passes."""
     if case.script is not None:
         try:
-            yield from map(as_difference, SCRIPTS[case.script](ctx))
+            yield from (as_difference(found, case.clause) for found in SCRIPTS[case.script](ctx))
         except OSError as error:
             yield as_difference(f"connection failed: {error}")
     elif case.tcp is not None:

@@ -12,12 +12,11 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lbgen.conformance.difference import Found
     from lbgen.conformance.scripts.context import ScriptContext
 
 _TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "context"]
 
-SCRIPTS: dict[str, Callable[[ScriptContext], Iterator[Found]]] = {
+SCRIPTS: dict[str, Callable[[ScriptContext], Iterator[str]]] = {
     name: found
     for topic in _TOPICS
     for name, found in vars(topic).items()

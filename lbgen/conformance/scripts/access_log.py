@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.difference import Difference, Found, Kind
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, get, wait_until
@@ -51,13 +50,13 @@ def _records(ctx: ScriptContext, path: str) -> list[Record]:
     return found()
 
 
-def _wrong(record: Record, want: dict[str, object]) -> Iterator[Found]:
+def _wrong(record: Record, want: dict[str, object]) -> Iterator[str]:
     if set(record) != KEYS:
         yield f"missing {sorted(KEYS - set(record))}, unknown {sorted(set(record) - KEYS)}"
     for key, value in want.items():
         got = record.get(key)
         if got != value or type(got) is not type(value):
-            yield Difference(Kind.LOG, repr(got), repr(value), key)
+            yield f"{key} {got!r}, expected {value!r}"
     try:
         account = datetime.fromisoformat(str(record.get("time")))
     except ValueError:
@@ -71,7 +70,7 @@ def _wrong(record: Record, want: dict[str, object]) -> Iterator[Found]:
         yield f"duration_ms {duration!r} is no time"
 
 
-def log_of_one_request(ctx: ScriptContext) -> Iterator[Found]:
+def log_of_one_request(ctx: ScriptContext) -> Iterator[str]:
     """One line for a request, in the schema, with values that are true. `with` says what is asked and what must be
     in the line; `{path}` is the request's own path. `query` null: none, not even an empty one."""
     given = ctx.params
@@ -90,7 +89,7 @@ def log_of_one_request(ctx: ScriptContext) -> Iterator[Found]:
     took = (time.monotonic() - begun) * 1000
     found = _records(ctx, path)
     if len(found) != 1:
-        yield Difference(Kind.LOG, f"{len(found)} for one request (status {answer.status})", 1, "lines")
+        yield f"{len(found)} lines for one request (status {answer.status}), expected one"
         return
     record = found[0]
     line = dict(given["line"])
@@ -113,9 +112,9 @@ def log_of_one_request(ctx: ScriptContext) -> Iterator[Found]:
     elif record.get("upstream_ms") is not None:
         yield f"upstream_ms {record.get('upstream_ms')!r} although no endpoint was asked, expected null"
     if not given.get("endpoint") and account_of(answer) is None and not record.get("request_id"):
-        yield Difference(Kind.LOG, "is empty", name="request_id")
+        yield "request_id is empty"
     if any(SECRET in line for line, _ in ctx.log()):
-        yield Difference(Kind.LOG, "the query or a cookie is in it", place="the log")
+        yield "the query or a cookie is in the log"
 
 
 def _of_endpoint(ctx: ScriptContext, answer: Answer, known: str | None) -> dict[str, object]:
@@ -138,7 +137,7 @@ def _took(record: Record, least: float, took: float) -> Iterator[str]:
             yield f"{key} {value!r}, the request took {took:.0f} ms, of which the endpoint {least:.0f}"
 
 
-def log_of_many(ctx: ScriptContext) -> Iterator[Found]:
+def log_of_many(ctx: ScriptContext) -> Iterator[str]:
     """Every request has its line: 40 on one connection."""
     path = f"/ok/{uuid4().hex}"
     with ClientConnection(ctx.at["web"]) as stream:
@@ -148,10 +147,10 @@ def log_of_many(ctx: ScriptContext) -> Iterator[Found]:
     found = _records(ctx, path)
     ids = {record.get("request_id") for record in found}
     if len(found) != 40 or len(ids) != 40:
-        yield Difference(Kind.LOG, f"{len(found)} with {len(ids)} request ids", "40 and 40", "lines")
+        yield f"{len(found)} lines with {len(ids)} request ids, expected 40 and 40"
 
 
-def log_of_a_websocket(ctx: ScriptContext) -> Iterator[Found]:
+def log_of_a_websocket(ctx: ScriptContext) -> Iterator[str]:
     """The line of a WebSocket has its handshake's status."""
     path = f"/ok/{uuid4().hex}"
     with ClientConnection(ctx.at["web"]) as stream:
@@ -161,10 +160,10 @@ def log_of_a_websocket(ctx: ScriptContext) -> Iterator[Found]:
         websocket_echo(stream, b"hello")
     found = _records(ctx, path)
     if len(found) != 1 or found[0].get("status") != 101:
-        yield Difference(Kind.LOG, str([record.get("status") for record in found]), "one line with 101", "statuses")
+        yield f"statuses {[record.get('status') for record in found]}, expected one line with 101"
 
 
-def log_of_a_connection(ctx: ScriptContext) -> Iterator[Found]:
+def log_of_a_connection(ctx: ScriptContext) -> Iterator[str]:
     """A connection of the L4 listener `with.listener` has a line of JSON, with the endpoint and the
     bytes that it got: probes that open connections have lines as well, without bytes."""
     name = ctx.params["listener"]
@@ -179,10 +178,10 @@ def log_of_a_connection(ctx: ScriptContext) -> Iterator[Found]:
 
     want = {name, endpoint, "5"}
     if not wait_until(lambda: any(want <= line for line in lines()), PATIENCE):
-        yield Difference(Kind.LOG, str(lines()), f"one with {sorted(want)}", "lines")
+        yield f"lines {lines()}, expected one with {sorted(want)}"
 
 
-def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[Found]:
+def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[str]:
     """A client that goes before the answer: one line, status 0."""
     path = f"/ok/{uuid4().hex}"
     request = Request("GET", path, (("Host", "h"), (CONTROL, '{"mode": "hang", "wait_ms": 400}')))
@@ -191,4 +190,4 @@ def log_of_a_client_that_left(ctx: ScriptContext) -> Iterator[Found]:
         time.sleep(0.15)
     found = _records(ctx, path)
     if len(found) != 1 or found[0].get("status") != 0:
-        yield Difference(Kind.LOG, str([record.get("status") for record in found]), "one line with 0", "statuses")
+        yield f"statuses {[record.get('status') for record in found]}, expected one line with 0"

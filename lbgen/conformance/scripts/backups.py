@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.context import (
     ScriptContext,
@@ -15,9 +14,6 @@ from lbgen.conformance.scripts.context import (
     slow_start_shares,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from lbgen.conformance.difference import Found
 
 
 def backup_serves_alone(ctx: ScriptContext) -> Iterator[str]:
@@ -66,7 +62,7 @@ def drained_serves_nobody_new(ctx: ScriptContext) -> Iterator[str]:
     wait_until(lambda: count_answers(ctx, target, 2)["503"] == 0)
 
 
-def slow_start(ctx: ScriptContext) -> Iterator[Found]:
+def slow_start(ctx: ScriptContext) -> Iterator[str]:
     """Over `slow_start` (3 s) an endpoint that came back gets less than its share, then all of it."""
     pool = ctx.params["pool"]
     back, target = f"{pool}-0", f"/{pool}"

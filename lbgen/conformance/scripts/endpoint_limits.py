@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -32,7 +31,7 @@ def _hold(ctx: ScriptContext, pool: ThreadPoolExecutor, target: str, seconds: fl
     return future
 
 
-def full_is_503(ctx: ScriptContext) -> Iterator[Found]:
+def full_is_503(ctx: ScriptContext) -> Iterator[str]:
     """With every place taken, by whatever route, one more request is 503 at once and reaches no endpoint."""
     targets, last = ctx.params["targets"], ctx.params["last"]
     with ThreadPoolExecutor(8) as pool:
@@ -42,19 +41,19 @@ def full_is_503(ctx: ScriptContext) -> Iterator[Found]:
         found = fetch(ctx.at["web"], get(last))
         if time.monotonic() - begun < 1:  # else the host was too busy to tell
             if own_status(found, 503) != 503:
-                yield Difference(Kind.PLACES, f"one more than {len(targets)}: {found.status} {found.body[:60]!r}", 503)
+                yield f"one more than {len(targets)}: {found.status} {found.body[:60]!r}, expected 503"
             if found.elapsed > 0.5:
-                yield late(f"503 after {found.elapsed:.1f} s, expected at once")
+                yield f"503 after {found.elapsed:.1f} s, expected at once"
             if sum(ctx.endpoints.requests.values()) != asked:
-                yield Difference(Kind.PLACES, "one more than there are places reached an endpoint")
+                yield "one more than there are places reached an endpoint"
         ended = [future.result() for future in held]
     counts = Counter(account_field(answer, "name") for answer in ended)
     if [answer.status for answer in ended] != [200] * len(targets):
-        yield Difference(Kind.PLACES, f"as many as there are places: {dict(counts)}")
+        yield f"as many as there are places: {dict(counts)}"
     elif (each := ctx.params.get("each")) and set(counts.values()) != {each}:
-        yield Difference(Kind.PLACES, f"all places are taken by {dict(counts)}", f"{each} at each endpoint")
+        yield f"all places are taken by {dict(counts)}, expected {each} at each endpoint"
     if not wait_until(lambda: count_answers(ctx, last, 3)["503"] == 0, 1):
-        yield Difference(Kind.PLACES, "they have ended and there is still no place")
+        yield "they have ended and there is still no place"
 
 
 def client_that_left_gives_way(ctx: ScriptContext) -> Iterator[str]:
@@ -122,7 +121,7 @@ def queue_time_over(ctx: ScriptContext) -> Iterator[str]:
         yield f"503 after {found.elapsed:.1f} s, expected after 0.5 s"
 
 
-def queue_next_free(ctx: ScriptContext) -> Iterator[Found]:
+def queue_next_free(ctx: ScriptContext) -> Iterator[str]:
     """Whichever endpoint is free first serves the one that waits."""
     name = ctx.params["pool"]
     with ThreadPoolExecutor(8) as pool:
@@ -130,12 +129,12 @@ def queue_next_free(ctx: ScriptContext) -> Iterator[Found]:
         found = fetch(ctx.at["web"], get(f"/{name}"))
         homes = [account_field(future.result(), "name") for future in held]
     if set(homes) != {f"{name}-0", f"{name}-1"}:
-        yield Difference(Kind.PLACES, f"two requests at a time went to {homes}", "one to each endpoint")
+        yield f"two requests at a time went to {homes}, expected one to each endpoint"
     if account_field(found, "name") != homes[1] or not 0.2 <= found.elapsed <= 1.3:
         yield f"{account_field(found, 'name')} after {found.elapsed:.1f} s, expected {homes[1]}, free after 0.4 s"
 
 
-def full_endpoint_not_tried(ctx: ScriptContext) -> Iterator[Found]:
+def full_endpoint_not_tried(ctx: ScriptContext) -> Iterator[str]:
     """A further try does not go to an endpoint whose only place is taken; it may come back, or be 503."""
     target, tag = ctx.params["target"], uuid4().hex
     steps = '"steps": [{"mode": "fixed", "status": 503}, {}]'
@@ -147,12 +146,12 @@ def full_endpoint_not_tried(ctx: ScriptContext) -> Iterator[Found]:
         busy = account_field(held.result(), "name")
     names = [one.name for one in ctx.endpoints.tagged(tag)]
     if not names or names[0] == busy:
-        yield Difference(Kind.PLACES, f"{busy} is full, the request went to {names}")
+        yield f"{busy} is full, the request went to {names}"
     elif took < 1 and busy in names:
-        yield Difference(Kind.PLACES, f"{busy} has one place and got two requests at a time")
+        yield f"{busy} has one place and got two requests at a time"
 
 
-def full_of_copies(ctx: ScriptContext) -> Iterator[Found]:
+def full_of_copies(ctx: ScriptContext) -> Iterator[str]:
     """Copies take places like other requests: while one is under way at a pool's only place no other one gets there."""
     target = f"{ctx.params['target']}/{uuid4().hex}"
     for _ in range(3):
@@ -161,7 +160,7 @@ def full_of_copies(ctx: ScriptContext) -> Iterator[Found]:
     names = [one.name for one in tuple(ctx.endpoints.seen) if one.target == target]
     copies = sum(name.startswith(ctx.params["copies"]) for name in names)
     if copies != 1:
-        yield Difference(Kind.PLACES, f"{copies} copies at a time", 1)
+        yield f"{copies} copies at a time, expected 1"
 
 
 def queue_streams(ctx: ScriptContext) -> Iterator[str]:

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from lbgen.conformance.difference import Difference, Found, Kind, in_context
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
-from lbgen.conformance.own_answers import no_answer
 from lbgen.conformance.scripts.context import ScriptContext, behaving, get, own_status, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
 
-def one_attempt(ctx: ScriptContext) -> Iterator[Found]:
+def one_attempt(ctx: ScriptContext) -> Iterator[str]:
     """Without retries a failed request was sent once."""
     for target in ("/two", "/p"):
         for mode in ("close", "reset", "garbage", "hang"):
@@ -25,8 +23,7 @@ def one_attempt(ctx: ScriptContext) -> Iterator[Found]:
             time.sleep(0.1)
             tries = sum(ctx.endpoints.requests.values()) - before
             if tries != 1:
-                where = f"{target}, endpoint does {mode}"
-                yield Difference(Kind.TRIES, tries, 1, "tries", where, f"answer {answer.status}")
+                yield f"{target}, endpoint does {mode}: {tries} tries, answer {answer.status}"
 
 
 def nothing_ejected(ctx: ScriptContext) -> Iterator[str]:
@@ -37,22 +34,22 @@ def nothing_ejected(ctx: ScriptContext) -> Iterator[str]:
         yield f"one of two endpoints fails: answers {dict(answers)}, expected 10 times 502 and 10 times 200"
 
 
-def kept_connection_faults(ctx: ScriptContext) -> Iterator[Found]:
+def kept_connection_faults(ctx: ScriptContext) -> Iterator[str]:
     """A failing endpoint gets the same status on a kept client connection as on a new one."""
     yield from _kept(ctx, (("/refused", "", 502), ("/p", "close", 502), ("/p", "reset", 502), ("/p", "hang", 504)))
 
 
-def kept_connection_connect_time(ctx: ScriptContext) -> Iterator[Found]:
+def kept_connection_connect_time(ctx: ScriptContext) -> Iterator[str]:
     """So does a connect time that is over."""
     yield from _kept(ctx, (("/dropped", "", 504),))
 
 
-def kept_connection_posts(ctx: ScriptContext) -> Iterator[Found]:
+def kept_connection_posts(ctx: ScriptContext) -> Iterator[str]:
     """So does a request that is not tried again on a route with retries."""
     yield from _kept(ctx, (("/reset", "close", 502), ("/reset", "reset", 502)), "POST")
 
 
-def keyed_posts(ctx: ScriptContext) -> Iterator[Found]:
+def keyed_posts(ctx: ScriptContext) -> Iterator[str]:
     """A request with a key for its repeats is repeated by its client alone, also where a kept connection breaks."""
     for name in ("idempotency-key", "x-idempotency-key"):
         tag = uuid4().hex
@@ -63,10 +60,10 @@ def keyed_posts(ctx: ScriptContext) -> Iterator[Found]:
             stream.ask(get("/reset", (name, "1"), control, method="POST"))
         count = len(list(ctx.endpoints.tagged(tag)))
         if count != 1:
-            yield Difference(Kind.TRIES, f"a POST with {name} reached endpoints {count} times", "once")
+            yield f"a POST with {name} reached endpoints {count} times, expected once"
 
 
-def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[Found]:
+def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: str = "GET") -> Iterator[str]:
     for target, mode, status in faults:
         control = ((CONTROL, f'{{"mode": "{mode}"}}'),) if mode else ()
         with ClientConnection(ctx.at["web"]) as stream:
@@ -77,14 +74,10 @@ def _kept(ctx: ScriptContext, faults: tuple[tuple[str, str, int], ...], method: 
                 continue
             answer = stream.ask(get(target, *control, method=method))
         if own_status(answer, status) != status:
-            where = f"second request, {target} {mode}"
-            if answer.status is None:
-                yield in_context(where, no_answer(answer))
-            else:
-                yield Difference(Kind.STATUS, answer.status, status, place=where, why=answer.problem)
+            yield f"second request, {target} {mode}: {answer.status} {answer.problem}, expected {status}"
 
 
-def further_tries_reach_others(ctx: ScriptContext) -> Iterator[Found]:
+def further_tries_reach_others(ctx: ScriptContext) -> Iterator[str]:
     """Of many requests at a time none comes back to an endpoint while another one has not been tried."""
     failing = '{"mode": "fixed", "status": 503}'
     tags = [uuid4().hex for _ in range(60)]
@@ -93,12 +86,11 @@ def further_tries_reach_others(ctx: ScriptContext) -> Iterator[Found]:
     with ThreadPoolExecutor(8) as pool:
         statuses = Counter(pool.map(lambda request: fetch(ctx.at["web"], request).status, requests))
     if set(statuses) != {200}:
-        yield Difference(Kind.TRIES, f"answers {dict(statuses)}", 200)
+        yield f"answers {dict(statuses)}, expected 200"
     tries = [[one.name for one in ctx.endpoints.tagged(tag)] for tag in tags]
     again = [names for names in tries if len(set(names)) < len(names)]
     if again:
-        back = f"{len(again)} of {len(tags)} requests came back to an endpoint that had failed: {', '.join(again[0])}"
-        yield Difference(Kind.TRIES, back)
+        yield f"{len(again)} of {len(tags)} requests came back to an endpoint that had failed: {', '.join(again[0])}"
 
 
 def no_try_for_nobody(ctx: ScriptContext) -> Iterator[str]:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import ClientConnection, fetch
 from lbgen.conformance.scripts.context import (
     CHECK,
@@ -48,7 +47,7 @@ def checked_out_and_back(ctx: ScriptContext) -> Iterator[str]:
         yield f"{how}: {broken} is healthy again and gets no request: {dict(count_answers(ctx, target, 10))}"
 
 
-def kept_connections_survive(ctx: ScriptContext) -> Iterator[Found]:
+def kept_connections_survive(ctx: ScriptContext) -> Iterator[str]:
     """While checks take an endpoint out and bring it back, every request on busy kept connections is answered."""
     pool = ctx.params["pool"]
     broken, target = f"{pool}-0", f"/{pool}"
@@ -74,7 +73,7 @@ def kept_connections_survive(ctx: ScriptContext) -> Iterator[Found]:
                 left.sock.close()
         restore_endpoint(ctx, broken)
     if found.keys() != {"200"}:
-        yield Difference(Kind.CLOSED, f"answers on kept connections: {dict(found)}", "200 alone")
+        yield f"answers on kept connections: {dict(found)}, expected 200 alone"
 
 
 def all_checked_out(ctx: ScriptContext) -> Iterator[str]:
@@ -168,7 +167,7 @@ def first_check_decides(ctx: ScriptContext) -> Iterator[str]:
         yield f"an endpoint that was never healthy: {dict(count_answers(ctx, target, 4))}, expected 503"
 
 
-def ejected_and_back(ctx: ScriptContext) -> Iterator[Found]:
+def ejected_and_back(ctx: ScriptContext) -> Iterator[str]:
     """So many failures in a row (3 unless told) eject an endpoint for `eject_for` (1500 ms), then it serves again."""
     pool, how, most = ctx.params["pool"], ctx.params["how"], ctx.params.get("failures", 3)
     broken, healthy, target = f"{pool}-0", f"{pool}-1", f"/{pool}"
@@ -189,24 +188,23 @@ def ejected_and_back(ctx: ScriptContext) -> Iterator[Found]:
         time.sleep(TAKES_HOLD)
         found = count_answers(ctx, target, 12)
         if time.monotonic() - begun < 1.2 and found[healthy] != 12:
-            got = f"{how}: after {failed} failures answers were {dict(found)}"
-            yield Difference(Kind.ENDPOINT, got, f"all from {healthy}")
+            yield f"{how}: after {failed} failures answers were {dict(found)}, expected all from {healthy}"
     finally:
         restore_endpoint(ctx, broken)
     if not wait_until(lambda: count_answers(ctx, target, 4)[broken] > 0):
         yield f"{how}: {broken} is healthy and its time is over, and it gets no request"
     elif time.monotonic() - begun < 1.1:
-        yield late(f"{how}: {broken} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s")
+        yield f"{how}: {broken} came back after {time.monotonic() - begun:.1f} s, expected 1.5 s"
 
 
-def success_resets(ctx: ScriptContext) -> Iterator[Found]:
+def success_resets(ctx: ScriptContext) -> Iterator[str]:
     """Failures count in a row: a success between them starts anew. `pool` has one endpoint."""
     target = f"/{ctx.params['pool']}"
     failing = (CONTROL, '{"mode": "close"}')
     for number in range(4):
         found = [fetch(ctx.at["web"], get(target, *more)).status for more in ((failing,), (failing,), ())]
         if found != [502, 502, 200]:
-            yield Difference(Kind.ENDPOINT, f"two failures and a success, round {number + 1}: {found}", "502, 502, 200")
+            yield f"two failures and a success, round {number + 1}: {found}, expected 502, 502, 200"
             return
     found = [fetch(ctx.at["web"], get(target, failing)).status for _ in range(3)]
     asked = ctx.endpoints.requests[f"{ctx.params['pool']}-0"]
@@ -268,7 +266,7 @@ def expected_statuses(ctx: ScriptContext) -> Iterator[str]:
             restore_endpoint(ctx, name)
 
 
-def tries_count(ctx: ScriptContext) -> Iterator[Found]:
+def tries_count(ctx: ScriptContext) -> Iterator[str]:
     """A try that a retry makes good counts as a failure of its endpoint all the same (`failures: 1`)."""
     pool = ctx.params["pool"]
     broken, target = f"{pool}-0", f"/{pool}"
@@ -278,4 +276,4 @@ def tries_count(ctx: ScriptContext) -> Iterator[Found]:
         if found != {f"{pool}-1": 10}:
             yield f"one of two fails, with a retry: {dict(found)}, expected 10 answers of {pool}-1"
         if asked != 1:
-            yield Difference(Kind.TRIES, f"the failing endpoint was asked {asked} times in a row", "once")
+            yield f"the failing endpoint was asked {asked} times in a row, expected once"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.scripts.context import (
     CHECK,
@@ -49,7 +48,7 @@ def _ejected(ctx: ScriptContext, broken: str, target: str) -> bool:
         restore_endpoint(ctx, broken)
 
 
-def ejected_beside_checks(ctx: ScriptContext) -> Iterator[Found]:
+def ejected_beside_checks(ctx: ScriptContext) -> Iterator[str]:
     """An ejected endpoint stays out (for 20 s) while checks take out one of another pool."""
     broken, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
     if not _ejected(ctx, broken, target):
@@ -59,11 +58,10 @@ def ejected_beside_checks(ctx: ScriptContext) -> Iterator[Found]:
         time.sleep(HANDOVER)
         found = count_answers(ctx, target, 10)
         if not out or found[broken]:
-            got = f"ejected, then a check took out another pool's endpoint ({out}): {dict(found)}"
-            yield Difference(Kind.ENDPOINT, got)
+            yield f"ejected, then a check took out another pool's endpoint ({out}): {dict(found)}"
 
 
-def places_beside_checks(ctx: ScriptContext) -> Iterator[Found]:
+def places_beside_checks(ctx: ScriptContext) -> Iterator[str]:
     """A place that is taken stays taken while checks take out an endpoint of another pool."""
     target = f"/{ctx.params['pool']}"
     control = (CONTROL, '{"mode": "hang", "wait_ms": 4000}')
@@ -74,13 +72,12 @@ def places_beside_checks(ctx: ScriptContext) -> Iterator[Found]:
             found = fetch(ctx.at["web"], get(target))
             busy = held.done()
         if (not out or own_status(found, 503) != 503) and not busy:
-            what = f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
-            yield Difference(Kind.PLACES, what)
+            yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
         if held.result().status != 200:
             yield f"the request under way: {held.result().status}"
 
 
-def slow_start_after_ejection(ctx: ScriptContext) -> Iterator[Found]:
+def slow_start_after_ejection(ctx: ScriptContext) -> Iterator[str]:
     """Over `slow_start` (3 s) an endpoint that was ejected gets less than its share, too."""
     back, target = f"{ctx.params['pool']}-0", f"/{ctx.params['pool']}"
     if not _ejected(ctx, back, target):
@@ -101,17 +98,17 @@ def _out(ctx: ScriptContext, target: str) -> float:
     return begun
 
 
-def ejection_ends_in_time(ctx: ScriptContext) -> Iterator[Found]:
+def ejection_ends_in_time(ctx: ScriptContext) -> Iterator[str]:
     """The only endpoint of a pool is back after `eject_for` (1.5 s), neither before nor much later."""
     target = f"/{ctx.params['pool']}"
     begun = _out(ctx, target)
     if not wait_until(lambda: fetch(ctx.at["web"], get(target)).status == 200):
         yield "it does not come back"
     elif not 1.3 <= (took := time.monotonic() - begun) <= 1.9:
-        yield late(f"back after {took:.1f} s, expected 1.5 s")
+        yield f"back after {took:.1f} s, expected 1.5 s"
 
 
-def ejection_begins_anew(ctx: ScriptContext) -> Iterator[Found]:
+def ejection_begins_anew(ctx: ScriptContext) -> Iterator[str]:
     """An endpoint that came back fails three times again before it is out again."""
     target = f"/{ctx.params['pool']}"
     _out(ctx, target)
@@ -120,4 +117,4 @@ def ejection_begins_anew(ctx: ScriptContext) -> Iterator[Found]:
         return
     time.sleep(TAKES_HOLD)
     if (status := fetch(ctx.at["web"], get(target)).status) != 200:
-        yield Difference(Kind.STATUS, status, 200, place="one failure after it came back")
+        yield f"one failure after it came back: {status}, expected 200"

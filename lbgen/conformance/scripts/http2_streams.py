@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from h2.errors import ErrorCodes
 
-from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
@@ -51,7 +50,7 @@ def http2_pause(ctx: ScriptContext) -> Iterator[str]:
             time.sleep(1.2)
 
 
-def http2_expects_continue(ctx: ScriptContext) -> Iterator[Found]:
+def http2_expects_continue(ctx: ScriptContext) -> Iterator[str]:
     """A client that sends its body after 100 Continue alone, as Java's HttpClient does."""
     with _open(ctx) as stream:
         client = Http2Client(stream)
@@ -62,13 +61,13 @@ def http2_expects_continue(ctx: ScriptContext) -> Iterator[Found]:
         while not half.interim and half.status is None and time.monotonic() - begun < 1:
             client.receive(0.2)
         if 100 not in half.interim:
-            yield Difference(Kind.STATUS, None, 100, why="within a second")
+            yield "no 100 Continue within a second"
         client.send_body(number, b"abc")
         if (length := account_field(client.read_answer(number), "body_length")) != "3":
             yield f"the endpoint got {length} bytes"
 
 
-def http2_stalled_body(ctx: ScriptContext) -> Iterator[Found]:
+def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
     """A client that stops within a body gets one of `statuses` (or a reset stream) in time."""
     method = ctx.params.get("method", "PUT")
     low, high = ctx.params["within_ms"]
@@ -85,7 +84,7 @@ def http2_stalled_body(ctx: ScriptContext) -> Iterator[Found]:
     elif answer.status is not None and answer.status not in ctx.params["statuses"]:
         yield f"status {answer.status}, expected one of {ctx.params['statuses']}"
     elif not low <= took <= high:
-        yield late(f"the stream ended after {took:.0f} ms, expected {low} to {high}")
+        yield f"the stream ended after {took:.0f} ms, expected {low} to {high}"
 
 
 def http2_slow_stream(ctx: ScriptContext) -> Iterator[str]:
@@ -122,7 +121,7 @@ _END_STREAM, _END_HEADERS = 1, 4
 _HEAD = ((b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"h"), (b":path", b"/p"))
 
 
-def http2_host_beside_authority(ctx: ScriptContext) -> Iterator[Found]:
+def http2_host_beside_authority(ctx: ScriptContext) -> Iterator[str]:
     """A Host that says what :authority says is one host."""
     for host in (b"h", b"h:81"):
         with _open(ctx) as stream:
@@ -133,5 +132,4 @@ def http2_host_beside_authority(ctx: ScriptContext) -> Iterator[Found]:
             account = account_of(answer)
             hosts = [] if account is None else [v for n, v in account["headers"] if n.lower() == "host"]
             if hosts != [host.decode()]:
-                why = f"{hosts} at the endpoint"
-                yield Difference(Kind.STATUS, answer.status, 200, place=f"host {host!r}", why=why)
+                yield f"host {host!r}: status {answer.status}, {hosts} at the endpoint"

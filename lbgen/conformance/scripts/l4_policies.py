@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.difference import Difference, Found, Kind
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, behaving, get, wait_until
 from lbgen.records import replace
@@ -52,15 +51,15 @@ def _checked_endpoints(plan: Plan) -> set[str]:
     return {f"{x.name}-{n}" for x in plan.pools for n, each in enumerate(x.endpoints) if each.port in ports}
 
 
-def l4_share(ctx: ScriptContext) -> Iterator[Found]:
+def l4_share(ctx: ScriptContext) -> Iterator[str]:
     """Connections of many clients go to just these endpoints."""
     address = ctx.at[ctx.params["listener"]]
     found = {account_field(fetch(address, replace(get("/"), client=f"127.0.9.{n}")), "name") for n in range(1, 31)}
     if found != set(ctx.params["names"]):
-        yield Difference(Kind.ENDPOINT, f"30 clients were answered by {sorted(found)}", str(ctx.params["names"]))
+        yield f"30 clients were answered by {sorted(found)}, expected {ctx.params['names']}"
 
 
-def l4_open_evenly(ctx: ScriptContext) -> Iterator[Found]:
+def l4_open_evenly(ctx: ScriptContext) -> Iterator[str]:
     """Of connections that stay open each endpoint has as many as the others."""
     address, names = ctx.at[ctx.params["listener"]], ctx.params["names"]
     held = []
@@ -73,7 +72,7 @@ def l4_open_evenly(ctx: ScriptContext) -> Iterator[Found]:
         for stream in held:
             stream.sock.close()
     if found != Counter(dict.fromkeys(names, 4)):
-        yield Difference(Kind.ENDPOINT, f"{len(held)} open connections: {dict(found)}", f"4 for each of {names}")
+        yield f"{len(held)} open connections: {dict(found)}, expected 4 for each of {names}"
 
 
 def l4_avoids_slow(ctx: ScriptContext) -> Iterator[str]:
@@ -101,7 +100,7 @@ def l4_avoids_slow(ctx: ScriptContext) -> Iterator[str]:
             yield f"of 6 clients' connections in 3 s: {dict(counts)}, {names[0]} is slow"
 
 
-def connections_are_limited(ctx: ScriptContext) -> Iterator[Found]:
+def connections_are_limited(ctx: ScriptContext) -> Iterator[str]:
     """While `most` connections are open no further one is served; once one of them has ended the next is."""
     address, most, path = (
         ctx.at[ctx.params["listener"]],
@@ -116,7 +115,7 @@ def connections_are_limited(ctx: ScriptContext) -> Iterator[Found]:
                 yield f"connection {number + 1} of {most}: {status}"
         answer = fetch(address, get(path), timeout=0.6)
         if answer.status == 200:
-            yield Difference(Kind.PLACES, f"connection {most + 1} is served while {most} are open")
+            yield f"connection {most + 1} is served while {most} are open"
         held.pop().sock.close()
         if not wait_until(lambda: fetch(address, get(path, ("Connection", "close")), timeout=0.6).status == 200):
             yield "one of them has ended and a new one is not served"

@@ -20,18 +20,18 @@ from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
-    from lbgen.conformance.difference import Found
+    from lbgen.conformance.difference import Difference
 
 _SIZE = 24 << 20  # bytes, more than the buffers of this host's kernel hold
 
 
-def client_stops_reading(ctx: ScriptContext) -> Iterator[Found]:
+def client_stops_reading(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that reads nothing for the idle time (`idle_ms`) is given up; one that goes on before is not."""
     idle = ctx.params["idle_ms"]
     yield from deaf_client(_asking(ctx, "/short", within_ms=(0, idle + 1300), early_ms=idle * 0.36))
 
 
-def client_pauses(ctx: ScriptContext) -> Iterator[Found]:
+def client_pauses(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that reads nothing for less than the idle time (5 s) gets all, whatever the time of its own body."""
     yield from slow_reader(_asking(ctx, "/", within_ms=(0, 5000)), 1500, whole=True)
 
@@ -73,7 +73,7 @@ def http2_reader_is_slow(ctx: ScriptContext) -> Iterator[str]:
         yield f"{answer.problem or client.gone or 'no end'} after {len(answer.body)} bytes of {size}"
 
 
-def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[Found]:
+def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[Difference | str]:
     """An upload that its endpoint reads nothing of is given up after the idle time and that of clients (700 ms)."""
     control = (CONTROL, json.dumps({"mode": "deaf"}))
     request = replace(get(ctx.params["target"], control), listener=ctx.params["listener"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lbgen.conformance.difference import Difference, Found, Kind
 from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.scripts.context import ScriptContext, account_field, broken_endpoint, get, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
@@ -36,21 +35,20 @@ def sticky_session(ctx: ScriptContext) -> Iterator[str]:
             yield f"the cookie of {home} leads to {found}"
 
 
-def _moved(ctx: ScriptContext, broken: str, healthy: str, why: str) -> Iterator[Found]:
+def _moved(ctx: ScriptContext, broken: str, healthy: str, why: str) -> Iterator[str]:
     """A cookie of the endpoint that is out: the other one answers and sets its own."""
     name = ctx.params["cookie"]
     ids = [endpoint.cookie_value for endpoint in ctx.plan.pool(ctx.params["pool"]).endpoints]
     answer = _asked(ctx, ids[0])
     if (account_field(answer, "name"), _cookie(answer, name)) != (healthy, ids[1]):
-        got = f"{broken} is {why}: {account_field(answer, 'name')}, cookie {_cookie(answer, name)}"
-        yield Difference(Kind.ENDPOINT, got, ids[1])
+        yield f"{broken} is {why}: {account_field(answer, 'name')}, cookie {_cookie(answer, name)}, expected {ids[1]}"
     stays = _asked(ctx, ids[1])
     if account_field(stays, "name") != healthy or _cookie(stays, name) is not None:
         found = f"{account_field(stays, 'name')}, {_cookie(stays, name)}"
-        yield Difference(Kind.ENDPOINT, f"the cookie of {healthy} is kept while {broken} is {why}: {found}")
+        yield f"the cookie of {healthy} is kept while {broken} is {why}: {found}"
 
 
-def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[Found]:
+def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[str]:
     """A client of an endpoint that is down gets another one and its cookie; later its old cookie is good again."""
     pool = ctx.params["pool"]
     broken, healthy = f"{pool}-0", f"{pool}-1"
@@ -67,7 +65,7 @@ def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[Found]:
         yield f"{broken} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"
 
 
-def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[Found]:
+def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[str]:
     """The same for an endpoint that failed in traffic (two failures in a row, for 1500 ms)."""
     pool = ctx.params["pool"]
     broken, healthy = f"{pool}-0", f"{pool}-1"
@@ -79,6 +77,6 @@ def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[Found]:
     yield from _moved(ctx, broken, healthy, "ejected")
     served = [account_field(fetch(ctx.at["web"], get(f"/{pool}")), "name") for _ in range(4)]
     if set(served) != {healthy}:
-        yield Difference(Kind.ENDPOINT, f"{broken} is ejected: clients without a cookie get {served}")
+        yield f"{broken} is ejected: clients without a cookie get {served}"
     if not wait_until(lambda: account_field(_asked(ctx, home), "name") == broken):
         yield f"{broken} is back, and its cookie leads to {account_field(_asked(ctx, home), 'name')}"

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.difference import Difference, Found, Kind, late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import ScriptContext, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, own_status, wait_until
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _QUIET = 0.2  # seconds in which a copy would have come
 
 
-def rate_holds(ctx: ScriptContext) -> Iterator[Found]:
+def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     """`burst` requests pass at once, then as many as come back in the time; the others are 429."""
     burst, per_second = ctx.params["burst"], ctx.params["per_second"]
     begun = time.monotonic()
@@ -33,11 +33,10 @@ def rate_holds(ctx: ScriptContext) -> Iterator[Found]:
     passed = sum(status != 429 for status in found)
     most = burst + int(per_second * took) + 1
     if not burst <= passed <= most:
-        sentence = f"{passed} of {len(found)} requests passed in {took:.2f} s"
-        yield Difference(Kind.RATE, sentence, f"{burst} to {most}, then 429")
+        yield f"{passed} of {len(found)} requests passed in {took:.2f} s, expected {burst} to {most}, then 429"
 
 
-def concurrency_holds(ctx: ScriptContext) -> Iterator[Found]:
+def concurrency_holds(ctx: ScriptContext) -> Iterator[Difference | str]:
     """`most` requests are under way at a time; one more is refused (`status`) at once, and none is afterwards."""
     found = list(_held(ctx))
     if found:  # what was asked before may have been under way still
@@ -46,7 +45,7 @@ def concurrency_holds(ctx: ScriptContext) -> Iterator[Found]:
     yield from found
 
 
-def _held(ctx: ScriptContext) -> Iterator[Found]:
+def _held(ctx: ScriptContext) -> Iterator[Difference | str]:
     request: Request = ctx.params["request"]
     most, status = ctx.params["most"], ctx.params["status"]
     hold = ctx.params["hold_ms"]
@@ -62,17 +61,17 @@ def _held(ctx: ScriptContext) -> Iterator[Found]:
             streams.append(stream)
             time.sleep(0.01)
         time.sleep(0.15)
-        over = _ask(ctx, request)
-        if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
-            yield Difference(Kind.STATUS, over.status, status, place=f"one more than {most} at a time")
+        over = own_status(_ask(ctx, request), status)
+        if time.monotonic() - begun < hold / 1000 - 0.1 and over != status:  # else the host was too busy
+            yield f"one more than {most} at a time: {over}, expected {status}"
         ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
-            yield Difference(Kind.PLACES, f"{most} at a time: {dict(ended)}", 200)
+            yield f"{most} at a time: {dict(ended)}, expected 200"
     if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
         yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
 
 
-def copies_reach_mirror(ctx: ScriptContext) -> Iterator[Found]:
+def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
     """Copies of so many requests reach the other pool; the client sees nothing of it."""
     names = {x.name for x in ctx.endpoints.stand_ins if x.pool == ctx.params["pool"]}
     active = ctx.plan.pool(ctx.params["pool"]).active
@@ -92,7 +91,7 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[Found]:
     if not low <= copies <= high:
         yield f"{copies} copies of {ctx.params['times']} requests, expected {low} to {high}"
     if set(answers) != {200}:
-        yield Difference(Kind.PLACES, f"answers {dict(answers)}", 200)
+        yield f"answers {dict(answers)}, expected 200"
 
 
 def _at(ctx: ScriptContext) -> tuple[str, int]:

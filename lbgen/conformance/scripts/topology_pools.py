@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.difference import Difference, Found, Kind, late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -43,7 +43,7 @@ _HELD_MS = 1_500  # for which an endpoint keeps its client waiting
 _EARLY = 0.8  # of the time that failing checks must take
 
 
-def shares_hold(ctx: ScriptContext) -> Iterator[Found]:
+def shares_hold(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Of `times` requests each pool (`by`: pool, `l4 pool`) or endpoint (name) gets its share, five deviations off at
     most. What each pool gets is what the oracle says."""
     request, by, pool = ctx.params["request"], ctx.params["by"], ctx.params.get("pool", "")
@@ -62,10 +62,9 @@ def shares_hold(ctx: ScriptContext) -> Iterator[Found]:
             break
     for name, (low, high) in ctx.params["share"].items():
         if not low <= counts[name] <= high:
-            share = f"{name} got {counts[name]} of {counts.total()}"
-            yield Difference(Kind.ENDPOINT, share, f"{low} to {high}", why=f"all: {dict(counts)}")
+            yield f"{name} got {counts[name]} of {counts.total()}, expected {low} to {high}; all: {dict(counts)}"
     if unexpected := counts.keys() - ctx.params["share"].keys():
-        yield Difference(Kind.ENDPOINT, f"answers of {sorted(unexpected)}", str(sorted(ctx.params["share"])))
+        yield f"answers of {sorted(unexpected)}, expected {sorted(ctx.params['share'])}"
 
 
 def _pool_that_answers(ctx: ScriptContext, request: Request, known: Counter[str]) -> str | list[Difference]:
@@ -83,24 +82,23 @@ def _pool_that_answers(ctx: ScriptContext, request: Request, known: Counter[str]
     return name
 
 
-def equal_keys_stay(ctx: ScriptContext) -> Iterator[Found]:
+def equal_keys_stay(ctx: ScriptContext) -> Iterator[str]:
     """Requests of one key go to one endpoint, those of many keys to each of `names`. `requests`: one for each key."""
     homes = {}
     for number, request in enumerate(ctx.params["requests"]):
         names = {who_answers(ctx, request) for _ in range(3)}
         if len(names) > 1:
-            yield Difference(Kind.ENDPOINT, f"key {number} went to {sorted(names)}")
+            yield f"key {number} went to {sorted(names)}"
             return
         homes[number] = names.pop()
     want = set(ctx.params["names"])
     if set(homes.values()) - want or (ctx.params["every"] and set(homes.values()) != want):
-        found = f"{len(homes)} keys went to {sorted(set(homes.values()))}"
-        yield Difference(Kind.ENDPOINT, found, str(sorted(want)))
+        yield f"{len(homes)} keys went to {sorted(set(homes.values()))}, expected {sorted(want)}"
     elif len(set(homes.values())) < 2:
-        yield Difference(Kind.ENDPOINT, f"{len(homes)} keys all went to {next(iter(homes.values()))}")
+        yield f"{len(homes)} keys all went to {next(iter(homes.values()))}"
 
 
-def least_loaded_is_next(ctx: ScriptContext) -> Iterator[Found]:
+def least_loaded_is_next(ctx: ScriptContext) -> Iterator[str]:
     """While one endpoint has a request under way the next ones go elsewhere, one at a time (of `names`)."""
     found = list(_beside_a_slow_one(ctx))
     if found:  # what another case left under way may have been in the way
@@ -109,7 +107,7 @@ def least_loaded_is_next(ctx: ScriptContext) -> Iterator[Found]:
     yield from found
 
 
-def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[Found]:
+def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
     request, names, pool = ctx.params["request"], ctx.params["names"], ctx.params.get("pool", "")
     held = _with_control(request, {"mode": "hang", "wait_ms": _HELD_MS})
     listener = ctx.plan.listener(request.listener)
@@ -134,8 +132,7 @@ def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[Found]:
             if asked.total() >= 4 * len(names) or time.monotonic() - begun > _HELD_MS / 1000 - 0.2:
                 break
     if asked[busy]:
-        got = f"{busy} was busy with a request, and got {asked[busy]} of {asked.total()} more: {dict(asked)}"
-        yield Difference(Kind.ENDPOINT, got)
+        yield f"{busy} was busy with a request, and got {asked[busy]} of {asked.total()} more: {dict(asked)}"
 
 
 def _asked_since(ctx: ScriptContext, before: Counter[str], names: list[str]) -> str:
@@ -265,7 +262,7 @@ def backups_take_over(ctx: ScriptContext) -> Iterator[str]:
         yield f"all are healthy again: {sorted(serving(12))}, expected {sorted(names)}"
 
 
-def connections_are_kept(ctx: ScriptContext) -> Iterator[Found]:
+def connections_are_kept(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Requests that follow each other on one connection of a client use connections that endpoints have already; with
     `keepalive` 0 each has its own. `idle_ms` after the last one, and half as much again, none of them is used."""
     count = 6 * len(ctx.params["names"])
@@ -355,7 +352,7 @@ def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
     return NOBODY if account is None else str(account["name"]), stream
 
 
-def unreachable_endpoints(ctx: ScriptContext) -> Iterator[Found]:
+def unreachable_endpoints(ctx: ScriptContext) -> Iterator[Difference | str]:
     """While no endpoint of `names` can be reached (`how`: they refuse or drop connections) a request is answered with
     a failure in time; `heal_ms` after they are back they serve."""
     request, names = ctx.params["request"], ctx.params["names"]

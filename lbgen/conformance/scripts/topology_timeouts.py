@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.difference import Difference, Found, Kind, late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
@@ -23,13 +23,13 @@ _RESUMES = 1.5  # seconds within which a body goes on, if it does
 _STUCK = 0.15  # seconds without progress of an upload
 
 
-def tunnel_idle(ctx: ScriptContext) -> Iterator[Found]:
+def tunnel_idle(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A WebSocket without traffic is closed in time, and not before."""
     request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
     with _stream(ctx, request) as stream:
         if (status := stream.ask(asked).status) != 101:
-            yield Difference(Kind.STATUS, status, 101)
+            yield f"status {status}, expected 101"
             return
         earliest = time.monotonic()
         if websocket_echo(stream, b"hello") != b"hello":
@@ -38,7 +38,7 @@ def tunnel_idle(ctx: ScriptContext) -> Iterator[Found]:
         yield from ends_in_time(stream, ctx, "the tunnel", earliest)
 
 
-def idle_connection_ends(ctx: ScriptContext) -> Iterator[Found]:
+def idle_connection_ends(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
     with _stream(ctx, request) as stream:
@@ -50,7 +50,7 @@ def idle_connection_ends(ctx: ScriptContext) -> Iterator[Found]:
         yield from ends_in_time(stream, ctx, "the connection", earliest)
 
 
-def slow_client(ctx: ScriptContext) -> Iterator[Found]:
+def slow_client(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
     pause = ctx.params["pause"]
@@ -77,7 +77,7 @@ def ends_in_time(
     begun: float | None = None,
     *,
     or_answers: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[Difference | str]:
     """Check that the engine ends the connection in time. The lower bound counts from `earliest`, taken before the last
     bytes are sent, since the engine's timer may start before this process continues; the upper bound counts from
     `begun` (default: now)."""
@@ -95,7 +95,7 @@ def ends_in_time(
         yield late(f"{what} took {took:.0f} ms, expected {low:.0f} to {high}")
 
 
-def stuck_upload(ctx: ScriptContext) -> Iterator[Found]:
+def stuck_upload(ctx: ScriptContext) -> Iterator[Difference | str]:
     """An endpoint that stops reading a body is given up in time."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
@@ -119,7 +119,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[Found]:
         yield from ends_in_time(stream, ctx, "the upload", first, last, or_answers=True)
 
 
-def deaf_client(ctx: ScriptContext) -> Iterator[Found]:
+def deaf_client(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`, where
     that is asked), and not if it comes back after that."""
     _, high = ctx.params["within_ms"]
@@ -131,7 +131,7 @@ def deaf_client(ctx: ScriptContext) -> Iterator[Found]:
             return
 
 
-def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[Found]:
+def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[Difference | str]:
     """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
@@ -154,7 +154,7 @@ def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[Fo
         )
 
 
-def split_fails(ctx: ScriptContext) -> Iterator[Found]:
+def split_fails(ctx: ScriptContext) -> Iterator[Difference | str]:
     """While the endpoints of one pool of a split fail, requests that are drawn for it get a 504, in time; the others do
     not notice. `most` requests are enough to meet the pool."""
     request: Request = ctx.params["request"]
@@ -167,7 +167,7 @@ def split_fails(ctx: ScriptContext) -> Iterator[Found]:
         if account_of(answer) is not None:
             continue
         if own_status(answer, 504) != 504:
-            yield Difference(Kind.STATUS, answer.status, 504, why=f"when {pool} fails; {answer.problem}")
+            yield f"status {answer.status} {answer.problem} when {pool} fails, expected 504"
             return
         found.append(answer.elapsed * 1000)
         if low <= found[-1] <= high:

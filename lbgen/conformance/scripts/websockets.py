@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.difference import Difference, Found, Kind, late
 from lbgen.conformance.http1_client import ClientConnection, websocket_echo
 from lbgen.conformance.scripts.context import ScriptContext, get
 from lbgen.runtime.standins.http1 import CONTROL
@@ -33,7 +32,7 @@ def websocket_outlives_response_time(ctx: ScriptContext) -> Iterator[str]:
                 return
 
 
-def websocket_idle(ctx: ScriptContext) -> Iterator[Found]:
+def websocket_idle(ctx: ScriptContext) -> Iterator[str]:
     """A tunnel without traffic for the idle time (700 ms) is closed; traffic keeps it open."""
     with _tunnel(ctx) as stream:
         if (status := stream.ask(get("/short", *HANDSHAKE)).status) != 101:
@@ -49,10 +48,10 @@ def websocket_idle(ctx: ScriptContext) -> Iterator[Found]:
             pass
         took = time.monotonic() - begun
         if stream.end == "open" or not 0.4 <= took <= 2.5:
-            yield late(f"after {took:.1f} s of silence the tunnel is {stream.end}, expected closed after 0.7 s")
+            yield f"after {took:.1f} s of silence the tunnel is {stream.end}, expected closed after 0.7 s"
 
 
-def websocket_declined(ctx: ScriptContext) -> Iterator[Found]:
+def websocket_declined(ctx: ScriptContext) -> Iterator[str]:
     """A handshake that the endpoint declines leaves the client's connection usable unless the response says close."""
     status = ctx.params["status"]
     declines = json.dumps({"mode": "fixed", "status": status, "headers": ctx.params["headers"], "body": "no\n"})
@@ -61,4 +60,4 @@ def websocket_declined(ctx: ScriptContext) -> Iterator[Found]:
         if first.status != status:
             yield f"status {first.status}, expected {status}"
         elif first.header("connection") != "close" and (found := stream.ask(get("/chat")).status) != 200:
-            yield Difference(Kind.STATUS, found, 200, place=f"the request after a {status}")
+            yield f"the request after a {status}: status {found}, expected 200"

@@ -168,7 +168,7 @@ def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
 def _pool_objections(pool: Pool, counted: set[str]) -> Iterator[Objection]:
     if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
         note = "Envoy keeps every idle connection for `keepalive_idle`, however many there are"
-        shows: dict[str, str | tuple[str, ...]] = {"pool.connections.keepalive.count": ("connections", "time")}
+        shows = {"pool.connections.keepalive.count": "connections"}
         yield Objection(habit(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
         note = "Envoy finds the endpoint of a cookie by its address, and a name has one only at run time"

@@ -79,7 +79,7 @@ _V1_40: dict[Feature, Verdict] = {
         "or names an upgrade; a client that asks for an upgrade that Envoy does not know gets 403",
         {
             "route.websocket.routes": ("cut", "closed", "status 403"),
-            "route.websocket.upgrade_required": "status None",
+            "route.websocket.upgrade_required": "other",
         },
     ),
     Feature.STATUSES: habit(
@@ -138,9 +138,9 @@ _V1_40: dict[Feature, Verdict] = {
         "of several lines of a key's header the first counts, and requests with an empty one share a bucket; a 429 of "
         "a route that responds or redirects lacks the route's `response_headers`",
         {
-            "route.rate_limit.by_header": "rate keyless",
-            "route.rate_limit.respond": "header x-a",
-            "route.rate_limit.redirect": "header x-a",
+            "route.rate_limit.by_header": "rate",
+            "route.rate_limit.respond": "rate",
+            "route.rate_limit.redirect": "rate",
         },
     ),
     Feature.MAX_PER_ENDPOINT: approximate(

@@ -54,7 +54,7 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
             yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, counted)
         if pool.active and pool.passive:
             note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
-            shows = {"pool.health.passive.checked": ("time", f"{AT_TIMES}endpoint")}
+            shows = {"pool.health.passive.checked": "endpoint"}
             yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
         if listener.tls is not None and HYBRID in listener.tls.curves:

@@ -79,7 +79,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.HTTP2: habit(
         "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
         "with expectContinue(true) does, never sends its body",
-        {"listener.http2.expect": "status None"},
+        {"listener.http2.expect": "other"},
     ),
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
@@ -220,8 +220,8 @@ _COMMON: dict[Feature, Verdict] = {
         {
             "pool.health.passive.5xx": "endpoint",
             "pool.health.passive.in_a_row": "endpoint",
-            "pool.health.passive.in_time": "time",
-            "pool.health.passive.anew": "status",
+            "pool.health.passive.in_time": "endpoint",
+            "pool.health.passive.anew": "endpoint",
         },
     ),
     Feature.KEEPALIVE: NATIVE,
@@ -258,12 +258,12 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: habit(
         f"{_AGENT}, but nginx before 1.28 closes idle client connections on a reload (up to ten times in a slow "
         "start): requests just sent on them get no answer",
-        {"pool.health.active.kept": "closed"},
+        {"pool.health.active.kept": "endpoint"},
     ),
     Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
     Feature.FRAMING: habit(
         f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
-        {**dict(_H2_FIELDS.differs), "framing.h2_host": "status"},
+        {**dict(_H2_FIELDS.differs), "framing.h2_host": "other"},
     ),
     Feature.POOL_HTTP2: emulated("nginx's gRPC module carries any request over HTTP/2"),
 }

@@ -52,8 +52,8 @@ _EMPTY_SEGMENTS = refused(f"Traefik merges repeated slashes before rules look at
 _UNRESERVED = approximate("escapes of letters and digits reach endpoints decoded")
 _TOGETHER = "requests without the header, or with an empty one, are counted together"
 _SHARED_BUCKETS = {
-    feature: habit(_TOGETHER, {f"{feature}.routes": "rate keyless"})
-    for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
+    Feature.RATE_LIMIT: habit(_TOGETHER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: habit(_TOGETHER, {"route.concurrency.routes": "places"}),
 }
 _FORGED = refused(f"Traefik cannot tell who made an X-Request-Id before it counts{_CAN}")
 _PER_ROUTER = (
@@ -76,11 +76,11 @@ _COMPARED = 2  # endpoints whose requests Traefik compares
 _TWO_CHOICES = habit("of more than two endpoints the less busy of two random ones is chosen")
 _ONE_CHECK = habit(
     "one failed check takes an endpoint out, one good check brings it back",
-    {"pool.health.active.routes": ("endpoint", "tries", "time", "other")},
+    {"pool.health.active.routes": "endpoint"},
 )
 _STATUSES = approximate(
     f"Traefik's checks take 200 to 399 for good, or one status alone{_CAN}",
-    {"pool.health.active.routes": ("endpoint", "tries", "time", "other")},
+    {"pool.health.active.routes": "endpoint"},
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
