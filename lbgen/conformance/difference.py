@@ -43,7 +43,7 @@ _WHEN = ("idle", "connect", "response", "request", "body", "client", "client-bod
 _KINDS = {
     "4.mirror": Kind.COPIES,
     "5.rate": Kind.RATE,
-    "10.log": Kind.LOG,
+    **dict.fromkeys(("10.log", "10.connections"), Kind.LOG),
     **dict.fromkeys(("6.kept", "6.idle-connections"), Kind.CONNECTIONS),
     **dict.fromkeys(("5.concurrency", "6.full", "6.queue", "7.max-connections"), Kind.PLACES),
     **dict.fromkeys(("6.retries", "6.no-retries"), Kind.TRIES),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.difference import Difference, Kind, late
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.paths import PathError, normalise_path
-from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import host_of
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.records import replace
@@ -41,11 +40,6 @@ def account_of(answer: Answer) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found
-
-
-def reason_body(status: int) -> str:
-    """The body of a status that the proxy makes: the reason phrase and a newline."""
-    return f"{reason_phrase(status)}\n"
 
 
 def check_refused(answer: Answer) -> Iterator[Difference]:

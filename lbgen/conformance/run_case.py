@@ -128,7 +128,7 @@ def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[Difference]:
     if expect.tries is not None and len(seen) != expect.tries:
         yield Difference(Kind.TRIES, len(seen), expect.tries, "tries", why=", ".join(names))
     if expect.visits is not None and len(set(names)) != expect.visits:
-        yield Difference(Kind.TRIES, ", ".join(names), f"{expect.visits} different endpoints", "tries at")
+        yield Difference(Kind.ENDPOINT, ", ".join(names), f"{expect.visits} different endpoints", "tries at")
     if len({(one.method, one.target, one.body_sha256) for one in seen}) > 1:
         yield as_difference("the tries differ in method, target or body")
 

@@ -16,9 +16,9 @@ from lbgen.conformance.verify.cases import (
     HANG,
     SERVER,
     TUNNEL,
-    WAITS,
     Phase,
     ScheduledCase,
+    alone_case,
     distinct_client,
     fault_case,
     has_health_checks,
@@ -151,8 +151,7 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     if first == times.idle:  # the whole body takes its time
         params["early_ms"] = first * 0.65
     features = (*ends, "listener.timeouts.reading")
-    one = script_case("6.idle.download", "deaf_client", hit, params, features, route.name)
-    yield replace(one, phase=Phase.HEAVY)
+    yield script_case("6.idle.download", "deaf_client", hit, params, features, route.name, phase=Phase.HEAVY)
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
     if has_http2_upstream(plan, hit):
         return  # streams stop, connections go on
@@ -160,15 +159,8 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     if silence and simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         last = first if first != times.idle else max(first, silence)
         params = {"request": deaf, "within_ms": (time_window(min(first, silence))[0], time_window(last)[1])}
-        one = script_case(
-            "6.idle.upload",
-            "stuck_upload",
-            hit,
-            params,
-            (*ends, "timeouts.idle.upload", "listener.timeouts.stuck_endpoint"),
-            route.name,
-        )
-        yield replace(one, phase=Phase.HEAVY)
+        features = (*ends, "listener.timeouts.stuck_endpoint")
+        yield script_case("6.idle.upload", "stuck_upload", hit, params, features, route.name, phase=Phase.HEAVY)
 
 
 def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
@@ -186,7 +178,7 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCas
             if not time or (times.request and count * time >= times.request):
                 continue
             params = {"request": hit, "pool": target.pool, "most": most, "within_ms": time_window(count * time, count)}
-            one = script_case(clause, "split_fails", hit, params, (WAITS, ALIKE), route.name)
+            one = script_case(clause, "split_fails", hit, params, (ALIKE,), route.name)
             yield replace(one, phase=phase, pool=target.pool)
 
 
@@ -271,9 +263,9 @@ def _unreachable_pools(pools: list[Pool], route: Route, action: Forward, hit: Re
     times, count = action.timeouts, tries(action.retries, RetryCause.CONNECT_FAILURE, hit.method)
     heal = max(_heal_time(pool) for pool in pools)
     common = {"request": hit, "names": names, "heal_ms": heal}
-    features = (WAITS, ALIKE, str(Feature.RETRIES), str(Feature.FAILURES))
+    features = (ALIKE, str(Feature.RETRIES), str(Feature.FAILURES))
     params = {**common, "how": "refuse", "within_ms": (0, 1000)}
-    found = [script_case("5.refused", "unreachable_endpoints", hit, params, features, route.name)]
+    yield alone_case("5.refused", "unreachable_endpoints", hit, params, features, route.name)
     total = count * times.connect
     if times.connect and (not times.request or total < times.request) and _fits(pools, count):
         low, high = time_window(total, count)
@@ -282,8 +274,7 @@ def _unreachable_pools(pools: list[Pool], route: Route, action: Forward, hit: Re
         exact = min(low, out) > _TOLD * total
         params = {**common, "how": "drop", "within_ms": (min(low, out), high)}
         clause = "6.connect" if exact else "5.unreachable"
-        found.append(script_case(clause, "unreachable_endpoints", hit, params, features, route.name))
-    yield from (replace(one, phase=Phase.ALONE) for one in found)
+        yield alone_case(clause, "unreachable_endpoints", hit, params, features, route.name)
 
 
 def _out_time(active: ActiveHealth) -> int:

@@ -101,7 +101,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
             if limited and ask.request.client == client
             else ask.request,
             Expect(),
-            features=(*excusing_features(ask), *_also(plan, ask.request)),
+            features=(*_of_repeated_lines(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
             tries_fields=ask.fields,
         )
@@ -282,23 +282,10 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
-    """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
-    request = ask.request
-    found = ["listener.access.route_headers"] if ask.clause == "5.access" else []
-    if ask.clause.startswith(("3.", "5.limits")):
-        found.append("framing.malformed.route_headers")
+def _of_repeated_lines(request: Request) -> tuple[str, ...]:
+    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines."""
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
-    if len(set(names)) < len(names):
-        matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
-        found += [f"{feature}.lines" for feature in matched]
-    if "://" in request.target:
-        found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]
-    if "%zz" in request.target:
-        found.append("framing.malformed.bad_escape")
-    found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
-    if request.method.islower():
-        found.append("framing.method")
-    if not any(name == "host" for name in names):
-        found.append("framing.malformed.no_host")
-    return tuple(found)
+    if len(set(names)) == len(names):
+        return ()
+    matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
+    return tuple(f"{feature}.lines" for feature in matched)

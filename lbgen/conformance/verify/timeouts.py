@@ -13,7 +13,6 @@ from lbgen.conformance.transport import host_of
 from lbgen.conformance.verify.cases import (
     BODY,
     HANG,
-    WAITS,
     Phase,
     ScheduledCase,
     fault_case,
@@ -31,7 +30,7 @@ from lbgen.records import replace
 
 _HEAD, _BODY, _KEPT = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.kept"
 _WHOLE = "listener.timeouts.whole"  # an engine with one time for all of a request
-_FEATURES = (WAITS, BODY, str(Feature.TIMEOUT_REQUEST))
+_FEATURES = (BODY, str(Feature.TIMEOUT_REQUEST))
 _LENGTH = 10  # bytes that an upload announces
 _GAPS = 12  # pauses of a slow upload until its request's time is over
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import pools
 from lbgen.conformance.verify.cases import (
-    Phase,
     ScheduledCase,
+    alone_case,
     distinct_client,
     route_requests,
     script_case,
@@ -42,19 +42,19 @@ def policy_cases(plan: Plan, client: str) -> Iterator[ScheduledCase]:
             if route.name in seen:
                 continue
             seen.add(route.name)
-            yield from map(_alone, _limits(plan.listener(hit.listener), route, hit))
+            yield from _limits(plan.listener(hit.listener), route, hit)
             if isinstance(route.action, Forward) and route.rate_limit is None and route.concurrency is None:
-                yield from map(_alone, _forwarded(plan, route, route.action, hit, seen))
+                yield from _forwarded(plan, route, route.action, hit, seen)
 
 
 def _alone(one: ScheduledCase) -> ScheduledCase:
-    return replace(one, phase=Phase.ALONE)
+    return replace(one)
 
 
 def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[ScheduledCase]:
     rate, most = route.rate_limit, route.concurrency
     access = (listener.access, route.access)
-    spent = rate is not None and shares_tokens(rate, hit.client) and rate.burst * rate.seconds > _REFILL * rate.amount
+    spent = rate is not None and _shares_tokens(rate, hit.client) and rate.burst * rate.seconds > _REFILL * rate.amount
     if (
         rate is not None
         and not spent
@@ -62,16 +62,16 @@ def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Schedule
         and (asked := _keyed(hit, rate.key, 1, access)) is not None
     ):
         params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
-        yield script_case("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
+        yield alone_case("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
     if most is None or most.max > MOST or not isinstance(route.action, Forward) or not enough:
         return
     if (asked := _keyed(hit, most.key, 2, access)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": hold_time(route)}
-        yield script_case("5.concurrency", "concurrency_holds", hit, params, (str(Feature.CONCURRENCY),), route.name)
+        yield alone_case("5.concurrency", "concurrency_holds", hit, params, (str(Feature.CONCURRENCY),), route.name)
 
 
-def shares_tokens(rate: RateLimit, client: str) -> bool:
+def _shares_tokens(rate: RateLimit, client: str) -> bool:
     """Whether all requests of a verification are counted together: on loopback they come from one client."""
     return rate.key.kind is KeyKind.ROUTE or (rate.key.kind is KeyKind.CLIENT_IP and client.startswith("127."))
 
@@ -91,25 +91,19 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
     total = sum(target.weight for target in targets)
     if len(targets) > 1:
         share = {target.pool: deviation_bounds(target.weight / total) for target in targets}
-        yield _counted("4.split", hit, "pool", share, (str(Feature.SPLIT),), route)
+        params = {"request": hit, "times": TIMES, "by": "pool", "share": share}
+        yield alone_case("4.split", "shares_hold", hit, params, (str(Feature.SPLIT),), route.name)
     for mirror in action.mirrors:
         low, high = deviation_bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": TIMES, "copies": (low, high)}
         if mirror.pool not in {target.pool for target in targets}:
-            yield script_case("4.mirror", "copies_reach_mirror", hit, params, (str(Feature.MIRROR),), route.name)
+            yield alone_case("4.mirror", "copies_reach_mirror", hit, params, (str(Feature.MIRROR),), route.name)
     for target in targets:
         if f"pool {target.pool}" not in seen and target.weight / total >= _RAREST:
             seen.add(f"pool {target.pool}")
             of = target.pool if len(targets) > 1 else ""
             access = (plan.listener(hit.listener).access, route.access)
             yield from pools.pool_cases(plan, plan.pool(target.pool), hit, route, access, of)
-
-
-def _counted(
-    clause: str, hit: Request, by: str, share: dict[str, tuple[int, int]], features: tuple[str, ...], route: Route
-) -> ScheduledCase:
-    params = {"request": hit, "times": TIMES, "by": by, "share": share}
-    return script_case(clause, "shares_hold", hit, params, features, route.name)
 
 
 def everyday_cases(plan: Plan, client: str) -> Iterator[ScheduledCase]:
@@ -134,8 +128,8 @@ def _on_listener(plan: Plan, listener: Listener, found: list[tuple[Route, Reques
     if found and listener.access_log:
         route, hit = found[0]
         params = {"request": hit, "route": route.name}
-        one = script_case("10.log", "request_is_logged", hit, params, (str(Feature.ACCESS_LOG),), route.name)
-        yield replace(one, phase=Phase.ALONE)
+        features = (str(Feature.ACCESS_LOG),)
+        yield alone_case("10.log", "request_is_logged", hit, params, features, route.name)
     plain = [
         (route, hit)
         for route, hit in found
@@ -159,7 +153,7 @@ def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterat
     post = replace(hit, method="POST")
     posts = simulate(plan, post).route == route.name
     if protocols == {PoolProtocol.GRPC} and listener.http2 and posts:
-        yield _alone(script_case("4.grpc", "grpc_calls", hit, {"request": hit}, (), route.name))
+        yield alone_case("4.grpc", "grpc_calls", hit, {"request": hit}, (), route.name)
     if hit.method == "GET" and not action.buffering.response and _may_take(action, _EVENTS_MS):
         times = [x for x in (action.timeouts.idle, action.timeouts.response) if x]
         params = {"request": hit, "pause_ms": min([200, *(time // 6 for time in times)])}
@@ -170,7 +164,8 @@ def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterat
         # Retries may keep the first bytes for another try; over HTTP/2 endpoints see no bytes before the whole.
         tells = protocols == {PoolProtocol.HTTP1} and size > 4 * REPLAYED_BODY
         params = {"request": hit, "size": size, "names": names, "buffered": buffered, "tells": tells}
-        yield _alone(script_case("4.upload", "upload_passes", hit, params, (str(Feature.BUFFERING),), route.name))
+        features = (str(Feature.BUFFERING),)
+        yield alone_case("4.upload", "upload_passes", hit, params, features, route.name)
 
 
 def _may_take(action: Forward, milliseconds: int) -> bool:

@@ -59,7 +59,7 @@ _FAILURES = habit(
     "bytes of an endpoint that are no HTTP reach the client; an interim response other than 101 and 103 is taken for "
     "the final one by nginx's log; a response head above 20 KiB gets 502",
     {
-        "statuses.failures.garbage": ("no http", "tries"),
+        "statuses.failures.garbage": ("no http", "tries", "endpoint"),
         "statuses.failures.server": "header server: nginx",
     },
 )

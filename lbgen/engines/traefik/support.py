@@ -263,7 +263,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
         "too, and both are retried for each other; a POST with an Idempotency-Key counts as idempotent",
         {
-            "route.retries.routes": ("status 200", "status 502", "status 504"),
+            "route.retries.routes": ("status 200", "status 502", "status 504", "endpoint"),
             "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "tries")),
             "route.retries.untried": f"{AT_TIMES}tries",
             "route.retries.keyed": "tries",
