@@ -19,8 +19,7 @@ from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, verdicts_on
 from lbgen.conformance.runner import CaseState, EngineSession, Result
 from lbgen.conformance.safety.run import judge_safety
-from lbgen.conformance.scripts import SCRIPTS
-from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.scripts.context import wait_until
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.addresses import check_port, l4_pools, restore_port
@@ -35,7 +34,7 @@ from lbgen.records import replace
 from lbgen.runtime.common import certificates
 from lbgen.runtime.local import isolated_network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandInServers, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 if TYPE_CHECKING:
@@ -72,11 +71,12 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
             handle = stack.enter_context(serve)
         report(JobProgress(job.name, "listening"))
         wait_ready(job.plan, handle, asked=without_verification)
-        _settle_bytes(job, handle, group)
         subject = EngineUnderTest(job.engine, job.version, job.binary)
         file = CaseFile("topology", job.plan.name, {}, {}, ())
         ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
-        done = _Run(EngineSession(subject, file, ready, group, handle, strict=False), job, report).every()
+        session = EngineSession(subject, file, ready, group, handle, strict=False)
+        _wait_for_bytes(session, job)
+        done = _Run(session, job, report).every()
     report(JobProgress(job.name, "attacking", len(done.results), len(job.cases)))
     return replace(done, results=(*done.results, *safety_results(job)))
 
@@ -132,19 +132,10 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
-def _settle_bytes(job: Job, handle: ServingEngine, group: StandInServers) -> None:
+def _wait_for_bytes(session: EngineSession, job: Job) -> None:
     """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
-    end = time.monotonic() + _READY_SECONDS
-    for case in (one.case for one in job.cases if one.case.script == "bytes_reach" and one.case.params["pools"]):
-        while time.monotonic() < end:
-            at = {x.name: handle.address(x.name) for x in job.plan.listeners}
-            ctx = ScriptContext(at, group, job.plan, list, case.params)
-            try:
-                if not list(SCRIPTS["bytes_reach"](ctx)):
-                    break
-            except OSError:
-                pass  # it is not there yet
-            time.sleep(0.1)
+    cases = [x.case for x in job.cases if x.case.script == "bytes_reach" and x.case.params["pools"]]
+    wait_until(lambda: all(session.run(case).state is not CaseState.FAIL for case in cases), _READY_SECONDS)
 
 
 class _Run:

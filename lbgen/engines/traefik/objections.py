@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CAN = "; nginx, HAProxy and Envoy can"
 # L4
 _IDLE = approximate(
-    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
+    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "time"}
 )
 _L4_BALANCE = refused(f"Traefik balances TCP and UDP round robin only{_CAN}")
 _L4_HEALTH = refused(f"Traefik does not check UDP servers{_CAN}")

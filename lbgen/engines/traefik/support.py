@@ -261,9 +261,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.RETRIES: habit(
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
-        "too, and both are retried for each other; a POST with an Idempotency-Key counts as idempotent",
+        "too, and both are retried for each other; an answer that is no HTTP gives 500 at once; a POST with an "
+        "Idempotency-Key counts as idempotent",
         {
-            "route.retries.routes": ("status 200", "status 502", "status 504", "endpoint"),
+            "route.retries.routes": ("status 200", "status 500", "status 502", "status 504", "tries", "endpoint"),
             "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "tries")),
             "route.retries.untried": f"{AT_TIMES}tries",
             "route.retries.keyed": "tries",
@@ -292,7 +293,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.STICKY: habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
         "target is chosen",
-        {"pool.sticky.routes": ("endpoint", "header set-cookie")},
+        {"pool.sticky.routes": ("pool", "endpoint", "header set-cookie")},
     ),
     Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
     Feature.METRICS: emulated(
