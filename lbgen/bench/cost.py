@@ -29,7 +29,7 @@ from lbgen.runtime.common.progress import no_progress
 
 if TYPE_CHECKING:
     from lbgen.bench.json_types import CostRecord
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice

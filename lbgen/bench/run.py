@@ -17,7 +17,7 @@ from lbgen.bench.report import BenchReport, LoadOptions, MeasuredEngine, Unmeasu
 from lbgen.bench.rounds import LADDER, BenchProgress, Measurement, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
 from lbgen.records import replace
@@ -25,7 +25,7 @@ from lbgen.runtime.common.progress import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.spec.load import Topology

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import matching_draft
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Forward, Mode, Plan, Protocol
 from lbgen.plan.pool import PoolProtocol

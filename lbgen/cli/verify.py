@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
 
 SHOWN = 5  # differences printed, the first ones

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lbgen.conformance.corpus import overlapping_drafts
-from lbgen.conformance.verify.overlaps import overlaps
+from lbgen.conformance.verify.requests import overlaps
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import HostTable, PathKind, Plan, Rule
 from lbgen.plan.precedence import PathGroup, covering_hosts, covering_prefixes, path_groups

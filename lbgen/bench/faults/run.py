@@ -22,7 +22,7 @@ from lbgen.bench.rounds import BenchProgress
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import moved_plans, wait_serving
 from lbgen.bench.target import choose_target
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Mode, Plan
 from lbgen.records import replace
@@ -34,7 +34,7 @@ from lbgen.runtime.standins.stand_in import StandIn
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.engines.api import Engine
     from lbgen.plan.request import Request
     from lbgen.runtime.local.messages import EngineChoice

@@ -39,9 +39,11 @@ class SafetyReport(Struct):
     not_tried: list[str] = field(default_factory=list)
 
 
-def guarded_plan(subject: EngineUnderTest) -> tuple[Plan, list[str]]:
-    """The plan of the guarded topology without what the engine refuses, which is listed."""
+def guarded_plan(subject: EngineUnderTest, profile: str = "") -> tuple[Plan, list[str]]:
+    """The plan of the guarded topology, by a profile or the default one, without what the engine refuses, which is
+    listed."""
     topology = yaml.safe_load(Path(__file__).with_name("topology.yaml").read_text(encoding="utf-8"))
+    topology |= {"profile": profile} if profile else {}
     ready = prepare(CaseFile("safety", "safety", topology, {}, ()), subject.engine, subject.version)
     assert ready.served is not None  # noqa: S101  # every L7 engine can serve some of it
     refused = (*ready.verdicts.routes.items(), *ready.verdicts.listeners.items())

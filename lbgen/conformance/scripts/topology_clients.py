@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.difference import late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import serialize
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
@@ -58,7 +58,7 @@ def _call(ctx: ScriptContext, how: dict[str, object], body: bytes) -> tuple[Answ
     return answer, [v for n, v in headers if n.lower() == "te"], {n.lower() for n, _ in headers}
 
 
-def events_arrive(ctx: ScriptContext) -> Iterator[str]:
+def events_arrive(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Events of a stream (`pause_ms` apart) arrive as the endpoint sends them, long before it ends."""
     request: Request = ctx.params["request"]
     stream_of_events = {
@@ -116,7 +116,7 @@ def _body_bytes(ctx: ScriptContext, names: list[str]) -> int:
     return sum(ctx.endpoints.body_bytes[name] for name in names)
 
 
-def kept_connection_serves(ctx: ScriptContext) -> Iterator[str]:
+def kept_connection_serves(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Requests of several routes on one connection, as browsers and pools of connections send them: each is routed and
     edited by itself."""
     requests: list[Request] = ctx.params["requests"]

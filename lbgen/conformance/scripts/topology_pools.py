@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.difference import late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -42,7 +42,7 @@ _MOST = 1_600  # requests that wait for answers of a rare pool
 _HELD_MS = 1_500  # for which an endpoint keeps its client waiting
 
 
-def shares_hold(ctx: ScriptContext) -> Iterator[str]:
+def shares_hold(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Of `times` requests each pool (`by`: pool, `l4 pool`) or endpoint (name) gets its share, five deviations off at
     most. What each pool gets is what the oracle says."""
     request, by, pool = ctx.params["request"], ctx.params["by"], ctx.params.get("pool", "")
@@ -315,7 +315,7 @@ def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
     return NOBODY if account is None else str(account["name"]), stream
 
 
-def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
+def unreachable_endpoints(ctx: ScriptContext) -> Iterator[Difference | str]:
     """While no endpoint of `names` can be reached (`how`: they refuse or drop connections) a request is answered with
     a failure in time; `heal_ms` after they are back they serve."""
     request, names = ctx.params["request"], ctx.params["names"]

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.lines import split_lines
+from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.engines.rendered import Rendered
+    from collections.abc import Sequence
+
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.messages import EngineChoice
 
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
 _TIME_ALONE = re.compile(r"\s*[\w-]+[: ] *\d+(?:\.\d+)?(?:us|ms|s|m|h|d);?")
@@ -93,27 +99,16 @@ def user_edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
             found.append(f"{name}: {'is missing' if name not in mine else 'is not one of lbgen'}")
             continue
         ours, theirs = split_lines(mine[name]), split_lines(real[name])
-        for tag, a, b, _, _ in _blocks(ours, theirs):
+        for tag, a, b, _, _ in _blocks(ours, theirs) if ours != theirs else ():
             if tag != "equal":
                 shown = ours[a].strip() if a < b else "(a line is missing)"
                 found.append(f"{name}:{a + 1}: {shown}")
     return tuple(found)
 
 
-def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[str, int, int, int, int]]:
-    """Opcodes of difflib. What both begin and end with is not compared further: where lines repeat, as those of routes
-    do, that takes time in the square of their number."""
-    head = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    most = min(len(ours), len(theirs)) - head
-    pairs = zip(reversed(ours), reversed(theirs), strict=False)
-    tail = next((n for n, (a, b) in enumerate(pairs) if n == most or a != b), most)
-    a, b = len(ours) - tail, len(theirs) - tail
-    inner = difflib.SequenceMatcher(None, ours[head:a], theirs[head:b], autojunk=False).get_opcodes()
-    moved = ((tag, i + head, j + head, k + head, m + head) for tag, i, j, k, m in inner)
-    whole = [("equal", 0, head, 0, head), *moved, ("equal", a, len(ours), b, len(theirs))]
-    return [
-        block for block in whole if block[1:] != (head, head, head, head) and block[1] + block[3] < block[2] + block[4]
-    ]
+def _blocks(ours: list[str], theirs: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    """Opcodes of difflib."""
+    return difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
 
 
 def _merge(mine: str, real: str, verified: str) -> str:
@@ -165,3 +160,24 @@ def _rescaled(line: str, real: str, verified: str, *, fine: bool) -> str:
         return f"{value:.3f}{unit}" if "." in theirs[1] or (unit == "s" and value % 1) else f"{round(value)}{unit}"
 
     return NUMBER.sub(change, line)
+
+
+def has_same_shape(chosen: EngineChoice, real: Plan, shorter: Plan) -> bool:
+    """Whether the engine's files for both plans differ in numbers only, and it objects to the same fields."""
+    if _objections(chosen, real) != _objections(chosen, shorter):
+        return False
+    try:
+        line_changes(render_for(chosen, real), render_for(chosen, shorter))
+    except ValueError:
+        return False
+    return True
+
+
+def render_for(chosen: EngineChoice, plan: Plan) -> Rendered:
+    """The files of `plan` for the engine, its version and its DNS servers; every verdict is accepted."""
+    plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    return render_with(chosen.engine, plan, chosen.version, ("all",))
+
+
+def _objections(chosen: EngineChoice, plan: Plan) -> list[tuple[str, Feature | None]]:
+    return [(each.field, each.feature) for each in chosen.engine.objections(plan, chosen.version)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.request import Request
     from lbgen.plan.tls import Certificate, ListenerTls
 
-NO_NAME = (f"{Feature.TLS_NO_SNI}.first", f"{Feature.TLS_NO_SNI}.other")
+NO_NAME = (f"{Feature.TLS_NO_SNI}.other",)
 _NOTHING: dict[str, Any] = {"unanswered": True}
 
 

@@ -85,7 +85,7 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
     listeners = {listener.name: listener for listener, _ in rules}.values()
     if route.rate_limit is not None and len(listeners) > 1:
         note = "each listener counts by itself, so a client may have the rate on each; nginx and HAProxy count together"
-        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "text: clients: ")}
+        apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "rate")}
         yield Objection(approximate(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
     forward = route.action
     if not isinstance(forward, Forward):
@@ -106,16 +106,14 @@ def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule
     if uploads:
         note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
         paused: dict[str, str | tuple[str, ...]] = {
-            "listener.timeouts.body": ("time", "status 200", "open", "text: the upload", "text: the stream ended"),
-            "listener.timeouts.stuck_endpoint": "text: the upload",
+            "listener.timeouts.body": ("time", "status 200", "open"),
+            "listener.timeouts.stuck_endpoint": "time",
         }
         yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
     tunnels = {time for time in longest.values() if time != times.idle}
     if tunnels:
         note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
-        silent: dict[str, str | tuple[str, ...]] = {
-            "timeouts.idle.tunnel_end": ("text: the tunnel is", "text: of silence the tunnel")
-        }
+        silent: dict[str, str | tuple[str, ...]] = {"timeouts.idle.tunnel_end": "time"}
         yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
     if forward.retries is not None:
         yield from _retry_objections(plan, route, forward, forward.retries)
@@ -132,12 +130,12 @@ def _retry_objections(plan: Plan, route: Route, forward: Forward, retries: Retri
     if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
         more = " or ".join(sorted(cause.value for cause in alike - asked))
         note = f"Envoy does not distinguish reset, timeout and connect_failure here: it also retries after {more}"
-        shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
+        shows = {"route.retries.alike": ("tries", "time")}
         yield Objection(habit(note, shows), f"{place}.on", Feature.RETRIES)
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a retry may go to the endpoint that failed while all others are busier"
-        back = {"route.retries.untried": ("text: came back", "text: answers")}
+        back = {"route.retries.untried": "tries"}
         yield Objection(habit(note, back), place, Feature.RETRIES)
 
 
@@ -149,10 +147,10 @@ def _listener_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
         yield Objection(refused(note), f"{listener.field}.paths", Feature.PATHS_ALLOW)
     if listener.tls is not None and len(select_certificates(listener.tls.certificates)) > 1:
         note = "a server name with capital letters, which no browser sends, gets the first certificate"
-        capitals = {"listener.tls.capitals": "text: TLS: names"}
+        capitals = {"listener.tls.capitals": "tls names"}
         yield Objection(habit(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
         note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
-        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names", "text: TLS: certificate")}
+        shows = {"listener.tls.no_sni.kinds": ("tls names", "tls certificate")}
         yield Objection(habit(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
 
 
@@ -170,7 +168,7 @@ def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
 def _pool_objections(pool: Pool, counted: set[str]) -> Iterator[Objection]:
     if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
         note = "Envoy keeps every idle connection for `keepalive_idle`, however many there are"
-        shows = {"pool.connections.keepalive.count": "text: idle connections"}
+        shows = {"pool.connections.keepalive.count": "connections"}
         yield Objection(habit(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
     if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
         note = "Envoy finds the endpoint of a cookie by its address, and a name has one only at run time"
@@ -189,5 +187,5 @@ def _pool_objections(pool: Pool, counted: set[str]) -> Iterator[Objection]:
         yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.passive is not None:
         note = "an endpoint gets its full share at once after an ejection by passive checks"
-        shows = {"pool.slow_start.after_ejection": "text: just back"}
+        shows = {"pool.slow_start.after_ejection": "endpoint"}
         yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)

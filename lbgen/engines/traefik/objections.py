@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CAN = "; nginx, HAProxy and Envoy can"
 # L4
 _IDLE = approximate(
-    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
+    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "time"}
 )
 _L4_BALANCE = refused(f"Traefik balances TCP and UDP round robin only{_CAN}")
 _L4_HEALTH = refused(f"Traefik does not check UDP servers{_CAN}")
@@ -36,7 +36,7 @@ _HEADER = habit(
 # TLS
 _FIRST = approximate(
     "Traefik shows clients without a server name the first certificate of the first TLS listener, on this listener too",
-    {"listener.tls.no_sni.other": "text: TLS: "},
+    {"listener.tls.no_sni.other": "tls"},
 )
 _TWICE = refused(f"Traefik picks either of two certificates that hold the same name{_CAN}")
 # L7
@@ -52,8 +52,8 @@ _EMPTY_SEGMENTS = refused(f"Traefik merges repeated slashes before rules look at
 _UNRESERVED = approximate("escapes of letters and digits reach endpoints decoded")
 _TOGETHER = "requests without the header, or with an empty one, are counted together"
 _SHARED_BUCKETS = {
-    feature: habit(_TOGETHER, {f"{feature}.routes": ("text: without the header", "text: with an empty one")})
-    for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
+    Feature.RATE_LIMIT: habit(_TOGETHER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: habit(_TOGETHER, {"route.concurrency.routes": "places"}),
 }
 _FORGED = refused(f"Traefik cannot tell who made an X-Request-Id before it counts{_CAN}")
 _PER_ROUTER = (
@@ -61,24 +61,26 @@ _PER_ROUTER = (
     "access or certificates"
 )
 _SEPARATE_COUNTS = {
-    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "text: times 200, then 429"}),
-    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "text: third request"}),
+    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "places"}),
 }
 _PERCENT = approximate("Traefik mirrors whole percents")
 _SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
 _AS_SET = habit(
     "where a trusted proxy sends no such field, rules see it as Traefik sets it",
-    {"match.headers.routes": ("text: an endpoint answered", "status 404")},
+    {"match.headers.routes": ("accepted", "status 404")},
 )
 _LIST = habit("a value with a comma is not matched over two lines of the header")
 _RANDOM_WEIGHTS = refused(f"Traefik's choice between two random endpoints has no weights{_CAN}")
 _COMPARED = 2  # endpoints whose requests Traefik compares
 _TWO_CHOICES = habit("of more than two endpoints the less busy of two random ones is chosen")
 _ONE_CHECK = habit(
-    "one failed check takes an endpoint out, one good check brings it back", {"pool.health.active.routes": "text: "}
+    "one failed check takes an endpoint out, one good check brings it back",
+    {"pool.health.active.routes": "endpoint"},
 )
 _STATUSES = approximate(
-    f"Traefik's checks take 200 to 399 for good, or one status alone{_CAN}", {"pool.health.active.routes": "text: "}
+    f"Traefik's checks take 200 to 399 for good, or one status alone{_CAN}",
+    {"pool.health.active.routes": "endpoint"},
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")
