@@ -31,6 +31,7 @@ from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
+    from lbgen.conformance.difference import Difference
     from lbgen.runtime.standins.server import StandInServers
 
 
@@ -99,10 +100,10 @@ class MismatchError(Exception):
     """What a script finds wrong, where the rest of it would tell nothing more."""
 
 
-def require(holds: object, sentence: str) -> None:
-    """Raise MismatchError with `sentence` unless `holds`."""
+def require(holds: object, found: Difference | str) -> None:
+    """Raise MismatchError with what was found unless `holds`."""
     if not holds:
-        raise MismatchError(sentence)
+        raise MismatchError(found)
 
 
 def control(**behaviour: object) -> tuple[str, str]:
