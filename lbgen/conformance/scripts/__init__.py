@@ -12,16 +12,18 @@ from importlib import import_module
 from inspect import isfunction
 from pkgutil import iter_modules
 
+from lbgen.conformance.difference import Difference
 from lbgen.conformance.scripts.context import MismatchError, ScriptContext
 
+Differences = Iterator[Difference | str]
 _TOPICS = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name != "context"]
 
 
-def _yielding(script: Callable[[ScriptContext], Iterator[str] | None]) -> Callable[[ScriptContext], Iterator[str]]:
+def _yielding(script: Callable[[ScriptContext], Differences | None]) -> Callable[[ScriptContext], Differences]:
     """The script, with what it raises among what it yields."""
 
     @wraps(script)
-    def differences(ctx: ScriptContext) -> Iterator[str]:
+    def differences(ctx: ScriptContext) -> Differences:
         try:
             yield from script(ctx) or ()
         except MismatchError as mismatch:
@@ -30,7 +32,7 @@ def _yielding(script: Callable[[ScriptContext], Iterator[str] | None]) -> Callab
     return differences
 
 
-SCRIPTS: dict[str, Callable[[ScriptContext], Iterator[str]]] = {
+SCRIPTS: dict[str, Callable[[ScriptContext], Differences]] = {
     name: _yielding(found)
     for topic in _TOPICS
     for name, found in vars(topic).items()

@@ -19,6 +19,7 @@ from lbgen.plan.request import Request
 from lbgen.records import replace
 
 if TYPE_CHECKING:
+    from lbgen.conformance.difference import Difference
     from lbgen.runtime.standins.server import ReceivedRequest
 
 _FRAMED = ("length", "chunks")
@@ -181,13 +182,13 @@ def tunnels_are_not_mirrored(ctx: ScriptContext) -> Iterator[str]:
         yield f"the handshake went to {seen}, expected p-0 alone"
 
 
-def client_stops_reading(ctx: ScriptContext) -> Iterator[str]:
+def client_stops_reading(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that reads nothing for the idle time (`idle_ms`) is given up; one that goes on before is not."""
     idle = ctx.params["idle_ms"]
     return deaf_client(_asking_for_much(ctx, "/short", within_ms=(0, idle + 1300), early_ms=idle * 0.36))
 
 
-def client_pauses(ctx: ScriptContext) -> Iterator[str]:
+def client_pauses(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that reads nothing for less than the idle time (5 s) gets all, whatever the time of its own body."""
     return slow_reader(_asking_for_much(ctx, "/", within_ms=(0, 5000)), 1500, whole=True)
 
@@ -210,7 +211,7 @@ def closing_client_pauses(ctx: ScriptContext) -> Iterator[str]:
                 yield f"the client took 800 ms off and got {len(stream.buffer)} bytes of {size}"
 
 
-def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[str]:
+def endpoint_stops_reading(ctx: ScriptContext) -> Iterator[Difference | str]:
     """An upload that its endpoint reads nothing of is given up after the idle time and that of clients (700 ms)."""
     request = replace(get(ctx.target, control(mode="deaf")), listener=ctx.listener)
     params = {"request": request, "size": _SIZE, "within_ms": (300, 2000), "patience": 8}
