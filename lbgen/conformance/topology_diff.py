@@ -11,6 +11,7 @@ from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
+from lbgen.plan.tiers import parts
 from lbgen.records import as_json, counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ class Comparison:
 def diff(before: Topology, after: Topology) -> Comparison:
     """Requests whose answer changes from one topology to another, each kind with its smallest one, and the fields whose
     change no request shows. Raises LbgenError with the findings of either."""
-    from lbgen.plan.tiers import parts
-
     return compare_tiers(parts(before), parts(after))
 
 

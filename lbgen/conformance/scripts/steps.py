@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.http1_client import websocket_echo
+from lbgen.conformance.http1_client import Answer, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
     ScriptContext,
@@ -110,28 +110,31 @@ def _request(step: Step, target: str) -> Request:
 
 def connection_steps(ctx: ScriptContext) -> None:
     """Steps on one connection, or on each of `connections`: `ask: TARGET` (answered with `status`, by the engine or an
-    endpoint, within `within_ms`; `forwarded` = X-Forwarded-For at the endpoint; `upgrade` begins a WebSocket),
+    endpoint, within `within_ms`; `forwarded` = X-Forwarded-For at the endpoint; `upgrade` begins a WebSocket;
+    `unless_closed` = not after an answer that ends the connection),
     `pause: MS`, `send: TEXT`, `receive: TEXT`, `echo: TEXT` (or the `hello` of a TLS client for a name), and `ends_ms`:
     when the connection ends, without a byte (`silent`) or with a status (`or_status`)."""
     for steps in ctx.params.get("connections", [ctx.params.get("steps")]):
         with ctx.connect(timeout=_SECONDS) as stream:
-            tunnel, asked, paused = False, 0, 0.0
+            answer, asked, paused = Answer(), 0, 0.0
             for step in steps:
+                if step.get("unless_closed") and answer.header("connection") == "close":
+                    break
                 if "ask" in step:
-                    tunnel, asked = _ask_on(stream, step, _ORDINALS[asked], paused), asked + 1
+                    answer, asked = _ask_on(stream, step, _ORDINALS[asked], paused), asked + 1
                 elif "pause" in step:
                     paused = step["pause"] / 1000
                     time.sleep(paused)
                 elif "send" in step:
                     stream.send(step["send"].encode("latin-1"))
                 elif "ends_ms" in step:
-                    _ends(stream, step, "tunnel" if tunnel else "connection")
+                    _ends(stream, step, "tunnel" if answer.status == 101 else "connection")
                 else:
-                    _receives(stream, step, tunnel=tunnel)
+                    _receives(stream, step, tunnel=answer.status == 101)
 
 
-def _ask_on(stream: ClientConnection, step: Step, ordinal: str, paused: float) -> bool:
-    """Ask, and check the answer; whether a tunnel begins."""
+def _ask_on(stream: ClientConnection, step: Step, ordinal: str, paused: float) -> Answer:
+    """Ask, and check the answer."""
     target, status = step["ask"], step.get("status", 101 if step.get("upgrade") else 200)
     begun = time.monotonic()
     answer = stream.ask(_request(step, target))
@@ -147,7 +150,7 @@ def _ask_on(stream: ClientConnection, step: Step, ordinal: str, paused: float) -
     if account is not None and "forwarded" in step:
         lines = [value for name, value in account["headers"] if name.lower() == "x-forwarded-for"]
         require(lines == [step["forwarded"]], f"{what}: X-Forwarded-For {lines}")
-    return answer.status == 101
+    return answer
 
 
 def _receives(stream: ClientConnection, step: Step, *, tunnel: bool) -> None:
