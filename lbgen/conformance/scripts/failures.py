@@ -29,7 +29,7 @@ def one_attempt(ctx: ScriptContext) -> Iterator[str]:
 def nothing_ejected(ctx: ScriptContext) -> Iterator[str]:
     """Without passive health an endpoint that keeps failing keeps getting its share."""
     with behaving(ctx, "two-0", Behaviour("close")):
-        answers = Counter(fetch(ctx.at["web"], get("/two")).status for _ in range(20))
+        answers = Counter(own_status(fetch(ctx.at["web"], get("/two")), 502) for _ in range(20))
     if not (6 <= answers[502] <= 14 and answers[200] == 20 - answers[502]):
         yield f"one of two endpoints fails: answers {dict(answers)}, expected 10 times 502 and 10 times 200"
 

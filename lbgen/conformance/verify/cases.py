@@ -72,9 +72,15 @@ def time_window(milliseconds: float, tries: int = 1) -> tuple[int, int]:
 def fault_case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> ScheduledCase:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
     features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
+    features = tuple(feature for feature in features if feature != ALIKE or may_try_again(route))
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return ScheduledCase(case)
+
+
+def may_try_again(route: Route) -> bool:
+    """Whether some cause makes an engine send a request again."""
+    return isinstance(route.action, Forward) and route.action.retries is not None
 
 
 def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
