@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from h2.errors import ErrorCodes
 
+from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
@@ -67,7 +68,7 @@ def http2_expects_continue(ctx: ScriptContext) -> Iterator[str]:
             yield f"the endpoint got {length} bytes"
 
 
-def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
+def http2_stalled_body(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that stops within a body gets one of `statuses` (or a reset stream) in time."""
     method = ctx.params.get("method", "PUT")
     low, high = ctx.params["within_ms"]
@@ -82,7 +83,7 @@ def http2_stalled_body(ctx: ScriptContext) -> Iterator[str]:
     if account_of(answer) is not None or (answer.status is None and answer.after == "open"):
         yield f"status {answer.status}, {answer.problem}, expected one of {ctx.params['statuses']}"
     elif answer.status is not None and answer.status not in ctx.params["statuses"]:
-        yield f"status {answer.status}, expected one of {ctx.params['statuses']}"
+        yield Difference(Kind.STATUS, answer.status, f"one of {ctx.params['statuses']}")
     elif not low <= took <= high:
         yield f"the stream ended after {took:.0f} ms, expected {low} to {high}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lbgen.conformance.http1_client import Answer, fetch
-from lbgen.conformance.scripts.context import ScriptContext, account_field, broken_endpoint, get, wait_until
+from lbgen.conformance.scripts.context import ScriptContext, account_field, broken_endpoint, get, own_status, wait_until
 from lbgen.runtime.standins.http1 import CONTROL
 
 
@@ -71,7 +71,7 @@ def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[str]:
     broken, healthy = f"{pool}-0", f"{pool}-1"
     home = ctx.plan.pool(pool).endpoints[0].cookie_value
     failing = (CONTROL, '{"mode": "close"}')
-    found = [_asked(ctx, home, failing).status for _ in range(2)]
+    found = [own_status(_asked(ctx, home, failing), 502) for _ in range(2)]
     if found != [502, 502]:
         yield f"a cookie of {broken}, which fails: {found}, expected 502 twice"
     yield from _moved(ctx, broken, healthy, "ejected")
