@@ -43,9 +43,10 @@ _ENOUGH = 16_384  # addresses, so that cases rarely share one
 
 
 class Phase(StrEnum):
-    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `ALONE` run one by one,
-    those of any other phase side by side."""
+    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `FIRST` and `ALONE` run one
+    by one, those of any other phase side by side."""
 
+    FIRST = "answer, one request at a time, and nothing was asked before"
     CALM = "answer"
     HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
@@ -108,6 +109,7 @@ def script_case(
     return ScheduledCase(replace(case, tries_fields=tried), phase)
 
 
+first_case = partial(script_case, phase=Phase.FIRST)
 alone_case = partial(script_case, phase=Phase.ALONE)
 
 
