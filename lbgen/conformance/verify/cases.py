@@ -43,9 +43,10 @@ _ENOUGH = 16_384  # addresses, so that cases rarely share one
 
 
 class Phase(StrEnum):
-    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `ALONE` run one by one,
-    those of any other phase side by side."""
+    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `FIRST` and `ALONE` run one
+    by one, those of any other phase side by side."""
 
+    FIRST = "answer, one request at a time, and nothing was asked before"
     CALM = "answer"
     HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
@@ -72,9 +73,15 @@ def time_window(milliseconds: float, tries: int = 1) -> tuple[int, int]:
 def fault_case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> ScheduledCase:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
     features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
+    features = tuple(feature for feature in features if feature != ALIKE or may_try_again(route))
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return ScheduledCase(case)
+
+
+def may_try_again(route: Route) -> bool:
+    """Whether some cause makes an engine send a request again."""
+    return isinstance(route.action, Forward) and route.action.retries is not None
 
 
 def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
@@ -102,6 +109,7 @@ def script_case(
     return ScheduledCase(replace(case, tries_fields=tried), phase)
 
 
+first_case = partial(script_case, phase=Phase.FIRST)
 alone_case = partial(script_case, phase=Phase.ALONE)
 
 

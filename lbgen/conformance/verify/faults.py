@@ -23,6 +23,7 @@ from lbgen.conformance.verify.cases import (
     fault_case,
     has_health_checks,
     has_http2_upstream,
+    may_try_again,
     route_requests,
     script_case,
     server_name_excuses,
@@ -166,6 +167,7 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
 def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Each share of a split by itself: engines may write a route's times out for each."""
     times, total = action.timeouts, sum(target.weight for target in action.targets)
+    alike = (ALIKE,) if may_try_again(route) else ()
     for target in action.targets:
         if not target.weight:
             continue
@@ -178,7 +180,7 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCas
             if not time or (times.request and count * time >= times.request):
                 continue
             params = {"request": hit, "pool": target.pool, "most": most, "within_ms": time_window(count * time, count)}
-            one = script_case(clause, "split_fails", hit, params, (ALIKE,), route.name)
+            one = script_case(clause, "split_fails", hit, params, alike, route.name)
             yield replace(one, phase=phase, pool=target.pool)
 
 
@@ -263,7 +265,7 @@ def _unreachable_pools(pools: list[Pool], route: Route, action: Forward, hit: Re
     times, count = action.timeouts, tries(action.retries, RetryCause.CONNECT_FAILURE, hit.method)
     heal = max(_heal_time(pool) for pool in pools)
     common = {"request": hit, "names": names, "heal_ms": heal}
-    features = (ALIKE, str(Feature.RETRIES), str(Feature.FAILURES))
+    features = (*((ALIKE,) if may_try_again(route) else ()), str(Feature.RETRIES), str(Feature.FAILURES))
     params = {**common, "how": "refuse", "within_ms": (0, 1000)}
     yield alone_case("5.refused", "unreachable_endpoints", hit, params, features, route.name)
     total = count * times.connect

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil, floor, log, sqrt
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, with_headers
+from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
@@ -160,12 +160,12 @@ def _balance(
             share = {name: deviation_bounds(part) if len(main) > 1 else (_FEW, _FEW) for name, part in shares.items()}
             params = {**common, "times": times, "by": "name", "share": share}
             tried = places if pool.balance is Balance.LEAST_CONNECTIONS and len(main) > 1 else (*places, balance)
-            yield alone_case("6.balance", "shares_hold", hit, params, (_feature(pool),), route.name, tried=tried)
+            yield first_case("6.balance", "shares_hold", hit, params, (_feature(pool),), route.name, tried=tried)
         if pool.balance is Balance.LEAST_CONNECTIONS and even and len(main) > 1 and not (secret or udp):
             least = "fewest_connections_are_next" if l4 else "least_loaded_is_next"
             params = {**common, "names": names}
             features = (_feature(pool),)
-            yield alone_case("6.balance.least", least, hit, params, features, route.name, tried=(balance,))
+            yield first_case("6.balance.least", least, hit, params, features, route.name, tried=(balance,))
         return
     requests: list[Request] = []
     if pool.balance is Balance.SOURCE_HASH and len(main) > 1 and not hit.client.startswith("127."):
@@ -178,7 +178,7 @@ def _balance(
         params = {**common, "requests": requests, "names": names, "every": every}
         feature = Feature.HASH if pool.balance is Balance.HASH else Feature.SOURCE_HASH
         tried = (balance, *(places if every else marks))
-        yield alone_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name, tried=tried)
+        yield first_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name, tried=tried)
 
 
 def _keys(shares: dict[str, float]) -> int:

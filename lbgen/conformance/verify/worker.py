@@ -152,7 +152,8 @@ class _Run:
         for one in self.job.cases:
             by_phase.setdefault((one.phase, one.pool), []).append(one.case)
         crowded = _crowded(self.job.plan)
-        calm = by_phase.pop((Phase.CALM, ""), [])
+        first, calm = (by_phase.pop((phase, ""), []) for phase in (Phase.FIRST, Phase.CALM))
+        self._side_by_side(first, 1)
         slow = [case for case in calm if _waits(case)]
         quick = [case for case in calm if not _waits(case)]
         with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
@@ -166,7 +167,7 @@ class _Run:
             with self._all_are(phase, pool):
                 self._side_by_side(sorted(cases, key=_lasts, reverse=True), at_once)
                 self._once_more(cases, min(at_once, AGAIN))
-        self._once_more(calm)
+        self._once_more([*first, *calm])
         results = tuple(self.done[one.case.id] for one in self.job.cases)
         return Finished(self.job.name, results, prints)
 

@@ -211,7 +211,7 @@ _SHOWS: dict[Feature, tuple[str, ...]] = {
     Feature.CORS: ("status 200", "header access-control-allow-origin", "header vary"),
     Feature.RETRIES: ("status 200", "tries"),
     Feature.REDIRECT: ("header location",),
-    Feature.COMPRESSION: ("header content-encoding", "header vary", "header etag"),
+    Feature.COMPRESSION: ("header content-encoding: gzip", "header vary: Accept-Encoding", "header etag"),
 }
 
 

@@ -44,7 +44,7 @@ SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.TIMEOUT_IDLE: approximate(
         "the kernel drops the state of an idle connection without closing it: the next packet of either side is reset",
-        {"timeouts.idle.l4": "open"},
+        {"timeouts.idle.l4": "time"},
     ),
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: _LEAST,

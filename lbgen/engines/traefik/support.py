@@ -94,6 +94,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "cannot tell slow uploads from silent ones; a client that is slower gets any of 400, 408, 499, 500 and 504",
         {
             "listener.timeouts.routes": ("status 400", "status 499", "status 500", "status 504"),
+            "listener.timeouts.stuck_endpoint": f"{AT_TIMES}time",
             "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status", "time", "open", "closed")),
         },
     ),
@@ -219,7 +220,10 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.COMPRESSION: habit(
         "every status but 204 and 304 is compressed, `no-transform` too; only the first line of Accept-Encoding "
         "counts, and a strong ETag stays strong",
-        {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
+        {
+            "route.compression.lines": ("header content-encoding", "header vary"),
+            "route.compression.routes": ("header content-encoding: gzip", "header vary", "header etag"),
+        },
     ),
     Feature.BUFFERING: approximate(
         "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
@@ -244,8 +248,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.TIMEOUT_IDLE: habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
         {
-            "timeouts.idle.routes": "time",
             "timeouts.idle.body": f"{AT_TIMES}time",
+            "timeouts.idle.upload": f"{AT_TIMES}time",
             "timeouts.idle.tunnel": f"{AT_TIMES}time",
         },
     ),
