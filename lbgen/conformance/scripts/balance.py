@@ -16,6 +16,7 @@ from lbgen.conformance.scripts.context import (
     broken_endpoint,
     control,
     get,
+    own_status,
     require,
     wait_until,
 )
@@ -173,7 +174,8 @@ def sticky_endpoint_down(ctx: ScriptContext) -> Iterator[str]:
 def sticky_endpoint_ejected(ctx: ScriptContext) -> Iterator[str]:
     """The same for an endpoint that failed in traffic (two failures in a row, for 1500 ms)."""
     home = ctx.plan.pool(ctx.params["pool"]).endpoints[0].cookie_value
-    found = [ctx.ask(_with_cookie(ctx, home, control(mode="close"))).status for _ in range(2)]
+    failing = _with_cookie(ctx, home, control(mode="close"))
+    found = [own_status(ctx.ask(failing), 502) for _ in range(2)]
     if found != [502, 502]:
         yield f"a cookie of {ctx.endpoint(0)}, which fails: {found}, expected 502 twice"
     yield from _moved(ctx, "ejected")
