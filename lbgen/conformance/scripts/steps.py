@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 Step = dict[str, Any]
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _SECONDS = 12.0  # for all steps of a connection
+_REQUEST_KEYS = {"ask", "method", "headers", "control", "upgrade", "what", "within_ms"}
+_COUNT_KEYS = {"target", "client", "listener", "keyed", "gets", "who", "only", "some", "reach", "unless_ms", "in_all"}
+KEYS = {  # of the steps of each script
+    "request_steps": _REQUEST_KEYS | _COUNT_KEYS | {"break", "how", "restore", "pause", "until"},
+    "connection_steps": _REQUEST_KEYS
+    | {"status", "forwarded", "unless_closed", "pause", "send", "receive", "echo", "hello"}
+    | {"ends_ms", "silent", "or_status"},
+}
 
 
 def request_steps(ctx: ScriptContext) -> None:
