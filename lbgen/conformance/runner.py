@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
+from lbgen.conformance.difference import Difference  # noqa: TC001  # the schema of `Result` names it
 from lbgen.conformance.expected_difference import (
     USUAL,
     MissingDifferenceError,
@@ -33,7 +34,6 @@ from lbgen.runtime.standins.server import StandInServers, stand_in_servers
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, CaseFile
-    from lbgen.conformance.difference import Difference
     from lbgen.conformance.engine_under_test import EngineUnderTest
     from lbgen.plan.model import Plan
 

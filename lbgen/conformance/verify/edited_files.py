@@ -18,8 +18,6 @@ from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.messages import EngineChoice
@@ -99,16 +97,27 @@ def user_edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:
             found.append(f"{name}: {'is missing' if name not in mine else 'is not one of lbgen'}")
             continue
         ours, theirs = split_lines(mine[name]), split_lines(real[name])
-        for tag, a, b, _, _ in _blocks(ours, theirs) if ours != theirs else ():
+        for tag, a, b, _, _ in _blocks(ours, theirs):
             if tag != "equal":
                 shown = ours[a].strip() if a < b else "(a line is missing)"
                 found.append(f"{name}:{a + 1}: {shown}")
     return tuple(found)
 
 
-def _blocks(ours: list[str], theirs: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    """Opcodes of difflib."""
-    return difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """Opcodes of difflib. What both begin and end with is not compared further: where lines repeat, as those of routes
+    do, that takes time in the square of their number."""
+    head = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    most = min(len(ours), len(theirs)) - head
+    pairs = zip(reversed(ours), reversed(theirs), strict=False)
+    tail = next((n for n, (a, b) in enumerate(pairs) if n == most or a != b), most)
+    a, b = len(ours) - tail, len(theirs) - tail
+    inner = difflib.SequenceMatcher(None, ours[head:a], theirs[head:b], autojunk=False).get_opcodes()
+    moved = ((tag, i + head, j + head, k + head, m + head) for tag, i, j, k, m in inner)
+    whole = [("equal", 0, head, 0, head), *moved, ("equal", a, len(ours), b, len(theirs))]
+    return [
+        block for block in whole if block[1:] != (head, head, head, head) and block[1] + block[3] < block[2] + block[4]
+    ]
 
 
 def _merge(mine: str, real: str, verified: str) -> str:

@@ -29,6 +29,7 @@ from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.engines.tiers import engine_of
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
+from lbgen.plan.resolve import plan as resolve
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.records import replace
@@ -90,8 +91,6 @@ def verify(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             return _tiers(topology, engines, folder, options)
-        from lbgen.plan.resolve import plan as resolve
-
         topology = resolve(topology)
     with certify(topology) as given:
         return _verified(given, engines, folder, options)
