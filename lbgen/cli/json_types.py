@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NotRequired
 
 from lbgen.bench.json_types import BenchComparisonRecord, BenchRecord, CostRecord, FaultsRecord
-from lbgen.conformance.fingerprint import Difference
+from lbgen.conformance.fingerprint import ChangedProbe
 from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
 from lbgen.engines.costs import CostsRecord
 from lbgen.engines.verdicts import VerdictRecord
@@ -169,7 +169,7 @@ class FingerprintsRecord(Record):
     before: str
     """Engine and version."""
     after: str
-    differences: list[Difference]
+    differences: list[ChangedProbe]
 
 
 _Verdicts = dict[str, list[VerdictRecord]]

@@ -56,7 +56,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ChangedProbe:
     """A probe, or `verdict of <feature>`, and the lines of the versions that the other does not have."""
 
     probe: str
@@ -196,19 +196,19 @@ def read_stored(engine_name: str, version: str | None) -> Fingerprint:
     return read(path)
 
 
-def compare(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
+def compare(before: Fingerprint, after: Fingerprint) -> tuple[ChangedProbe, ...]:
     """Probes that give other lines, and features whose verdict is another one; in the order of the probes."""
     found = []
     for name in dict.fromkeys((*before.probes, *after.probes)):
         old, new = before.probes.get(name, ()), after.probes.get(name, ())
         if old != new:
             gone, come = (tuple(x for x in a if x not in b) for a, b in ((old, new), (new, old)))
-            found.append(Difference(name, gone or old, come or new))
+            found.append(ChangedProbe(name, gone or old, come or new))
     target = engine(before.engine)
     versions = [target_version(target, each.version) for each in (before, after)]
     for feature in Feature:
         old_verdict, new_verdict = (target.verdict(feature, version) for version in versions)
         if (old_verdict.level, old_verdict.note) != (new_verdict.level, new_verdict.note):
             texts = ((f"{x.level}: {x.note}".rstrip(": "),) for x in (old_verdict, new_verdict))
-            found.append(Difference(f"verdict of {feature}", *texts))
+            found.append(ChangedProbe(f"verdict of {feature}", *texts))
     return tuple(found)
