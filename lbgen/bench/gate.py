@@ -19,7 +19,7 @@ from lbgen.runtime.local.apply import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
     from lbgen.engines.api import EndpointRules, Engine
     from lbgen.plan.model import Plan

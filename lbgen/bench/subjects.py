@@ -20,9 +20,8 @@ from lbgen.bench.constant_rate import trusting_context
 from lbgen.bench.gate import endpoint_rules
 from lbgen.bench.report import DIRECT
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.conformance.verify.loopback import move_to_loopback
-from lbgen.conformance.verify.messages import Job
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK, move_to_loopback
+from lbgen.conformance.verify.jobs import Job
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers

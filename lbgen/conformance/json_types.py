@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from lbgen.conformance.runner import CaseState, Result
+from lbgen.conformance.topology_diff import FieldChange
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
 from lbgen.runtime.common.decision import Action, Kind
@@ -26,22 +27,13 @@ class ChangedAnswerRecord(Record):
     requests: Annotated[int, Meta(description="How many requests change in the same way.")]
 
 
-class FieldChangeRecord(Record):
-    """A field whose change no single request shows."""
-
-    field: str
-    before: Annotated[str, Meta(description="Empty where the object is not there.")]
-    after: str
-    meaning: str
-
-
 class ComparisonRecord(Record):
     """What changes between two topologies."""
 
     same: bool
     asked: Annotated[int, Meta(description="The number of requests that were compared.")]
     requests: list[ChangedAnswerRecord]
-    fields: list[FieldChangeRecord]
+    fields: list[FieldChange]
 
 
 class PartChangeRecord(Record):

@@ -16,8 +16,7 @@ from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
-    from lbgen.conformance.safety.endpoint import Arrival
-    from lbgen.conformance.safety.message import Message
+    from lbgen.conformance.safety.endpoint import Arrival, Message
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
@@ -92,8 +91,8 @@ def _ways(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[R
         for headers in _line_choices(message.headers, host):
             method = message.method if _METHOD.fullmatch(message.method) else "LBGEN-OTHER"
             readable = _RAW.sub(lambda found: f"%{ord(found[0]):02X}", target)
-            if (method, target) == ("OPTIONS", "*"):
-                readable = "/*"  # of the server as a whole: no rule names it
+            if target == "*":
+                readable = "/*"  # the server as a whole: no rule names it
             request = Request(method, readable, headers, attack.target.listener, attack.client)
             outcome = simulate(plan, request)
             route = plan.route(outcome.route) if outcome.route and outcome.upstreams else None

@@ -104,28 +104,28 @@ _HABITS = {
 
 # What conformance cases observe instead.
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
-    Feature.TLS_NO_SNI: {"listener.tls.no_sni.unknown": "text: the handshake ended well"},
-    Feature.MIRROR: {
-        "route.mirror.bodies": ("text: PUT with 60000 bytes went to", f"{AT_TIMES}text: POST with 5 bytes went to")
-    },
-    Feature.MAX_BODY: {"route.max_body.routes": (f"{AT_TIMES}status 400", f"{AT_TIMES}text: 400")},
+    Feature.TLS_NO_SNI: {"listener.tls.no_sni.unknown": "tls handshake"},
+    Feature.MIRROR: {"route.mirror.bodies": "copies"},
+    Feature.MAX_BODY: {"route.max_body.routes": f"{AT_TIMES}status 400"},
     **{feature: {f"{feature}.repeated": "accepted"} for feature in _COOKIES},
     Feature.STICKY: {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     Feature.COMPRESSION: {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},
-    Feature.RETRIES: {"route.retries.untried": "text: came back to an endpoint"},
+    Feature.RETRIES: {"route.retries.untried": "tries"},
     Feature.CLIENT_TIMEOUTS: {
         "listener.timeouts.head": f"{AT_TIMES}status 408",
-        "listener.timeouts.reading": f"{AT_TIMES}text: the client took",
+        "listener.timeouts.reading": f"{AT_TIMES}time",
     },
-    Feature.HEALTH_PASSIVE: {"pool.health.passive.tries_count": f"{AT_TIMES}text: was asked"},
-    Feature.FAILURES: dict.fromkeys(
-        [f"statuses.failures.{kept}" for kept in ("kept_close", "kept_connect", "kept_no_retry")], "closed"
-    ),
-    Feature.ACCESS_LOG: {"access_log.cut": "text: bytes "},
+    Feature.HEALTH_PASSIVE: {"pool.health.passive.tries_count": f"{AT_TIMES}endpoint"},
+    Feature.FAILURES: {
+        "statuses.failures.kept_close": "other",
+        "statuses.failures.kept_connect": "other",
+        "statuses.failures.kept_no_retry": ("tries", "closed"),
+    },
+    Feature.ACCESS_LOG: {"access_log.cut": "log"},
     Feature.MALFORMED: {
-        "framing.malformed.http10": "text: version",
+        "framing.malformed.http10": "saw version",
         "framing.malformed.http10_chunks": "header transfer-encoding: chunked",
-        "framing.malformed.reset_until_close": "text: the body is complete",
+        "framing.malformed.reset_until_close": "whole",
         "framing.malformed.short_response": f"{AT_TIMES}time",
     },
 }
@@ -139,8 +139,8 @@ _REFUSED = {
 
 
 _SINCE_2_8: dict[str, str | tuple[str, ...]] = {
-    "listener.timeouts.body": ("status 504", "time", "text: the connection took"),
-    "listener.timeouts.kept": (f"{AT_TIMES}text: 1.5 s after", f"{AT_TIMES}text: the connection took"),
+    "listener.timeouts.body": ("status 504", "time"),
+    "listener.timeouts.kept": f"{AT_TIMES}time",
 }
 # What HAProxy does where a clause is left to it.
 HABITS = {

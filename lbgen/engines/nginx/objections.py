@@ -28,15 +28,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Match, Plan, Pool, Route, Rule
 
 _MAX_KEY = 3900  # bytes of one parameter, with room for its quotes and the rest of the line
-_OTHER_HOST_SHOWS = (
-    "status 421",
-    "text: 421",
-    "text: tries reached",
-    "text: the body",
-    "text: took",
-    "text: no endpoint",
-    "text: requests passed",
-)
+_OTHER_HOST_SHOWS = ("status 421", "tries", "whole", "time", "endpoint", "places", "rate", "other")
 
 
 def objections(plan: Plan, version: str) -> Iterator[Objection]:

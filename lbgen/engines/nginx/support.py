@@ -59,7 +59,7 @@ _FAILURES = habit(
     "bytes of an endpoint that are no HTTP reach the client; an interim response other than 101 and 103 is taken for "
     "the final one by nginx's log; a response head above 20 KiB gets 502",
     {
-        "statuses.failures.garbage": ("no http", "text: tries reached", "text: tries went to"),
+        "statuses.failures.garbage": ("no http", "tries", "endpoint"),
         "statuses.failures.server": "header server: nginx",
     },
 )
@@ -79,7 +79,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.HTTP2: habit(
         "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
         "with expectContinue(true) does, never sends its body",
-        {"listener.http2.expect": "text: no 100 Continue"},
+        {"listener.http2.expect": "other"},
     ),
     Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
@@ -125,11 +125,11 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     Feature.UNDERSCORES_DROP: habit(
         "fields whose names contain other characters than letters, digits and hyphens, such as dots, are dropped too",
-        {"headers_with_underscores.drop.others": ("text: x.dot is missing", "text: x.dot: None")},
+        {"headers_with_underscores.drop.others": "header x.dot"},
     ),
     Feature.UNDERSCORES_PASS: habit(
         "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable",
-        {"headers_with_underscores.pass.rules": ("text: pool ", "text: to the endpoint: pool ")},
+        {"headers_with_underscores.pass.rules": "pool"},
     ),
     Feature.FORWARDED_HEADERS: NATIVE,
     Feature.REQUEST_ID: NATIVE,
@@ -191,9 +191,9 @@ _COMMON: dict[Feature, Verdict] = {
         "methods but POST, PATCH and LOCK, and only without a body or with one that came with the head or is "
         "buffered (buffering.request)",
         {
-            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}text: tries reached"),
-            "route.retries.broken": "text: tries reached",
-            "route.retries.unknown_methods": "text: tries reached",
+            "route.retries.each_once": (f"{AT_TIMES}status 502", f"{AT_TIMES}tries"),
+            "route.retries.broken": "tries",
+            "route.retries.unknown_methods": "tries",
         },
     ),
     Feature.RETRY_BUDGET: refused("nginx does not relate retries to requests"),
@@ -218,10 +218,10 @@ _COMMON: dict[Feature, Verdict] = {
         "after an ejection one failure ejects the endpoint again; and eject_for is up to a second longer, in whole "
         "seconds",
         {
-            "pool.health.passive.5xx": "text: 500: ",
-            "pool.health.passive.in_a_row": "text: two failures and a success",
-            "pool.health.passive.in_time": "text: back after",
-            "pool.health.passive.anew": "text: one failure after it came back",
+            "pool.health.passive.5xx": "endpoint",
+            "pool.health.passive.in_a_row": "endpoint",
+            "pool.health.passive.in_time": "endpoint",
+            "pool.health.passive.anew": "endpoint",
         },
     ),
     Feature.KEEPALIVE: NATIVE,
@@ -258,12 +258,12 @@ _OLD_UPSTREAMS: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: habit(
         f"{_AGENT}, but nginx before 1.28 closes idle client connections on a reload (up to ten times in a slow "
         "start): requests just sent on them get no answer",
-        {"pool.health.active.kept": "text: answers on kept connections: {'200"},
+        {"pool.health.active.kept": "endpoint"},
     ),
     Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
     Feature.FRAMING: habit(
         f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
-        {**dict(_H2_FIELDS.differs), "framing.h2_host": "text: at the endpoint"},
+        {**dict(_H2_FIELDS.differs), "framing.h2_host": "other"},
     ),
     Feature.POOL_HTTP2: emulated("nginx's gRPC module carries any request over HTTP/2"),
 }

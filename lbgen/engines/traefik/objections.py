@@ -16,14 +16,14 @@ _PER_ROUTER = (
     "access or certificates"
 )
 _SEPARATE_COUNTS = {
-    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "text: times 200, then 429"}),
-    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "text: third request"}),
+    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "places"}),
 }
 _PERCENT = approximate("Traefik mirrors whole percents")
 _SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
 _AS_SET = habit(
     "where a trusted proxy sends no such field, rules see it as Traefik sets it",
-    {"match.headers.routes": ("text: an endpoint answered", "status 404")},
+    {"match.headers.routes": ("accepted", "status 404")},
 )
 _LIST = habit("a value with a comma is not matched over two lines of the header")
 _RESOLVERS = habit("Traefik resolves names by the system's resolver")
