@@ -240,7 +240,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.STICKY: habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
         "target is chosen",
-        {"pool.sticky.routes": ("pool", "endpoint", "header set-cookie")},
+        {"pool.sticky.routes": ("pool", "endpoint", "header")},
     ),
     Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
     Feature.METRICS: emulated(
