@@ -78,8 +78,13 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[Differe
         return
     client = dict(fitting[0].headers).get("x-forwarded-for")
     arrived = [value for name, value in account["headers"] if name.lower() == "x-forwarded-for"]
-    if client is not None and arrived != [client]:
+    if client is not None and _elements(arrived) != _elements([client]):
         yield Difference(Kind.HEADER, "\n".join(arrived) or None, client, "x-forwarded-for", "to the endpoint")
+
+
+def _elements(lines: list[str]) -> list[str]:
+    """The elements of a list, on however many lines (RFC 9110 5.3)."""
+    return [element.strip() for line in lines for element in line.split(",")]
 
 
 def _hosts(request: Request, account: dict[str, Any]) -> Iterator[str]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
+from lbgen.json_types import Record
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.plan.tiers import parts
 from lbgen.records import as_json, counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
-    from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord
     from lbgen.plan.request import Request
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
@@ -94,6 +96,20 @@ class ChangedAnswer:
         }
 
 
+class ChangedAnswerRecord(Record):
+    """A request that is answered differently, the smallest of its kind."""
+
+    listener: str
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    curl: Annotated[str, Meta(description="The request as a curl line.")]
+    routes: Annotated[tuple[str, str], Meta(description="The route before and after; empty where none serves it.")]
+    before: Annotated[str, Meta(description="What happens to it, in words.")]
+    after: str
+    requests: Annotated[int, Meta(description="How many requests change in the same way.")]
+
+
 @dataclass(frozen=True, slots=True)
 class FieldChange:
     """A field whose change no single request shows. `before` or `after` is empty where the object is not there."""
@@ -102,6 +118,15 @@ class FieldChange:
     before: str
     after: str
     meaning: str
+
+
+class ComparisonRecord(Record):
+    """What changes between two topologies."""
+
+    same: bool
+    asked: Annotated[int, Meta(description="The number of requests that were compared.")]
+    requests: list[ChangedAnswerRecord]
+    fields: list[FieldChange]
 
 
 @dataclass(frozen=True, slots=True)

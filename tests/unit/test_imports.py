@@ -26,7 +26,7 @@ def test_the_help_starts_light() -> None:
     found = imported(
         "import contextlib, lbgen.cli.main\nwith contextlib.suppress(SystemExit): lbgen.cli.main.group(['--help'])"
     )
-    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS, *SCREEN}
+    assert not found & {*ENGINES, *LOOPS, *SPEC, *CLIENTS}
 
 
 def test_the_command_starts_without_what_single_verbs_need() -> None:

@@ -63,8 +63,7 @@ PARTS = {
     "headers": {"forwarded_headers", "request_values", "rewrites"},
     "upstreams": {"balancing", "pool_selection", "backend_selection"}
     | {"tcp_weights", "upstream_protocols", "upstream_servers"},
-    "l4": {"direct"},
-    "run": {"counters", "live", "transaction"},
+    "run": {"live", "transaction"},
     "routes": {"routes", "actions", "per_route"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
