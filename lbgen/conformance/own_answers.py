@@ -88,8 +88,10 @@ def _elements(lines: list[str]) -> list[str]:
 
 
 def _hosts(request: Request, account: dict[str, Any]) -> Iterator[str]:
-    """Hosts for which the request may have been served: the one that the endpoint saw, or that the client sent where a
-    route rewrites it, whatever its port, or none."""
+    """Hosts for which the request may have been served: the one that the endpoint saw, or that the client sent, in its
+    target or Host, where a route rewrites it; whatever its port, or none."""
+    authority = re.match(r"https?://([^/?#:]*)", request.target)
+    yield from authority.groups() if authority is not None else ()
     yield from (value.partition(":")[0] for name, value in request.headers if name.lower() == "host")
     seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
     plain = host_of(seen).strip(".")
