@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lbgen.plan.conditions import FEATURES
 from lbgen.plan.features import Feature
 
 HTTP_FEATURES = (
@@ -13,19 +14,7 @@ HTTP_FEATURES = (
     Feature.TRUSTED_PROXIES,
     Feature.HOST_EXACT,
     Feature.HOST_WILDCARD,
-    Feature.PATH_EXACT,
-    Feature.PATH_PREFIX,
-    Feature.PATH_REGEX,
-    Feature.METHOD,
-    Feature.HEADER,
-    Feature.HEADER_REGEX,
-    Feature.HEADER_PRESENT,
-    Feature.QUERY,
-    Feature.QUERY_REGEX,
-    Feature.QUERY_PRESENT,
-    Feature.COOKIE,
-    Feature.COOKIE_REGEX,
-    Feature.COOKIE_PRESENT,
+    *map(Feature, FEATURES.values()),
     Feature.PATHS_STRICT,
     Feature.PATHS_ALLOW,
     Feature.PATHS_NORMALIZE,

@@ -8,6 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
+from lbgen.plan.conditions import (
+    SUBJECTS,
+    AnyOperator,
+    Condition,
+    Exact,
+    ExactPath,
+    Method,
+    OneOf,
+    PrefixPath,
+    Present,
+    Regex,
+)
+from lbgen.plan.conditions import (
+    Path as PathCondition,
+)
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -18,17 +33,12 @@ from lbgen.plan.model import (
     Listener,
     Match,
     Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
     Protocol,
     Route,
     Target,
     Timeouts,
-    ValueKind,
-    ValueMatch,
 )
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
@@ -123,21 +133,29 @@ def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
     return Forward(tuple(Target(p, 1, HeaderEdits(), "") for p in pools), times, **more)
 
 
+def match(path: PathCondition, *, methods: tuple[str, ...] = (), **named: Iterable[tuple[str, AnyOperator]]) -> Match:
+    """`named`: the fields of a match in a topology, each with names and what is asked of them."""
+    conditions = [Condition(Method(), OneOf(methods))] if methods else []
+    of = {subject.word: subject for subject in SUBJECTS}
+    conditions += [Condition(of[word](name), asked) for word, pairs in named.items() for name, asked in pairs]
+    return Match(path, tuple(conditions))
+
+
 def prefix(path: str, **more: Any) -> Match:
-    return Match(PathMatch(PathKind.PREFIX, path), **more)
+    return match(PrefixPath(path), **more)
 
 
 def exact(path: str, **more: Any) -> Match:
-    return Match(PathMatch(PathKind.EXACT, path), **more)
+    return match(ExactPath(path), **more)
 
 
-def equals(name: str, text: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.EXACT, text))
+def equals(name: str, text: str) -> tuple[str, Exact]:
+    return name, Exact(text)
 
 
-def like(name: str, regex: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.REGEX, regex))
+def like(name: str, regex: str) -> tuple[str, Regex]:
+    return name, Regex(regex)
 
 
-def present(name: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.PRESENT))
+def present(name: str) -> tuple[str, Present]:
+    return name, Present()

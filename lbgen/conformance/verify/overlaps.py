@@ -5,33 +5,36 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import merge
+from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import matching_draft
-from lbgen.plan.model import PathKind, Rule
+from lbgen.plan.conditions import places, start_lengths
 from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
-from lbgen.plan.precedence import covering_hosts, covering_prefixes, group
-from lbgen.plan.regex import literal_start
+from lbgen.plan.precedence import covering_hosts, group
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Rule
 
 _STRICT = Paths()
 
 
 def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules whose hosts overlap, and of which one covers the example path of the other; in the order of
-    `itertools.combinations(rules, 2)`. Rules of a regex without an example are in no pair."""
+    `itertools.combinations(rules, 2)`. Rules of a pattern without an example are in no pair."""
     paths = [None if (hit := matching_draft(rule)) is None else hit.path for rule in rules]
-    starts = sorted({len(literal_start(rule.match.path.value)) for rule in rules if _regex(rule)})
+    starts = start_lengths(rule.match.path for rule in rules)
     index = group(
         (key, at)
         for at, (rule, path) in enumerate(zip(rules, paths, strict=True))
         if path is not None
         for host in _hosts(rule)
-        for key in ((*host, _cover(rule)), *((*host, ("at", *each)) for each in _covers(path, starts)))
+        for key in ((*host, rule.match.path.place), *((*host, ("at", each)) for each in _covers(path, starts)))
     )
     for at, (rule, path) in enumerate(zip(rules, paths, strict=True)):
         if path is None:
             continue
-        texts: list[Hashable] = [("at", *_cover(rule)), *_covers(path, starts)]
+        texts: list[Hashable] = [("at", rule.match.path.place), *_covers(path, starts)]
         hosts: list[tuple[Hashable, ...]] = [
             *(("of", host) for host in covering_hosts(rule.host)),
             ("below", rule.host),
@@ -50,19 +53,6 @@ def _hosts(rule: Rule) -> Iterator[tuple[Hashable, ...]]:
     yield from (("below", host) for host in covering_hosts(rule.host) if host != rule.host)
 
 
-def _cover(rule: Rule) -> tuple[PathKind, str]:
-    """What the rule covers."""
-    value = rule.match.path.value
-    return rule.match.path.kind, literal_start(value) if _regex(rule) else value
-
-
-def _covers(path: str, starts: Sequence[int]) -> Iterator[tuple[PathKind, str]]:
+def _covers(path: str, starts: Sequence[int]) -> Iterator[Hashable]:
     """What may cover `path`."""
-    seen = path_to_match(path, _STRICT)
-    yield PathKind.EXACT, seen
-    yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(seen))
-    yield from ((PathKind.REGEX, path[:length]) for length in starts if length <= len(path))
-
-
-def _regex(rule: Rule) -> bool:
-    return rule.match.path.kind is PathKind.REGEX
+    return places(path_to_match(path, _STRICT), path, starts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
@@ -23,10 +23,11 @@ from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.route_policies import policy_requests
+from lbgen.plan.conditions import FEATURES, Header
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
-from lbgen.plan.request import RefusedError, Request, parse_request
+from lbgen.plan.request import Draft, RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -232,7 +233,7 @@ def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
         found.append("framing.malformed.route_headers")
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
-        matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
+        matched = (*(FEATURES[Header, each] for each in Header.operators), Feature.REQUEST_HEADERS_ADD)
         found += [f"{feature}.lines" for feature in matched]
     if "://" in request.target:
         found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]

@@ -14,6 +14,7 @@ from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_optio
 from lbgen.engines.envoy.limits import needs_client_address
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
 from lbgen.engines.envoy.protobuf import extension
+from lbgen.plan.conditions import Header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,7 +133,7 @@ def build_host_rules(listener: Listener) -> dict[str, Data]:
 def match_trusted_peer(plan: Plan, listener: Listener, match: Match) -> dict[str, Data]:
     """The field of a route match for a trusted peer, where a rule asks for what only such a peer may send and the
     headers of others are removed after routing. Empty elsewhere."""
-    if not any(header.name in _NAMES for header in match.headers) or not needs_client_address(plan, listener):
+    if not any(each.subject.name in _NAMES for each in match.on(Header)) or not needs_client_address(plan, listener):
         return {}
     ranges = cidrs(listener.trusted_proxies, mapped=True)
     return {"filter_state": [{"key": PEER_ADDRESS, "address_match": {"ranges": ranges}}]}

@@ -10,8 +10,9 @@ from lbgen.engines.envoy.retries import count_tries
 from lbgen.engines.envoy.timeouts import compute_idle_timeout
 from lbgen.engines.envoy.tls import select_certificates
 from lbgen.engines.escapes import has_boundary, parse
+from lbgen.plan.conditions import FEATURES, Header, Query, Regex
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol, ValueKind
+from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         for table in listener.hosts:
             for rule in table.rules:
-                for objection in _rule_objections(rule) if rule.match.headers or rule.match.query else ():
+                for objection in _rule_objections(rule) if rule.match.conditions else ():
                     key = (objection.field, objection.verdict.note)
                     if key not in seen:
                         seen.add(key)
@@ -70,15 +71,15 @@ def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
 
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
-    for header in rule.match.headers:
-        place = f"{rule.field}.headers.{header.name}"
-        if header.name in _REMOVED_HEADERS:
-            yield Objection(refused("Envoy removes this header before it matches routes"), place, Feature.HEADER)
-    for parameter in rule.match.query:
-        if parameter.value.kind is ValueKind.REGEX and has_boundary(parse(parameter.value.value)):
+    for each in rule.match.conditions:
+        feature, place = Feature(FEATURES[each.kind]), f"{rule.field}.{each.subject.field}"
+        if isinstance(each.subject, Header) and each.subject.name in _REMOVED_HEADERS:
+            yield Objection(refused("Envoy removes this header before it matches routes"), place, feature)
+        operator = each.operator
+        if isinstance(each.subject, Query) and isinstance(operator, Regex) and has_boundary(parse(operator.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"
             shows = {"match.query.regex.boundary": ("accepted", "status 404")}
-            yield Objection(habit(note, shows), f"{rule.field}.query.{parameter.name}", Feature.QUERY_REGEX)
+            yield Objection(habit(note, shows), place, feature)
 
 
 def _route_objections(plan: Plan, route: Route, rules: list[tuple[Listener, Rule]]) -> Iterator[Objection]:

@@ -6,13 +6,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
-from lbgen.plan.model import PathKind, Redirect
+from lbgen.plan.conditions import ExactPath, PrefixPath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, Listener, PathMatch, Rewrite, Rule
+    from lbgen.plan.conditions import Path
+    from lbgen.plan.model import HostPattern, Listener, Redirect, Rewrite, Rule
 
 _ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -24,7 +25,7 @@ _REDIRECT_CODES = {
 }
 
 
-def build_rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
+def build_rewrite(rewrite: Rewrite, path: Path) -> dict[str, Data]:
     """The fields for a rewrite of the request."""
     found: dict[str, Data] = {}
     if rewrite.path is not None:
@@ -36,20 +37,20 @@ def build_rewrite(rewrite: Rewrite, path: PathMatch) -> dict[str, Data]:
     return found
 
 
-def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
+def replace_prefix(path: Path, prefix: str) -> dict[str, Data]:
     """The field that replaces the matched path by `prefix`; the result is never `//` or empty."""
     new = prefix.rstrip("/")
     if path.covers_all:
         return {"prefix_rewrite": f"{new}/"}
-    if "%" in path.value or path.kind is PathKind.REGEX:  # Envoy matches a regex, which leaves no prefix
+    if "%" in path.value or not path.is_text:  # Envoy matches a regex, which leaves no prefix
         return {"regex_rewrite": _replace_by_regex(path, new)}
-    if path.kind is PathKind.EXACT:
+    if isinstance(path, ExactPath):
         return {"prefix_rewrite": new or "/"}
     return {"prefix_rewrite": new} if new else {"regex_rewrite": _replace_by_regex(path, new)}
 
 
-def _replace_by_regex(path: PathMatch, new: str) -> dict[str, Data]:
-    if path.kind is not PathKind.PREFIX:
+def _replace_by_regex(path: Path, new: str) -> dict[str, Data]:
+    if not isinstance(path, PrefixPath):
         return _replace_all(new or "/")
     old = escape_path(path.value.rstrip("/"))
     if new:

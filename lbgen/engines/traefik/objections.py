@@ -8,8 +8,9 @@ from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.traefik.listeners import find_routes
 from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.tls import find_terminating, list_certificates
+from lbgen.plan.conditions import Exact, Header
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol, ValueKind
+from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
@@ -133,11 +134,11 @@ def _listener_objections(listener: Listener, version: str) -> Iterator[Objection
 
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
-    for wanted in rule.match.headers:
-        if wanted.name in _SET_BEFORE:
-            yield Objection(_AS_SET, f"{rule.field}.headers", Feature.HEADER)
-        if wanted.value.kind is ValueKind.EXACT and "," in wanted.value.value:
-            yield Objection(_LIST, f"{rule.field}.headers", Feature.HEADER)
+    for wanted in rule.match.on(Header):
+        if wanted.subject.name in _SET_BEFORE:
+            yield Objection(_AS_SET, f"{rule.field}.headers", Feature("match.headers"))
+        if isinstance(wanted.operator, Exact) and "," in wanted.operator.value:
+            yield Objection(_LIST, f"{rule.field}.headers", Feature("match.headers"))
 
 
 def _route_objections(route: Route, routers: int) -> Iterator[Objection]:

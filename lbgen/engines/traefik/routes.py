@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, PathMatch, Plan, Route
+    from lbgen.plan.conditions import Path
+    from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Retries
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
@@ -59,7 +60,7 @@ class Routes:
                 for rule in table.rules:
                     self._find_chain(rule.route, rule.match.path, listener)
 
-    def target(self, route: str, path: PathMatch, listener: Listener) -> dict[str, Data]:
+    def target(self, route: str, path: Path, listener: Listener) -> dict[str, Data]:
         """The `middlewares` and `service` of a router."""
         chain, service = self._find_chain(route, path, listener)
         return self._router((*self._listener_access(listener), *chain), service)
@@ -90,7 +91,7 @@ class Routes:
             return ()
         return self._middlewares.use(listener.name, "access", limits.build_access(listener.access))
 
-    def _find_chain(self, name: str, matched: PathMatch, listener: Listener) -> _Chain:
+    def _find_chain(self, name: str, matched: Path, listener: Listener) -> _Chain:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
         key = (name, matched, (listener.scheme, listener.client_port) if redirects else None)
@@ -98,7 +99,7 @@ class Routes:
             self._chains[key] = self._chain(route, matched, listener)
         return self._chains[key]
 
-    def _chain(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
+    def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         use, name = self._middlewares.use, route.name
         policies: tuple[str, ...] = ()
         if route.access is not None:
@@ -120,7 +121,7 @@ class Routes:
             return (*edits, *policies, *action, *self._forwarding(route, None)), service
         return (*action, *self._forwarding(route, route.response_headers)), service
 
-    def _action(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
+    def _action(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         use = self._middlewares.use
         match route.action:
             case Forward() as forward:

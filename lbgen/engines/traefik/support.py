@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, approximate, emulated, habit, refused
+from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
+from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -24,12 +26,6 @@ _NATIVE = (
     Feature.DUAL_STACK,
     Feature.HOST_EXACT,
     Feature.HOST_WILDCARD,
-    Feature.PATH_EXACT,
-    Feature.PATH_PREFIX,
-    Feature.PATH_REGEX,
-    Feature.METHOD,
-    Feature.HEADER,
-    Feature.HEADER_PRESENT,
     Feature.PRIORITY,
     Feature.L4_SNI,
     Feature.L4_SOURCES,
@@ -62,17 +58,9 @@ _NATIVE = (
     Feature.L4_PROXY_PROTOCOL_OUT,
 )
 
-_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
-
-
-def _any_of(feature: Feature, says: str) -> Verdict:
-    return habit(says, {f"{feature}.routes": ("text: an endpoint answered", "status 404")})
-
-
-_COOKIES = "any of repeated cookies matches"
-
 _SUPPORT: dict[Feature, Verdict] = {
     **dict.fromkeys(_NATIVE, NATIVE),
+    **condition_verdicts(CONDITIONS),
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
@@ -97,16 +85,6 @@ _SUPPORT: dict[Feature, Verdict] = {
             "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status 400", "time", "open", "text: ")),
         },
     ),
-    Feature.HEADER_REGEX: habit(
-        "each line of a repeated header is matched by itself",
-        {"match.headers.regex.routes": ("text: an endpoint answered", "status 404")},
-    ),
-    Feature.QUERY: _any_of(Feature.QUERY, _QUERY_SAYS),
-    Feature.QUERY_REGEX: _any_of(Feature.QUERY_REGEX, _QUERY_SAYS),
-    Feature.QUERY_PRESENT: _any_of(Feature.QUERY_PRESENT, _QUERY_SAYS),
-    Feature.COOKIE: _any_of(Feature.COOKIE, _COOKIES),
-    Feature.COOKIE_REGEX: _any_of(Feature.COOKIE_REGEX, _COOKIES),
-    Feature.COOKIE_PRESENT: _any_of(Feature.COOKIE_PRESENT, _COOKIES),
     Feature.PATHS_STRICT: habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "

@@ -8,6 +8,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
+from lbgen.plan.conditions import Exact, Header, Present, RegexPath
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -18,14 +19,12 @@ from lbgen.plan.model import (
     HeaderEdits,
     HostPattern,
     Mode,
-    PathKind,
     Plan,
     Protocol,
     Redirect,
     Respond,
     Rewrite,
     Timeouts,
-    ValueKind,
 )
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
@@ -87,9 +86,9 @@ def test_a_route_is_a_rule_per_match_and_host() -> None:
         "r.2": ("a.test", "/", "routes[0].match[1]"),
         "r.3": ("*.b.test", "/", "routes[0].match[1]"),
     }
-    assert [(h.name, h.value.kind) for h in rules["r.2"].match.headers] == [
-        ("x-a", ValueKind.PRESENT),
-        ("x-b", ValueKind.EXACT),
+    assert [(h.subject.name, type(h.operator)) for h in rules["r.2"].match.on(Header)] == [
+        ("x-a", Present),
+        ("x-b", Exact),
     ]
     assert [str(t.host) for t in plan.listeners[0].hosts] == ["a.test", "*.b.test", "None"]
 
@@ -416,7 +415,7 @@ def test_hosts_are_patterns() -> None:
     plan = plan_of({"name": "a", "hosts": ["*.a.test"], "match": [{"path": {"regex": "/x"}}], "forward": "app"})
     (rule,) = plan.listeners[0].hosts[0].rules
     assert rule.host == HostPattern("a.test", wildcard=True)
-    assert rule.match.path.kind is PathKind.REGEX
+    assert isinstance(rule.match.path, RegexPath)
 
 
 def test_objects_are_found_by_name() -> None:
