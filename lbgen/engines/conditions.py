@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.engines.api import Verdict, refused
-from lbgen.plan.conditions import FEATURES, Kind
+from lbgen.plan.conditions import FEATURES, Condition, Kind
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ class Rendered(Struct, frozen=True):
 
     render: Callable[..., Any]
     verdict: Verdict
+    refused_names: Mapping[str, str] = {}
+    """Names of the subject with which the engine cannot have it, each with the reason."""
 
 
 ConditionTable = Mapping[Kind, Rendered]
@@ -31,6 +33,11 @@ ConditionTable = Mapping[Kind, Rendered]
 def condition_verdicts(table: ConditionTable) -> dict[Feature, Verdict]:
     """The verdict on every condition; one that is not in the table is refused."""
     return {Feature(name): table[kind].verdict if kind in table else _MISSING for kind, name in FEATURES.items()}
+
+
+def refused_name(table: ConditionTable, condition: Condition) -> str | None:
+    """Why the engine cannot have the condition with this name of its subject; None where it can."""
+    return table[condition.kind].refused_names.get(condition.subject.name) if condition.kind in table else None
 
 
 def has_all(table: ConditionTable, match: Match) -> bool:

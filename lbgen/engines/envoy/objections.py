@@ -6,6 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.conditions import refused_name
+from lbgen.engines.envoy.matching import CONDITIONS
 from lbgen.engines.envoy.retries import count_tries
 from lbgen.engines.envoy.timeouts import compute_idle_timeout
 from lbgen.engines.envoy.tls import select_certificates
@@ -75,6 +77,8 @@ def _rule_objections(rule: Rule) -> Iterator[Objection]:
         feature, place = Feature(FEATURES[each.kind]), f"{rule.field}.{each.subject.field}"
         if isinstance(each.subject, Header) and each.subject.name in _REMOVED_HEADERS:
             yield Objection(refused("Envoy removes this header before it matches routes"), place, feature)
+        if why := refused_name(CONDITIONS, each):
+            yield Objection(refused(why), place, feature)
         operator = each.operator
         if isinstance(each.subject, Query) and isinstance(operator, Regex) and has_boundary(parse(operator.value)):
             note = "\\b and \\B see the percent-encoded value, not the decoded one"

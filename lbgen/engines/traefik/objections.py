@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.conditions import refused_name
 from lbgen.engines.traefik.listeners import find_routes
+from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.tls import find_terminating, list_certificates
-from lbgen.plan.conditions import Exact, Header
+from lbgen.plan.conditions import FEATURES, Exact, Header
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol, Protocol
 from lbgen.plan.policy import KeyKind
@@ -134,6 +136,9 @@ def _listener_objections(listener: Listener, version: str) -> Iterator[Objection
 
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
+    for wanted in rule.match.conditions:
+        if why := refused_name(CONDITIONS, wanted):
+            yield Objection(refused(why), f"{rule.field}.{wanted.subject.field}", Feature(FEATURES[wanted.kind]))
     for wanted in rule.match.on(Header):
         if wanted.subject.name in _SET_BEFORE:
             yield Objection(_AS_SET, f"{rule.field}.headers", Feature("match.headers"))
