@@ -29,10 +29,13 @@ class HeaderMatch(TypedDict, total=False):
     """RE2 syntax; matches the whole value; no default"""
     present: Literal[True]
     """the value is present and not empty; no default"""
+    absent: Literal[True]
+    """the opposite of present: there is no value, or an empty one; no default"""
 
 
 class ValueMatch(TypedDict, total=False):
-    """How a value is compared: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
+    """How a value is compared: `"text"`, `{ regex: ... }`, `{ present: true }` or `{ absent: true }`; exactly
+    one is set."""
 
     exact: str
     """the exact value; the short form is the text alone; no default"""
@@ -40,6 +43,8 @@ class ValueMatch(TypedDict, total=False):
     """RE2 syntax; matches the whole value; no default"""
     present: Literal[True]
     """the value is present and not empty; no default"""
+    absent: Literal[True]
+    """the opposite of present: there is no value, or an empty one; no default"""
 
 
 class Match(TypedDict, total=False):

@@ -327,6 +327,29 @@ class Present(Operator, frozen=True):
         return f"{what} is {'empty' if values else 'missing'}"
 
 
+class Absent(Operator, frozen=True):
+    """The opposite of Present: it is not there, or empty, which nginx cannot tell apart for headers."""
+
+    word = "absent"
+    reads_lists = False
+    is_lasting = False
+
+    def __str__(self) -> str:
+        return "absent"
+
+    def accepts(self, value: str) -> bool:
+        return value == ""
+
+    def holds(self, values: Values) -> bool:
+        return all(map(self.accepts, values))
+
+    def examples(self) -> tuple[str | None, ...]:
+        return None, ""
+
+    def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
+        yield from (("",), ("1",), ("1", "other"))
+
+
 class OneOf(Operator, frozen=True):
     """One of these words."""
 
@@ -352,7 +375,7 @@ class OneOf(Operator, frozen=True):
         return f"{what} {' '.join(values)} is not {' or '.join(self.values)}"
 
 
-ValueOperator = Exact | Regex | Present
+ValueOperator = Exact | Regex | Present | Absent
 AnyOperator = ValueOperator | OneOf
 
 

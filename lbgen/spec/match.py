@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
+_OPERATORS = ("exact", "regex", "present", "absent")
+
+
 class PathMatch(Strict):
     """Exactly one is set. A prefix covers whole segments; `/api/` and `/api` are the same prefix."""
 
@@ -45,9 +48,10 @@ class PathMatch(Strict):
 
 
 class ValueMatch(Strict):
-    """How a value is compared: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
+    """How a value is compared: `"text"`, `{ regex: ... }`, `{ present: true }` or `{ absent: true }`; exactly one is
+    set."""
 
-    model_config = exactly_one("exact", "regex", "present")
+    model_config = exactly_one(*_OPERATORS)
 
     exact: MatchText | None = Field(
         default=None,
@@ -60,6 +64,11 @@ class ValueMatch(Strict):
     present: Literal[True] | None = Field(
         default=None, description="the value is present and not empty; no default", examples=[True]
     )
+    absent: Literal[True] | None = Field(
+        default=None,
+        description="the opposite of present: there is no value, or an empty one; no default",
+        examples=[True],
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -68,7 +77,7 @@ class ValueMatch(Strict):
             return handler({"exact": data})
         if not isinstance(data, dict | ValueMatch):
             raise wrong_type("text or a mapping", data)
-        return needs_one_of(data, handler, "exact", "regex", "present", what="a value")
+        return needs_one_of(data, handler, *_OPERATORS, what="a value")
 
     @model_serializer(mode="wrap")
     def _write(self, handler: "SerializerFunctionWrapHandler") -> Any:  # noqa: ANN401  # text or a mapping

@@ -43,6 +43,8 @@ from lbgen.plan.model import (
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
 from lbgen.records import replace
+from lbgen.spec.declare import pydantic_model
+from lbgen.spec.match import ValueMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,6 +133,12 @@ def pool(name: str, *endpoints: Endpoint, balance: Balance = Balance.ROUND_ROBIN
 def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
     """To pools of equal weight."""
     return Forward(tuple(Target(p, 1, HeaderEdits(), "") for p in pools), times, **more)
+
+
+def every_value() -> dict[str, dict[str, Any]]:
+    """Each way in which a topology can ask for a value, by its field, with the example of the documentation."""
+    fields = pydantic_model(ValueMatch).model_fields.items()
+    return {name: {name: (field.examples or [None])[0]} for name, field in fields}
 
 
 def match(path: PathCondition, *, methods: tuple[str, ...] = (), **named: Iterable[tuple[str, AnyOperator]]) -> Match:

@@ -8,10 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.api import NATIVE, emulated
+from lbgen.engines.api import NATIVE, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
     Cookie,
     Exact,
     ExactPath,
@@ -24,6 +26,7 @@ from lbgen.plan.conditions import (
     Regex,
     RegexPath,
 )
+from lbgen.plan.forwarding import PROXY_FIELDS
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -207,6 +210,22 @@ def _encoded(chars: escapes.Chars) -> str:
     return f"(?:{'|'.join(parts)})" if parts else _class(chars)
 
 
+def _absent_header(name: str, _: Absent) -> _Matcher:
+    field, matcher = _present_header(name, Present())
+    return field, {**matcher, "invert_match": True, "treat_missing_header_as_empty": True}
+
+
+def _absent_parameter(name: str, _: Absent) -> _Matcher:
+    """Matchers of parameters cannot be inverted, that of the whole target can."""
+    text = escape_regex(name)
+    return "headers", {"name": ":path", "string_match": regex(rf"[^?]*\?(?:.*&)?{text}=[^&].*"), "invert_match": True}
+
+
+def _absent_cookie(name: str, _: Absent) -> _Matcher:
+    field, matcher = _present_cookie(name, Present())
+    return field, {**matcher, "invert_match": True}
+
+
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 
@@ -218,10 +237,21 @@ CONDITIONS: ConditionTable = {
     (Header, Exact): Rendered(_exact_header, _ANCHORED),
     (Header, Regex): Rendered(_header_regex, _ANCHORED),
     (Header, Present): Rendered(_present_header, _ANCHORED),
+    (Header, Absent): Rendered(
+        _absent_header, NATIVE, dict.fromkeys(PROXY_FIELDS, "Envoy writes this field before it matches routes")
+    ),
     (Query, Exact): Rendered(_exact_parameter, _DECODED),
     (Query, Regex): Rendered(_parameter_regex, _DECODED),
     (Query, Present): Rendered(_present_parameter, NATIVE),
+    (Query, Absent): Rendered(
+        _absent_parameter,
+        habit(
+            "of repeated parameters none may have a value",
+            {f"{FEATURES[Query, Absent]}.routes": ("text: an endpoint answered", "status 404")},
+        ),
+    ),
     (Cookie, Exact): Rendered(_exact_cookie, NATIVE),
     (Cookie, Regex): Rendered(_cookie_regex, NATIVE),
     (Cookie, Present): Rendered(_present_cookie, NATIVE),
+    (Cookie, Absent): Rendered(_absent_cookie, NATIVE),
 }

@@ -14,6 +14,7 @@ from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
     FEATURES,
+    Absent,
     Cookie,
     Exact,
     ExactPath,
@@ -28,6 +29,8 @@ from lbgen.plan.conditions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbgen.plan.conditions import AnyOperator
     from lbgen.plan.model import HostPattern, Match
 
@@ -72,8 +75,12 @@ class Conditions(Struct):
             CONDITIONS[each.kind].render(self, each.subject.name, each.operator, origin) for each in match.conditions
         )
         if sum(map(_count, acls)) + 2 * len(acls) > _WORDS_PER_LINE:
-            acls = [each if each.is_name else self._name("test", origin, each) for each in acls]
+            acls = [each if each.is_name else self._short(each, origin) for each in acls]
         return acls
+
+    def _short(self, condition: Acl, origin: str) -> Acl:
+        name = self._name("test", origin, condition)
+        return ~name if condition.negated else name
 
     def _name(self, subject: str, origin: str, *alternatives: Acl) -> Acl:
         """A named ACL that holds when one of `alternatives` does."""
@@ -99,9 +106,7 @@ class Conditions(Struct):
             if variable in self._queries.values():
                 variable = f"{variable}_{len(self._queries)}"
             self._queries[name] = variable
-            key = "".join(
-                c if c.isalnum() and c.isascii() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name
-            )
+            key = _query_key(name)
             value = Literal(f'query,regsub("^(?:[^&]*&)*?{key}(?:=([^&]*))?(?:&.*)?$","=\\1")')
             has_one = acl("query -m reg", Literal(f"(?:^|&){key}(?:=(?![^&]*%00)|&|$)"))
             self.variables.append(set_var(variable, value, [has_one], origin))
@@ -144,6 +149,11 @@ def _header_regex(conditions: Conditions, name: str, operator: Regex, origin: st
     return conditions.header_regex(name, operator, origin)
 
 
+def _query_key(name: str) -> str:
+    """The regex of a parameter's name."""
+    return "".join(c if c.isalnum() and c.isascii() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name)
+
+
 def _exact_parameter(conditions: Conditions, name: str, operator: Exact, origin: str) -> Acl:
     return acl(f"var({conditions.query_variable(name, origin)}) -m str", Literal(f"={operator.value}"))
 
@@ -181,14 +191,24 @@ def _present_cookie(_: Conditions, name: str, operator: Present, origin: str) ->
     return acl(_cookie(name), "-m reg --", Literal('[^"]'))
 
 
+def _absent_parameter(conditions: Conditions, name: str, operator: Absent, origin: str) -> Acl:
+    """By the raw query: in a variable, a value that begins with an escaped NUL would look empty."""
+    key = _query_key(name)
+    return ~acl("query -m reg", Literal(f"^(?:(?!{key}(?:[=&]|$))[^&]*&)*{key}=[^&]"))
+
+
+def _absent(present: Callable[[Conditions, str, Present, str], Acl]) -> Callable[[Conditions, str, Absent, str], Acl]:
+    return lambda conditions, name, _, origin: ~present(conditions, name, Present(), origin)
+
+
 _FIRST = emulated("a regex finds the first parameter of that name")
 _ANY_COOKIE = (
     "a request matches by any of several cookies of that name; a value ends at a comma, unless `exact` has one"
 )
 
 
-def _cookies(operator: type[AnyOperator]) -> Verdict:
-    return habit(_ANY_COOKIE, {f"{FEATURES[Cookie, operator]}.repeated": "accepted"})
+def _cookies(operator: type[AnyOperator], shows: str = "accepted") -> Verdict:
+    return habit(_ANY_COOKIE, {f"{FEATURES[Cookie, operator]}.repeated": shows})
 
 
 CONDITIONS: ConditionTable = {
@@ -205,12 +225,15 @@ CONDITIONS: ConditionTable = {
     (Header, Exact): Rendered(_exact_header, NATIVE),
     (Header, Regex): Rendered(_header_regex, emulated("ACLs on each element of the list and on the whole list")),
     (Header, Present): Rendered(_present_header, NATIVE),
+    (Header, Absent): Rendered(_absent(_present_header), NATIVE),
     (Query, Exact): Rendered(_exact_parameter, _FIRST),
     (Query, Regex): Rendered(_parameter_regex, _FIRST),
     (Query, Present): Rendered(_present_parameter, _FIRST),
+    (Query, Absent): Rendered(_absent_parameter, _FIRST),
     (Cookie, Exact): Rendered(_exact_cookie, _cookies(Exact)),
     (Cookie, Regex): Rendered(_cookie_regex, _cookies(Regex)),
     (Cookie, Present): Rendered(_present_cookie, _cookies(Present)),
+    (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "status 404")),
 }
 
 

@@ -15,6 +15,7 @@ from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
+    Absent,
     Cookie,
     Exact,
     ExactPath,
@@ -180,6 +181,10 @@ def _present_header(_: Present) -> str:
     return r"(?!(?:, )*\n)"  # several empty lines become a list without elements
 
 
+def _absent_header(_: Absent) -> str:
+    return r"(?:, )*\n"
+
+
 def _exact_cookie(condition: Exact) -> str:
     """With or without a pair of quotes."""
     value = condition.value
@@ -201,6 +206,10 @@ def _present_cookie(_: Present) -> str:
     return rf"=(?!(?:\x22\x22)?{_END})"
 
 
+def _absent_cookie(_: Absent) -> str:
+    return rf"(?:=(?:\x22\x22)?)?{_END}"
+
+
 def _exact_parameter(condition: Exact) -> str:
     """Percent-decoded."""
     return rf"={escapes.encoded_literal(condition.value)}\n"
@@ -212,6 +221,10 @@ def _parameter_regex(condition: Regex) -> str:
 
 def _present_parameter(_: Present) -> str:
     return r"=[^\n]"
+
+
+def _absent_parameter(_: Absent) -> str:
+    return r"=?\n"
 
 
 def _exact_path(value: str) -> str:
@@ -247,10 +260,13 @@ CONDITIONS: ConditionTable = {
     (Header, Exact): Rendered(_exact_header, _MAPS),
     (Header, Regex): Rendered(_header_regex, _MAPS),
     (Header, Present): Rendered(_present_header, _MAPS),
+    (Header, Absent): Rendered(_absent_header, _MAPS),
     (Query, Exact): Rendered(_exact_parameter, _RAW_QUERY),
     (Query, Regex): Rendered(_parameter_regex, _RAW_QUERY),
     (Query, Present): Rendered(_present_parameter, _RAW_QUERY),
+    (Query, Absent): Rendered(_absent_parameter, _RAW_QUERY),
     (Cookie, Exact): Rendered(_exact_cookie, _RAW_COOKIE),
     (Cookie, Regex): Rendered(_cookie_regex, _RAW_COOKIE),
     (Cookie, Present): Rendered(_present_cookie, _RAW_COOKIE),
+    (Cookie, Absent): Rendered(_absent_cookie, _RAW_COOKIE),
 }

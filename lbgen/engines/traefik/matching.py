@@ -11,6 +11,7 @@ from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
 from lbgen.plan.conditions import (
     FEATURES,
+    Absent,
     Cookie,
     Exact,
     ExactPath,
@@ -25,7 +26,7 @@ from lbgen.plan.conditions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lbgen.engines.document import Data
     from lbgen.plan.conditions import AnyOperator, AnySubject, Path
@@ -192,6 +193,10 @@ def _present_cookie(name: str, _: Present) -> str:
     return _cookie(name, '[^";]+')
 
 
+def _absent(present: Callable[[str, Present], str]) -> Callable[[str, Absent], str]:
+    return lambda name, _: f"!{present(name, Present())}"
+
+
 _QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
 _COOKIE_SAYS = "any of repeated cookies matches"
 
@@ -210,10 +215,15 @@ CONDITIONS: ConditionTable = {
         _header_regex, _habit(Header, Regex, "each line of a repeated header is matched by itself")
     ),
     (Header, Present): Rendered(_present_header, NATIVE),
+    (Header, Absent): Rendered(
+        _absent(_present_header), NATIVE, dict.fromkeys(_OF_PROXIES, "Traefik sets this field before it routes")
+    ),
     (Query, Exact): Rendered(_exact_parameter, _habit(Query, Exact, _QUERY_SAYS)),
     (Query, Regex): Rendered(_parameter_regex, _habit(Query, Regex, _QUERY_SAYS)),
     (Query, Present): Rendered(_present_parameter, _habit(Query, Present, _QUERY_SAYS)),
+    (Query, Absent): Rendered(_absent(_present_parameter), _habit(Query, Absent, _QUERY_SAYS)),
     (Cookie, Exact): Rendered(_exact_cookie, _habit(Cookie, Exact, _COOKIE_SAYS)),
     (Cookie, Regex): Rendered(_cookie_regex, _habit(Cookie, Regex, _COOKIE_SAYS)),
     (Cookie, Present): Rendered(_present_cookie, _habit(Cookie, Present, _COOKIE_SAYS)),
+    (Cookie, Absent): Rendered(_absent(_present_cookie), _habit(Cookie, Absent, _COOKIE_SAYS)),
 }
