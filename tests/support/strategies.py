@@ -103,12 +103,16 @@ OPERATORS: dict[type[Operator], st.SearchStrategy[Any]] = {
 NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Cookie: COOKIES}
 
 
-def conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
-    """None most of the time, else up to two, sorted by name."""
+def some_conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
+    """One or two, sorted by name."""
     operator = st.one_of(*(OPERATORS.get(each, st.just(True)).map(each.of) for each in subject.operators))
     some = st.dictionaries(st.sampled_from(NAMES.get(subject, ("",))), operator, min_size=1, max_size=2)
-    made = some.map(lambda of: tuple(Condition(subject(name), of[name]) for name in sorted(of)))
-    return st.one_of(*(st.just(()),) * 5, made)
+    return some.map(lambda of: tuple(Condition(subject(name), of[name]) for name in sorted(of)))
+
+
+def conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
+    """None most of the time, else up to two."""
+    return st.one_of(*(st.just(()),) * 5, some_conditions(subject))
 
 
 MATCHES = st.builds(
