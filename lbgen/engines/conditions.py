@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -23,8 +23,8 @@ class Rendered(Struct, frozen=True):
 
     render: Callable[..., Any]
     verdict: Verdict
-    refused_names: Mapping[str, str] = {}
-    """Names of the subject with which the engine cannot have it, each with the reason."""
+    refuses: Callable[[Condition], str | None] | None = None
+    """Why the engine cannot have this one; None where it can."""
 
 
 ConditionTable = Mapping[Kind, Rendered]
@@ -35,9 +35,15 @@ def condition_verdicts(table: ConditionTable) -> dict[Feature, Verdict]:
     return {Feature(name): table[kind].verdict if kind in table else _MISSING for kind, name in FEATURES.items()}
 
 
-def refused_name(table: ConditionTable, condition: Condition) -> str | None:
-    """Why the engine cannot have the condition with this name of its subject; None where it can."""
-    return table[condition.kind].refused_names.get(condition.subject.name) if condition.kind in table else None
+def refusal(table: ConditionTable, condition: Condition) -> str | None:
+    """Why the engine cannot have the condition, though it has others of the kind; None where it can."""
+    refuses = table[condition.kind].refuses if condition.kind in table else None
+    return refuses(condition) if refuses is not None else None
+
+
+def named(names: Container[str], why: str) -> Callable[[Condition], str | None]:
+    """Refuse conditions on a subject of one of these names."""
+    return lambda condition: why if condition.subject.name in names else None
 
 
 def has_all(table: ConditionTable, match: Match) -> bool:

@@ -231,6 +231,7 @@ class Operator(Struct, frozen=True, tag=str.lower):
     """What is asked of a value, or of several of one name."""
 
     word: ClassVar[str]  # the field of the topology
+    above: ClassVar[str] = ""  # the field of a match that its subject is in, and a dot
     reads_lists: ClassVar[bool] = True  # of a header, whether it may hold for one element of a list
     is_lasting: ClassVar[bool] = True  # whether further values cannot end it
     is_wide: ClassVar[bool] = True  # whether others may imply it
@@ -389,11 +390,6 @@ class Subject(Struct, frozen=True, tag=str.lower):
     name: str = ""
 
     @property
-    def field(self) -> str:
-        """The place in a match of the topology."""
-        return f"{self.word}.{self.name}" if self.name else self.word
-
-    @property
     def title(self) -> str:
         """What messages call it."""
         return f"{self.label} {self.name}" if self.name else self.label
@@ -489,6 +485,12 @@ class Condition(Struct, frozen=True):
         """The key of an engine's table."""
         return type(self.subject), type(self.operator)
 
+    @property
+    def field(self) -> str:
+        """The place in a match of the topology."""
+        name = f".{self.subject.name}" if self.subject.name else ""
+        return f"{self.operator.above}{self.subject.word}{name}"
+
     def holds(self, request: ParsedRequest) -> bool:
         return self.subject.holds(self.operator, request)
 
@@ -547,14 +549,16 @@ def _operator(subject: type[AnySubject], written: object) -> AnyOperator:
 
 def with_conditions(draft: Draft, conditions: Iterable[Condition]) -> Draft | None:
     """The draft as the conditions want it; None where no value was found for one of them, or two exclude each other."""
-    wanted: dict[AnySubject, tuple[str | None, ...]] = {}
+    asked: dict[AnySubject, list[AnyOperator]] = {}
     for each in conditions:
-        values = each.operator.examples()
-        wanted[each.subject] = tuple(v for v in wanted.get(each.subject, values) if v in values)
-    for subject, values in wanted.items():
-        if not values:
+        asked.setdefault(each.subject, []).append(each.operator)
+    for subject, operators in asked.items():
+        examples = [example for operator in operators for example in operator.examples()]
+        lists = [() if each is None else (each,) for each in examples]
+        values = next((each for each in lists if all(x.holds([*map(to_wire, each)]) for x in operators)), None)
+        if values is None:
             return None
-        draft = subject.write(draft, () if values[0] is None else (values[0],))
+        draft = subject.write(draft, values)
     return draft
 
 

@@ -313,7 +313,7 @@ def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, w
 def _match(field: str, match: Match) -> list[FeatureUse]:
     path = read_path(match)
     found = [] if path is None else [(Feature(FEATURES[type(path)]), f"{field}.path")]
-    return found + [(Feature(FEATURES[each.kind]), f"{field}.{each.subject.field}") for each in read_conditions(match)]
+    return found + [(Feature(FEATURES[each.kind]), f"{field}.{each.field}") for each in read_conditions(match)]
 
 
 def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:

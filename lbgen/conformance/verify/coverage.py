@@ -163,7 +163,7 @@ def _of_route(plan: Plan, route: Route) -> Iterator[str]:
         at = named(plan, rule.field)
         if not rule.match.path.covers_all:
             yield f"{at}.path"
-        yield from (f"{at}.{each.subject.field}" for each in rule.match.conditions)
+        yield from (f"{at}.{each.field}" for each in rule.match.conditions)
     datagrams = any(
         each.protocol is Protocol.UDP for each in plan.listeners for x in each.l4_rules if x.route == route.name
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, emulated, habit
-from lbgen.engines.conditions import ConditionTable, Rendered
+from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.plan.conditions import (
     FEATURES,
@@ -238,7 +238,7 @@ CONDITIONS: ConditionTable = {
     (Header, Regex): Rendered(_header_regex, _ANCHORED),
     (Header, Present): Rendered(_present_header, _ANCHORED),
     (Header, Absent): Rendered(
-        _absent_header, NATIVE, dict.fromkeys(PROXY_FIELDS, "Envoy writes this field before it matches routes")
+        _absent_header, NATIVE, named(PROXY_FIELDS, "Envoy writes this field before it matches routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _DECODED),
     (Query, Regex): Rendered(_parameter_regex, _DECODED),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
-from lbgen.engines.conditions import refused_name
+from lbgen.engines.conditions import refusal
 from lbgen.engines.envoy.matching import CONDITIONS
 from lbgen.engines.envoy.retries import count_tries
 from lbgen.engines.envoy.timeouts import compute_idle_timeout
@@ -74,10 +74,10 @@ def _rules_by_route(plan: Plan) -> Mapping[str, list[tuple[Listener, Rule]]]:
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for each in rule.match.conditions:
-        feature, place = Feature(FEATURES[each.kind]), f"{rule.field}.{each.subject.field}"
+        feature, place = Feature(FEATURES[each.kind]), f"{rule.field}.{each.field}"
         if isinstance(each.subject, Header) and each.subject.name in _REMOVED_HEADERS:
             yield Objection(refused("Envoy removes this header before it matches routes"), place, feature)
-        if why := refused_name(CONDITIONS, each):
+        if why := refusal(CONDITIONS, each):
             yield Objection(refused(why), place, feature)
         operator = each.operator
         if isinstance(each.subject, Query) and isinstance(operator, Regex) and has_boundary(parse(operator.value)):

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Verdict, habit
-from lbgen.engines.conditions import ConditionTable, Rendered
+from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
 from lbgen.plan.conditions import (
@@ -216,7 +216,7 @@ CONDITIONS: ConditionTable = {
     ),
     (Header, Present): Rendered(_present_header, NATIVE),
     (Header, Absent): Rendered(
-        _absent(_present_header), NATIVE, dict.fromkeys(_OF_PROXIES, "Traefik sets this field before it routes")
+        _absent(_present_header), NATIVE, named(_OF_PROXIES, "Traefik sets this field before it routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _habit(Query, Exact, _QUERY_SAYS)),
     (Query, Regex): Rendered(_parameter_regex, _habit(Query, Regex, _QUERY_SAYS)),

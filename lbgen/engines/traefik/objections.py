@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, habit, refused
-from lbgen.engines.conditions import refused_name
+from lbgen.engines.conditions import refusal
 from lbgen.engines.traefik.listeners import find_routes
 from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.engines.traefik.routers import count_routers
@@ -137,8 +137,8 @@ def _listener_objections(listener: Listener, version: str) -> Iterator[Objection
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for wanted in rule.match.conditions:
-        if why := refused_name(CONDITIONS, wanted):
-            yield Objection(refused(why), f"{rule.field}.{wanted.subject.field}", Feature(FEATURES[wanted.kind]))
+        if why := refusal(CONDITIONS, wanted):
+            yield Objection(refused(why), f"{rule.field}.{wanted.field}", Feature(FEATURES[wanted.kind]))
     for wanted in rule.match.on(Header):
         if wanted.subject.name in _SET_BEFORE:
             yield Objection(_AS_SET, f"{rule.field}.headers", Feature("match.headers"))
