@@ -16,7 +16,7 @@ from lbgen.builders.listener import (
     Paths,
     TlsDefaults,
 )
-from lbgen.builders.match import HeaderMatch, Match, PathMatch, ValueMatch
+from lbgen.builders.match import HeaderMatch, Match, PathMatch, Unless, ValueMatch
 from lbgen.builders.model import Containers, EngineBlock, Metrics, Topology
 from lbgen.builders.policy import (
     Buffering,
@@ -89,5 +89,6 @@ __all__ = [
     "Timeouts",
     "TlsDefaults",
     "Topology",
+    "Unless",
     "ValueMatch",
 ]

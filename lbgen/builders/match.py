@@ -47,6 +47,19 @@ class ValueMatch(TypedDict, total=False):
     """the opposite of present: there is no value, or an empty one; no default"""
 
 
+class Unless(TypedDict, total=False):
+    """None of its conditions may hold: of the method, and of each header, parameter and cookie that is named."""
+
+    methods: Sequence[str]
+    """any method but these; no default"""
+    headers: Mapping[str, str | HeaderMatch]
+    """names in any case; no line of such a header may match; no default"""
+    query: Mapping[str, str | ValueMatch]
+    """first parameter of that name, percent-decoded; no default"""
+    cookies: Mapping[str, str | ValueMatch]
+    """first cookie of that name; no default"""
+
+
 class Match(TypedDict, total=False):
     """All parts must hold. A match without `path` covers every path."""
 
@@ -60,3 +73,5 @@ class Match(TypedDict, total=False):
     """first parameter of that name, percent-decoded; not looked at when left out"""
     cookies: Mapping[str, str | ValueMatch]
     """first cookie of that name; not looked at when left out"""
+    unless: Unless
+    """conditions none of which may hold; no default"""

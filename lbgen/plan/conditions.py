@@ -18,6 +18,7 @@ from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.spec.match import Match as WrittenMatch
+    from lbgen.spec.match import Unless as WrittenUnless
 
 Values = Sequence[str]
 Pairs = tuple[tuple[str, str], ...]
@@ -377,7 +378,45 @@ class OneOf(Operator, frozen=True):
 
 
 ValueOperator = Exact | Regex | Present | Absent
-AnyOperator = ValueOperator | OneOf
+
+
+class Not(Operator, frozen=True):
+    """Another operator does not hold."""
+
+    word = ""
+    above = "unless."
+    is_lasting = False
+    implies_others = True
+
+    operator: ValueOperator | OneOf
+
+    @property
+    def reads_lists(self) -> bool:  # type: ignore[override]  # a value of the class elsewhere
+        return self.operator.reads_lists
+
+    def accepts(self, value: str) -> bool:
+        return not self.operator.accepts(value)
+
+    def holds(self, values: Values) -> bool:
+        return not self.operator.holds(values)
+
+    def implies(self, other: Operator) -> bool:
+        return isinstance(other, Not) and other.operator.implies(self.operator)
+
+    def examples(self) -> tuple[str | None, ...]:
+        values = ("GET", "POST", "PUT", "DELETE", "PURGE") if isinstance(self.operator, OneOf) else (None, "lbgen", "")
+        return tuple(each for each in values if self.holds(() if each is None else (each,)))
+
+    def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
+        for each in self.operator.examples():
+            yield () if each is None else (each,)
+            yield from self.operator.neighbours(each)
+
+    def mismatch(self, what: str, values: Values) -> str:
+        return f"{what} is {', '.join(values)!r}, which is excluded" if values else f"{what} is missing"
+
+
+AnyOperator = ValueOperator | OneOf | Not
 
 
 class Subject(Struct, frozen=True, tag=str.lower):
@@ -514,8 +553,14 @@ def _feature(subject: type[Subject], operator: type[Operator]) -> str:
 FEATURES: Mapping[Kind, str] = {
     **{path: f"match.path.{path.word}" for path in PATHS},
     **{(subject, each): _feature(subject, each) for subject in SUBJECTS for each in subject.operators},
+    **{(subject, Not): f"match.unless.{subject.word}" for subject in SUBJECTS},
 }
 """The name of the feature that each condition uses."""
+
+
+def features_of(subject: type[AnySubject]) -> list[str]:
+    """The features of all conditions on one kind of subject."""
+    return [name for kind, name in FEATURES.items() if isinstance(kind, tuple) and kind[0] is subject]
 
 
 def read_path(written: WrittenMatch) -> Path | None:
@@ -531,6 +576,16 @@ def read_path(written: WrittenMatch) -> Path | None:
 
 def read_conditions(written: WrittenMatch) -> Iterator[Condition]:
     """The other conditions of a match, by subject, in the order of the file."""
+    yield from _read(written)
+    if written.unless is not None:
+        yield from (Condition(each.subject, _negated(each.operator)) for each in _read(written.unless))
+
+
+def _negated(operator: AnyOperator) -> Not:
+    return operator if isinstance(operator, Not) else Not(operator)
+
+
+def _read(written: WrittenMatch | WrittenUnless) -> Iterator[Condition]:
     for subject in SUBJECTS:
         value = getattr(written, subject.word)
         if not value:

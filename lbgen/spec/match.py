@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
+from lbgen.spec.base import Strict, at_least_one, either_schema, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.declare import Field, model_serializer, model_validator
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
@@ -98,6 +98,35 @@ class HeaderMatch(ValueMatch):
     )
 
 
+class Unless(Strict):
+    """None of its conditions may hold: of the method, and of each header, parameter and cookie that is named."""
+
+    model_config = at_least_one("methods", "headers", "query", "cookies")
+
+    methods: list[Method] | None = Field(
+        default=None, min_length=1, description="any method but these; no default", examples=[["POST"]]
+    )
+    headers: Annotated[dict[MatchedHeader, HeaderMatch], Field(min_length=1), no_case_twins] | None = Field(
+        default=None,
+        description="names in any case; no line of such a header may match; no default",
+        examples=[{"x-internal": {"present": True}}],
+    )
+    query: dict[QueryName, ValueMatch] | None = Field(
+        default=None,
+        min_length=1,
+        description="first parameter of that name, percent-decoded; no default",
+        examples=[{"preview": "1"}],
+    )
+    cookies: dict[CookieName, ValueMatch] | None = Field(
+        default=None, min_length=1, description="first cookie of that name; no default", examples=[{"plan": "free"}]
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _any(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+        return needs_one_of(data, handler, "methods", "headers", "query", "cookies", many=True, what="unless")
+
+
 class Match(Strict):
     """All parts must hold. A match without `path` covers every path."""
 
@@ -126,6 +155,11 @@ class Match(Strict):
         min_length=1,
         description="first cookie of that name; not looked at when left out",
         examples=[{"plan": "gold"}],
+    )
+    unless: Unless | None = Field(
+        default=None,
+        description="conditions none of which may hold; no default",
+        examples=[{"headers": {"x-internal": {"present": True}}}],
     )
 
     @model_validator(mode="before")

@@ -43,8 +43,9 @@ from lbgen.plan.model import (
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
 from lbgen.records import replace
-from lbgen.spec.declare import pydantic_model
-from lbgen.spec.match import ValueMatch
+from lbgen.spec.declare import BaseModel, pydantic_model
+from lbgen.spec.match import Match as WrittenMatch
+from lbgen.spec.match import PathMatch, Unless, ValueMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,10 +136,17 @@ def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
     return Forward(tuple(Target(p, 1, HeaderEdits(), "") for p in pools), times, **more)
 
 
-def every_value() -> dict[str, dict[str, Any]]:
-    """Each way in which a topology can ask for a value, by its field, with the example of the documentation."""
-    fields = pydantic_model(ValueMatch).model_fields.items()
-    return {name: {name: (field.examples or [None])[0]} for name, field in fields}
+def examples_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The example of the documentation for each field of a model."""
+    return {name: (field.examples or [None])[0] for name, field in pydantic_model(model).model_fields.items()}
+
+
+def every_match() -> list[dict[str, Any]]:
+    """Matches with every field of `lbgen/spec/match.py`."""
+    values = {name: {name: example} for name, example in examples_of(ValueMatch).items()}
+    of_values = dict.fromkeys(("headers", "query", "cookies"), values)
+    paths = [{"path": {name: example}} for name, example in examples_of(PathMatch).items()]
+    return [{**examples_of(WrittenMatch), **of_values, "unless": examples_of(Unless)}, *paths]
 
 
 def match(path: PathCondition, *, methods: tuple[str, ...] = (), **named: Iterable[tuple[str, AnyOperator]]) -> Match:

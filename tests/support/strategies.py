@@ -20,6 +20,7 @@ from lbgen.plan.conditions import (
     Cookie,
     Exact,
     Header,
+    Not,
     OneOf,
     Operator,
     Path,
@@ -105,7 +106,8 @@ NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Co
 
 def some_conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
     """One or two, sorted by name."""
-    operator = st.one_of(*(OPERATORS.get(each, st.just(True)).map(each.of) for each in subject.operators))
+    asked = st.one_of(*(OPERATORS.get(each, st.just(True)).map(each.of) for each in subject.operators))
+    operator = st.one_of(asked, asked, asked, asked.map(Not))
     some = st.dictionaries(st.sampled_from(NAMES.get(subject, ("",))), operator, min_size=1, max_size=2)
     return some.map(lambda of: tuple(Condition(subject(name), of[name]) for name in sorted(of)))
 

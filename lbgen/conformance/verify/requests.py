@@ -23,7 +23,7 @@ from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.route_policies import policy_requests
-from lbgen.plan.conditions import FEATURES, Header
+from lbgen.plan.conditions import SUBJECTS, Header, features_of
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
@@ -39,7 +39,7 @@ AMBIGUOUS_PATHS = (
 )
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
-_PARTS = {"path": "path", "method": "methods", "header": "headers", "query": "query", "cookie": "cookies"}
+_PARTS = {"path": "path", **{each.label: each.word for each in SUBJECTS}}
 _MOST_PAIRS = 2_000
 _MOST_TRIED = 50 * _MOST_PAIRS  # where rules differ in their headers only, each pair must be looked at
 _SPOOFED = (
@@ -233,7 +233,7 @@ def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
         found.append("framing.malformed.route_headers")
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) < len(names):
-        matched = (*(FEATURES[Header, each] for each in Header.operators), Feature.REQUEST_HEADERS_ADD)
+        matched = (*features_of(Header), Feature.REQUEST_HEADERS_ADD)
         found += [f"{feature}.lines" for feature in matched]
     if "://" in request.target:
         found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]

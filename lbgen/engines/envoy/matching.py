@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lbgen.engines import escapes
-from lbgen.engines.api import NATIVE, emulated, habit
+from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
 from lbgen.plan.conditions import (
@@ -19,6 +19,7 @@ from lbgen.plan.conditions import (
     ExactPath,
     Header,
     Method,
+    Not,
     OneOf,
     PrefixPath,
     Present,
@@ -30,7 +31,7 @@ from lbgen.plan.forwarding import PROXY_FIELDS
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnyOperator, AnySubject, Path
+    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition, Path
     from lbgen.plan.model import Listener, Match
 
     _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
@@ -226,6 +227,49 @@ def _absent_cookie(name: str, _: Absent) -> _Matcher:
     return field, {**matcher, "invert_match": True}
 
 
+def _inverted(field: str, matcher: dict[str, Data], **more: Data) -> _Matcher:
+    others = {key: value for key, value in matcher.items() if key != "invert_match"}
+    return field, {**others, **({} if "invert_match" in matcher else {"invert_match": True}), **more}
+
+
+def _not_method(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Method(), operator.operator, name))
+
+
+def _not_header(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Header(name), operator.operator, name), treat_missing_header_as_empty=True)
+
+
+def _not_parameter(name: str, operator: Not) -> _Matcher:
+    if isinstance(operator.operator, Absent):
+        return _present_parameter(name, Present())
+    if isinstance(operator.operator, Present):
+        return _absent_parameter(name, Absent())
+    _, matcher = match_value(Query(name), operator.operator, name)
+    value = cast("dict[str, dict[str, str]]", matcher["string_match"])["safe_regex"]["regex"]
+    has_value = f"=(?:{value})" if not operator.operator.accepts("") else f"(?:=(?:{value})?)?"
+    text = rf"[^?]*\?(?:.*&)?{escape_regex(name)}{has_value}(?:&.*)?"
+    return "headers", {"name": ":path", "string_match": regex(text), "invert_match": True}
+
+
+def _not_cookie(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Cookie(name), operator.operator, name))
+
+
+def _refuse_header(condition: Condition) -> str | None:
+    operator = condition.operator
+    if isinstance(operator, Not) and isinstance(operator.operator, Exact | Regex) and operator.operator.accepts(""):
+        return "Envoy takes a header that is missing for an empty one here"
+    return named(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
+
+
+def _any_parameter(operator: type[AnyOperator]) -> Verdict:
+    return habit(
+        "of repeated parameters any counts",
+        {f"{FEATURES[Query, operator]}.routes": ("text: an endpoint answered", "status 404")},
+    )
+
+
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 
@@ -243,15 +287,13 @@ CONDITIONS: ConditionTable = {
     (Query, Exact): Rendered(_exact_parameter, _DECODED),
     (Query, Regex): Rendered(_parameter_regex, _DECODED),
     (Query, Present): Rendered(_present_parameter, NATIVE),
-    (Query, Absent): Rendered(
-        _absent_parameter,
-        habit(
-            "of repeated parameters none may have a value",
-            {f"{FEATURES[Query, Absent]}.routes": ("text: an endpoint answered", "status 404")},
-        ),
-    ),
+    (Query, Absent): Rendered(_absent_parameter, _any_parameter(Absent)),
     (Cookie, Exact): Rendered(_exact_cookie, NATIVE),
     (Cookie, Regex): Rendered(_cookie_regex, NATIVE),
     (Cookie, Present): Rendered(_present_cookie, NATIVE),
     (Cookie, Absent): Rendered(_absent_cookie, NATIVE),
+    (Method, Not): Rendered(_not_method, NATIVE),
+    (Header, Not): Rendered(_not_header, _ANCHORED, _refuse_header),
+    (Query, Not): Rendered(_not_parameter, _any_parameter(Not)),
+    (Cookie, Not): Rendered(_not_cookie, NATIVE),
 }

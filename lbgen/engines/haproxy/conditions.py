@@ -20,6 +20,7 @@ from lbgen.plan.conditions import (
     ExactPath,
     Header,
     Method,
+    Not,
     OneOf,
     PrefixPath,
     Present,
@@ -31,7 +32,7 @@ from lbgen.plan.conditions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbgen.plan.conditions import AnyOperator
+    from lbgen.plan.conditions import AnyOperator, AnySubject
     from lbgen.plan.model import HostPattern, Match
 
 DOMAIN = "str(.),concat(,txn.host)"  # the host with a dot before it
@@ -201,6 +202,12 @@ def _absent(present: Callable[[Conditions, str, Present, str], Acl]) -> Callable
     return lambda conditions, name, _, origin: ~present(conditions, name, Present(), origin)
 
 
+def _not(kind: type[AnySubject]) -> Callable[[Conditions, str, Not, str], Acl]:
+    return lambda conditions, name, operator, origin: (
+        ~CONDITIONS[kind, type(operator.operator)].render(conditions, name, operator.operator, origin)
+    )
+
+
 _FIRST = emulated("a regex finds the first parameter of that name")
 _ANY_COOKIE = (
     "a request matches by any of several cookies of that name; a value ends at a comma, unless `exact` has one"
@@ -233,7 +240,11 @@ CONDITIONS: ConditionTable = {
     (Cookie, Exact): Rendered(_exact_cookie, _cookies(Exact)),
     (Cookie, Regex): Rendered(_cookie_regex, _cookies(Regex)),
     (Cookie, Present): Rendered(_present_cookie, _cookies(Present)),
-    (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "status 404")),
+    (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "another rule")),
+    (Method, Not): Rendered(_not(Method), NATIVE),
+    (Header, Not): Rendered(_not(Header), NATIVE),
+    (Query, Not): Rendered(_not(Query), _FIRST),
+    (Cookie, Not): Rendered(_not(Cookie), _cookies(Not, "another rule")),
 }
 
 

@@ -21,6 +21,7 @@ from lbgen.plan.conditions import (
     ExactPath,
     Header,
     Method,
+    Not,
     OneOf,
     PrefixPath,
     Present,
@@ -79,7 +80,7 @@ class RuleMaps:
         tests = [(c, result) for c, result in zip(candidates, results, strict=True) if not c.unconditional]
         default = Atom(results[-1]) if len(tests) < len(candidates) else _NOT_FOUND
         keys = key_variables((c for c, _ in tests), self._values, target, listener)
-        if keys == (METHOD,):
+        if keys == (METHOD,) and all(len(c.rule.match.conditions) == 1 and c.rule.match.methods for c, _ in tests):
             by_method: dict[str, str] = {}
             for candidate, result in tests:
                 for method in candidate.rule.match.methods:
@@ -125,7 +126,8 @@ def key_regex(
     last = max(keys.index(key) for key in tests_by_key)
     for at, key in enumerate(keys[: last + 1]):
         tests = tests_by_key.get(key, [])
-        if len(tests) == 1 and (at == last or key == METHOD):  # that of a method ends with the line feed
+        # The test of methods ends with the line feed.
+        if len(tests) == 1 and (at == last or (key == METHOD and match.methods)):
             out += tests[0]
             continue
         out += "".join(f"(?={test})" for test in tests)
@@ -227,6 +229,10 @@ def _absent_parameter(_: Absent) -> str:
     return r"=?\n"
 
 
+def _not(kind: type[AnySubject]) -> Callable[[Not], str]:
+    return lambda condition: f"(?!{CONDITIONS[kind, type(condition.operator)].render(condition.operator)})"
+
+
 def _exact_path(value: str) -> str:
     return rf"{escapes.path_literal(value)}[?\n]"
 
@@ -269,4 +275,8 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _RAW_COOKIE),
     (Cookie, Present): Rendered(_present_cookie, _RAW_COOKIE),
     (Cookie, Absent): Rendered(_absent_cookie, _RAW_COOKIE),
+    (Method, Not): Rendered(_not(Method), _MAPS),
+    (Header, Not): Rendered(_not(Header), _MAPS),
+    (Query, Not): Rendered(_not(Query), _RAW_QUERY),
+    (Cookie, Not): Rendered(_not(Cookie), _RAW_COOKIE),
 }

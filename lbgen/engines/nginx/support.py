@@ -8,7 +8,7 @@ from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.engines.nginx.matching import CONDITIONS
-from lbgen.plan.conditions import FEATURES, Header
+from lbgen.plan.conditions import Header, features_of
 from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
@@ -32,7 +32,7 @@ VERSIONS = {
     )
 }
 
-_HEADERS = [FEATURES[Header, each] for each in Header.operators]
+_HEADERS = features_of(Header)
 _ONE_LINE = habit(
     "nginx 1.22 reads the first line only of a header sent on several lines",
     {f"{feature}.lines": "another rule" for feature in _HEADERS},

@@ -17,6 +17,7 @@ from lbgen.plan.conditions import (
     ExactPath,
     Header,
     Method,
+    Not,
     OneOf,
     PrefixPath,
     Present,
@@ -197,7 +198,16 @@ def _absent(present: Callable[[str, Present], str]) -> Callable[[str, Absent], s
     return lambda name, _: f"!{present(name, Present())}"
 
 
+def _not(kind: type[AnySubject]) -> Callable[[str, Not], str]:
+    def render(name: str, operator: Not) -> str:
+        text: str = CONDITIONS[kind, type(operator.operator)].render(name, operator.operator)
+        return text.removeprefix("!") if text.startswith("!") else f"!{text}"
+
+    return render
+
+
 _QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
+_LINES_SAY = "each line of a repeated header is matched by itself"
 _COOKIE_SAYS = "any of repeated cookies matches"
 
 
@@ -211,9 +221,7 @@ CONDITIONS: ConditionTable = {
     RegexPath: Rendered(_path_pattern, NATIVE),
     (Method, OneOf): Rendered(_method, NATIVE),
     (Header, Exact): Rendered(_exact_header, NATIVE),
-    (Header, Regex): Rendered(
-        _header_regex, _habit(Header, Regex, "each line of a repeated header is matched by itself")
-    ),
+    (Header, Regex): Rendered(_header_regex, _habit(Header, Regex, _LINES_SAY)),
     (Header, Present): Rendered(_present_header, NATIVE),
     (Header, Absent): Rendered(
         _absent(_present_header), NATIVE, named(_OF_PROXIES, "Traefik sets this field before it routes")
@@ -226,4 +234,12 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _habit(Cookie, Regex, _COOKIE_SAYS)),
     (Cookie, Present): Rendered(_present_cookie, _habit(Cookie, Present, _COOKIE_SAYS)),
     (Cookie, Absent): Rendered(_absent(_present_cookie), _habit(Cookie, Absent, _COOKIE_SAYS)),
+    (Method, Not): Rendered(_not(Method), NATIVE),
+    (Header, Not): Rendered(
+        _not(Header),
+        _habit(Header, Not, _LINES_SAY),
+        named(_OF_PROXIES, "Traefik sets this field before it routes"),
+    ),
+    (Query, Not): Rendered(_not(Query), _habit(Query, Not, _QUERY_SAYS)),
+    (Cookie, Not): Rendered(_not(Cookie), _habit(Cookie, Not, _COOKIE_SAYS)),
 }
