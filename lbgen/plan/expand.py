@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.conditions import EVERY_PATH, SUBJECTS, read_conditions, read_path
+from lbgen.plan.conditions import SUBJECTS, read_conditions
 from lbgen.plan.model import HostPattern, L4Rule, Match, Rule
+from lbgen.plan.path_conditions import EVERY_PATH, read_path
 from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
 
 if TYPE_CHECKING:

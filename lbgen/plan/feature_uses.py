@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lbgen.plan.conditions import FEATURES, read_conditions, read_path
+from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts
+from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
 
 if TYPE_CHECKING:

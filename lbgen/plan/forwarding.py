@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.addresses import is_within
-from lbgen.plan.conditions import Path, PrefixPath
+from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 
 if TYPE_CHECKING:

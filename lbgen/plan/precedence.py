@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from lbgen.plan.conditions import SUBJECTS, ExactPath, Path, PrefixPath, covering_prefixes
+from lbgen.plan.conditions import SUBJECTS
 from lbgen.plan.model import HostPattern, HostTable, L4Rule, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -9,7 +9,6 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
-from lbgen.plan.conditions import PrefixPath
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
@@ -33,6 +32,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
+from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.spans import Spans

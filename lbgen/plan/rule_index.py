@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.plan.addresses import client_ip
-from lbgen.plan.conditions import places, start_lengths
+from lbgen.plan.path_conditions import places, start_lengths
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import target_version
 from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
-from lbgen.plan.conditions import RegexPath
 from lbgen.plan.model import HeaderEdits, Match, Plan, Redirect, Respond, Timeouts
+from lbgen.plan.path_conditions import RegexPath
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers

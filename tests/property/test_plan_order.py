@@ -10,9 +10,9 @@ from lbgen.conformance.corpus import corpus, overlapping_drafts
 from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.topology_diff import changed_route
 from lbgen.conformance.verify.overlaps import overlaps
-from lbgen.plan.conditions import ExactPath, PrefixPath, RegexPath, covering_prefixes
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import HostTable, Plan, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath, covering_prefixes
 from lbgen.plan.precedence import PathGroup, covering_hosts, path_groups
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import RefusedError, Request, parse_request

@@ -8,21 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
-from lbgen.plan.conditions import (
-    SUBJECTS,
-    AnyOperator,
-    Condition,
-    Exact,
-    ExactPath,
-    Method,
-    OneOf,
-    PrefixPath,
-    Present,
-    Regex,
-)
-from lbgen.plan.conditions import (
-    Path as PathCondition,
-)
+from lbgen.plan.conditions import SUBJECTS, AnyOperator, Condition, Exact, Method, OneOf, Present, Regex
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -40,6 +26,8 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.path_conditions import Path as PathCondition
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
 from lbgen.records import replace

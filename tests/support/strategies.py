@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lbgen.plan import model as m
 from lbgen.plan.conditions import (
-    PATHS,
     SUBJECTS,
     AnySubject,
     Condition,
@@ -23,12 +22,11 @@ from lbgen.plan.conditions import (
     Not,
     OneOf,
     Operator,
-    Path,
-    PrefixPath,
     Query,
     Regex,
     Subject,
 )
+from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
 from lbgen.records import replace

@@ -8,7 +8,7 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.corpus import matching_draft
-from lbgen.plan.conditions import places, start_lengths
+from lbgen.plan.path_conditions import places, start_lengths
 from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
 from lbgen.plan.precedence import covering_hosts, group

@@ -11,28 +11,15 @@ from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
-from lbgen.plan.conditions import (
-    FEATURES,
-    Absent,
-    Cookie,
-    Exact,
-    ExactPath,
-    Header,
-    Method,
-    Not,
-    OneOf,
-    PrefixPath,
-    Present,
-    Query,
-    Regex,
-    RegexPath,
-)
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
 from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition, Path
+    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener, Match
+    from lbgen.plan.path_conditions import Path
 
     _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
-from lbgen.plan.conditions import PrefixPath, covering_prefixes
+from lbgen.plan.path_conditions import PrefixPath, covering_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,14 +6,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
-from lbgen.plan.conditions import ExactPath, PrefixPath
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import Path
     from lbgen.plan.model import HostPattern, Listener, Redirect, Rewrite, Rule
+    from lbgen.plan.path_conditions import Path
 
 _ROOT = r"/\1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}

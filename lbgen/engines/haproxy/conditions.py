@@ -12,22 +12,8 @@ from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.haproxy.quote import argument, value_regex
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import (
-    FEATURES,
-    Absent,
-    Cookie,
-    Exact,
-    ExactPath,
-    Header,
-    Method,
-    Not,
-    OneOf,
-    PrefixPath,
-    Present,
-    Query,
-    Regex,
-    RegexPath,
-)
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.conditions import ExactPath, PrefixPath
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.precedence import covering_hosts, group, path_groups
 
 if TYPE_CHECKING:

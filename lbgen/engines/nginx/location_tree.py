@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from lbgen.plan.conditions import Path, PrefixPath, covering_prefixes
+from lbgen.plan.path_conditions import Path, PrefixPath, covering_prefixes
 from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
 
 if TYPE_CHECKING:

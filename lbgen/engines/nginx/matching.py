@@ -14,21 +14,8 @@ from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import (
-    Absent,
-    Cookie,
-    Exact,
-    ExactPath,
-    Header,
-    Method,
-    Not,
-    OneOf,
-    PrefixPath,
-    Present,
-    Query,
-    Regex,
-    RegexPath,
-)
+from lbgen.plan.conditions import Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
@@ -36,8 +23,9 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.plan.conditions import AnySubject, Condition, Path
+    from lbgen.plan.conditions import AnySubject, Condition
     from lbgen.plan.model import Listener
+    from lbgen.plan.path_conditions import Path
     from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"

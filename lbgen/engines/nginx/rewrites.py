@@ -14,7 +14,7 @@ from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import PrefixPath
+from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names

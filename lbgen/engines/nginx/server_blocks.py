@@ -14,8 +14,8 @@ from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import ExactPath, PrefixPath
 from lbgen.plan.model import Forward, Mode
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.records import replace
 
 if TYPE_CHECKING:

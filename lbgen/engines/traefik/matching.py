@@ -9,29 +9,16 @@ from lbgen.engines.api import NATIVE, Verdict, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
-from lbgen.plan.conditions import (
-    FEATURES,
-    Absent,
-    Cookie,
-    Exact,
-    ExactPath,
-    Header,
-    Method,
-    Not,
-    OneOf,
-    PrefixPath,
-    Present,
-    Query,
-    Regex,
-    RegexPath,
-)
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import AnyOperator, AnySubject, Path
+    from lbgen.plan.conditions import AnyOperator, AnySubject
     from lbgen.plan.model import HostPattern, Rule
+    from lbgen.plan.path_conditions import Path
 
 # Traefik decodes the other escapes of a path before it matches; they may stand for parts of one UTF-8 character.
 ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
-from lbgen.plan.conditions import ExactPath
 from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.path_conditions import ExactPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import Path
     from lbgen.plan.model import Listener, Redirect, Rewrite
+    from lbgen.plan.path_conditions import Path
 
 
 def build_rewrite(rewrite: Rewrite, matched: Path) -> dict[str, Data]:

@@ -25,15 +25,15 @@ from lbgen.engines.traefik.matching import (
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.engines.traefik.tls import find_options
-from lbgen.plan.conditions import PrefixPath
 from lbgen.plan.model import Mode
+from lbgen.plan.path_conditions import PrefixPath
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.routes import Routes
-    from lbgen.plan.conditions import Path
     from lbgen.plan.model import HostPattern, Listener, Plan, Rule
+    from lbgen.plan.path_conditions import Path
 
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 

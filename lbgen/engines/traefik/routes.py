@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.engines.document import Data
-    from lbgen.plan.conditions import Path
     from lbgen.plan.model import Listener, Plan, Route
+    from lbgen.plan.path_conditions import Path
     from lbgen.plan.policy import Retries
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.conditions import ExactPath, PrefixPath, read_path
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context

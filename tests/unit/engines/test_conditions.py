@@ -8,7 +8,8 @@ import pytest
 
 from lbgen.engines.api import Level, engine
 from lbgen.engines.conditions import condition_verdicts
-from lbgen.plan.conditions import PrefixPath, Query, Regex
+from lbgen.plan.conditions import Query, Regex
+from lbgen.plan.path_conditions import PrefixPath
 from tests.support.plans import by_match, forward, like, match, pool, route
 
 TABLES = {"nginx": "matching", "haproxy": "conditions", "envoy": "matching", "traefik": "matching"}

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.plan.conditions import PATHS, SUBJECTS, Condition, Path, with_conditions
+from lbgen.plan.conditions import SUBJECTS, Condition, with_conditions
 from lbgen.plan.model import Match
+from lbgen.plan.path_conditions import PATHS, Path
 from lbgen.plan.request import Draft, ParsedRequest, parse_request
 from tests.support.strategies import MATCHES, METHODS, OPERATORS, path_matches, paths, some_conditions
 

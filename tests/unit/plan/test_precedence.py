@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from lbgen.plan.conditions import PATHS, ExactPath, Path, PrefixPath, Present, RegexPath, covering_prefixes
+from lbgen.plan.conditions import Present
 from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import PATHS, ExactPath, Path, PrefixPath, RegexPath, covering_prefixes
 from lbgen.plan.precedence import (
     UnrankedL4Rule,
     UnrankedRule,

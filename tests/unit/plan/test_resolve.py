@@ -8,7 +8,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
-from lbgen.plan.conditions import Exact, Header, Present, RegexPath
+from lbgen.plan.conditions import Exact, Header, Present
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -26,6 +26,7 @@ from lbgen.plan.model import (
     Rewrite,
     Timeouts,
 )
+from lbgen.plan.path_conditions import RegexPath
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
 from lbgen.records import replace

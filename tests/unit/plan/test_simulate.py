@@ -3,7 +3,8 @@
 import pytest
 
 from lbgen.plan import model as m
-from lbgen.plan.conditions import Exact, ExactPath, Operator, Path, PrefixPath, Present, Regex, RegexPath
+from lbgen.plan.conditions import Exact, Operator, Present, Regex
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.policy import Access
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4

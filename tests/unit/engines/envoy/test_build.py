@@ -14,7 +14,6 @@ from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.rewrites import replace_prefix
 from lbgen.engines.envoy.run import judge
 from lbgen.engines.envoy.support import TABLES
-from lbgen.plan.conditions import ExactPath, Path, PrefixPath
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -29,6 +28,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 from lbgen.plan.resolve import plan
 from lbgen.records import replace
 from lbgen.spec.load import load

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbgen.engines.envoy.matching import escape_path, match_path, match_value
-from lbgen.plan.conditions import Exact, ExactPath, Header, Operator, PrefixPath, Present, Query, Regex
+from lbgen.plan.conditions import Exact, Header, Operator, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.request import Request, parse_request, to_wire
 
 REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?", "[^a]+", "(?i)ab?", "a{1,2}%", "[+-.]x", r"\W\d", "^a$|^b$", "é?")

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lbgen.engines.envoy import ENGINE, prefix_trees
-from lbgen.plan.conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load

@@ -6,8 +6,9 @@ import pytest
 
 from lbgen.engines.traefik.matching import build_rule, count_rules, decode_path, find_priority, quote_regex
 from lbgen.engines.traefik.quote import quote_rule_text
-from lbgen.plan.conditions import Exact, ExactPath, PrefixPath, Present, Regex, RegexPath
+from lbgen.plan.conditions import Exact, Present, Regex
 from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 from tests.support.plans import match
 
 EVERY = PrefixPath("/")

@@ -9,8 +9,8 @@ import pytest
 
 from lbgen.engines.traefik.matching import decode_path
 from lbgen.engines.traefik.prefix_trees import MOST, Tree
-from lbgen.plan.conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 
 

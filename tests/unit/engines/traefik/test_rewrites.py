@@ -7,8 +7,8 @@ import re
 import pytest
 
 from lbgen.engines.traefik.rewrites import build_redirect, build_rewrite
-from lbgen.plan.conditions import ExactPath, PrefixPath
 from lbgen.plan.model import Redirect, Rewrite
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from tests.support.plans import by_match
 
 
