@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from lbgen.conformance.corpus import overlapping_drafts
 from lbgen.conformance.verify.requests import overlaps
 from lbgen.plan.matching import mismatch
-from lbgen.plan.model import HostTable, PathKind, Plan, Rule
-from lbgen.plan.precedence import PathGroup, covering_hosts, covering_prefixes, path_groups
+from lbgen.plan.model import HostTable, Plan, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath, covering_prefixes
+from lbgen.plan.precedence import PathGroup, covering_hosts, path_groups
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import RefusedError, Request, parse_request
 from lbgen.plan.shadowing import covers, find_shadowed
@@ -28,9 +29,9 @@ def table_for(tables: tuple[HostTable, ...], host: str | None) -> HostTable:
 
 def group_for(groups: tuple[PathGroup, ...], path: str) -> PathGroup | None:
     known = {(group.kind, group.path): group for group in groups}
-    if (PathKind.EXACT, path) in known:
-        return known[PathKind.EXACT, path]
-    return next((known[PathKind.PREFIX, p] for p in covering_prefixes(path) if (PathKind.PREFIX, p) in known), None)
+    if (ExactPath, path) in known:
+        return known[ExactPath, path]
+    return next((known[PrefixPath, p] for p in covering_prefixes(path) if (PrefixPath, p) in known), None)
 
 
 def check(plan: Plan, request: Request) -> None:
@@ -55,7 +56,7 @@ def check(plan: Plan, request: Request) -> None:
     for candidate in group.candidates if group else ():
         rule = candidate.rule
         if candidate.test_path:
-            assert rule.match.path.kind is PathKind.REGEX
+            assert isinstance(rule.match.path, RegexPath)
             if not matches_whole(rule.match.path.value, parsed.path):
                 continue
         why = mismatch(rule, parsed)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Forward, Listener, PathKind, Plan, Rewrite, Route
+from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
@@ -121,10 +120,7 @@ def _before_rewrites(plan: Plan, pool: str, message: Message, attack: Attack) ->
         for rule in (each for each in rules if each.route == route.name):
             old = rule.match.path.value
             if rewrite.path == path:
-                yield (
-                    (regex_example(old) or "/" if rule.match.path.kind is PathKind.REGEX else old) + mark + query,
-                    sent,
-                )
+                yield next(iter(rule.match.path.examples()), "/") + mark + query, sent
             elif rewrite.prefix is not None and path.startswith(rewrite.prefix):
                 yield f"{old.rstrip('/')}/{path[len(rewrite.prefix) :].lstrip('/')}{mark}{query}", sent
             elif sent != host:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import Draft, drafts
+from lbgen.conformance.corpus import drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
@@ -20,7 +20,7 @@ from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.plan.request import Request
+    from lbgen.plan.request import Draft, Request
 
 
 SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import islice
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
@@ -24,14 +24,15 @@ from lbgen.conformance.verify.cases import (
 from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.route_policies import policy_requests
+from lbgen.plan.conditions import SUBJECTS, Header, features_of
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
-from lbgen.plan.model import Forward, Listener, Mode, PathKind, Plan, Route, Rule
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
+from lbgen.plan.path_conditions import places, start_lengths
 from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
-from lbgen.plan.precedence import covering_hosts, covering_prefixes, group
-from lbgen.plan.regex import literal_start
-from lbgen.plan.request import RefusedError, Request, parse_request
+from lbgen.plan.precedence import covering_hosts, group
+from lbgen.plan.request import Draft, RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -43,7 +44,7 @@ AMBIGUOUS_PATHS = (
 )
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
-_PARTS = {"path": "path", "method": "methods", "header": "headers", "query": "query", "cookie": "cookies"}
+_PARTS = {"path": "path", **{each.label: each.word for each in SUBJECTS}}
 _STRICT = Paths()
 _MOST_PAIRS = 2_000
 _MOST_TRIED = 50 * _MOST_PAIRS  # where rules differ in their headers only, each pair must be looked at
@@ -192,20 +193,20 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[ClauseRequest]:
 
 def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
     """Pairs of rules whose hosts overlap, and of which one covers the example path of the other; in the order of
-    `itertools.combinations(rules, 2)`. Rules of a regex without an example are in no pair."""
+    `itertools.combinations(rules, 2)`. Rules of a pattern without an example are in no pair."""
     paths = [None if (hit := matching_draft(rule)) is None else hit.path for rule in rules]
-    starts = sorted({len(literal_start(rule.match.path.value)) for rule in rules if _regex(rule)})
+    starts = start_lengths(rule.match.path for rule in rules)
     index = group(
         (key, at)
         for at, (rule, path) in enumerate(zip(rules, paths, strict=True))
         if path is not None
         for host in _places(rule)
-        for key in ((*host, _cover(rule)), *((*host, ("at", *each)) for each in _covers(path, starts)))
+        for key in ((*host, rule.match.path.place), *((*host, ("at", each)) for each in _covers(path, starts)))
     )
     for at, (rule, path) in enumerate(zip(rules, paths, strict=True)):
         if path is None:
             continue
-        texts: list[Hashable] = [("at", *_cover(rule)), *_covers(path, starts)]
+        texts: list[Hashable] = [("at", rule.match.path.place), *_covers(path, starts)]
         hosts: list[tuple[Hashable, ...]] = [
             *(("of", host) for host in covering_hosts(rule.host)),
             ("below", rule.host),
@@ -224,22 +225,9 @@ def _places(rule: Rule) -> Iterator[tuple[Hashable, ...]]:
     yield from (("below", host) for host in covering_hosts(rule.host) if host != rule.host)
 
 
-def _cover(rule: Rule) -> tuple[PathKind, str]:
-    """What the rule covers."""
-    value = rule.match.path.value
-    return rule.match.path.kind, literal_start(value) if _regex(rule) else value
-
-
-def _covers(path: str, starts: Sequence[int]) -> Iterator[tuple[PathKind, str]]:
+def _covers(path: str, starts: Sequence[int]) -> Iterator[Hashable]:
     """What may cover `path`."""
-    seen = path_to_match(path, _STRICT)
-    yield PathKind.EXACT, seen
-    yield from ((PathKind.PREFIX, prefix) for prefix in covering_prefixes(seen))
-    yield from ((PathKind.REGEX, path[:length]) for length in starts if length <= len(path))
-
-
-def _regex(rule: Rule) -> bool:
-    return rule.match.path.kind is PathKind.REGEX
+    return places(path_to_match(path, _STRICT), path, starts)
 
 
 def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[ClauseRequest]:
@@ -287,5 +275,5 @@ def _of_repeated_lines(request: Request) -> tuple[str, ...]:
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) == len(names):
         return ()
-    matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
+    matched = (*features_of(Header), Feature.REQUEST_HEADERS_ADD)
     return tuple(f"{feature}.lines" for feature in matched)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from lbgen.engines.api import NATIVE, ROUTES, UNPORTABLE, Level, Verdict, approximate, emulated, habit, refused
+from lbgen.engines.conditions import condition_verdicts
+from lbgen.engines.envoy.matching import CONDITIONS
 from lbgen.plan.features import Feature
 
 _SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")
-_ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
-_DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
 _V1_40: dict[Feature, Verdict] = {
     Feature.TRUSTED_PROXIES: emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),
-    Feature.HEADER: _ANCHORED,
-    Feature.HEADER_REGEX: _ANCHORED,
-    Feature.HEADER_PRESENT: _ANCHORED,
-    Feature.QUERY: _DECODED,
-    Feature.QUERY_REGEX: _DECODED,
+    **condition_verdicts(CONDITIONS),
     Feature.PRIORITY: _SORTED,
     Feature.PATHS_STRICT: habit(
         "Envoy resolves dot segments, empty segments, backslashes and escapes of unreserved characters before routing "

@@ -5,7 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
+from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain
+from lbgen.engines.nginx.matching import CONDITIONS
+from lbgen.plan.conditions import Header, features_of
 from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
@@ -29,16 +32,10 @@ VERSIONS = {
     )
 }
 
-_MAPS = emulated("locations for paths, and maps of regexes that select among the rules of a location")
-_RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and do not decode")
-_RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
+_HEADERS = features_of(Header)
 _ONE_LINE = habit(
     "nginx 1.22 reads the first line only of a header sent on several lines",
-    {
-        "match.headers.lines": "another rule",
-        "match.headers.regex.lines": "another rule",
-        "match.headers.present.lines": "another rule",
-    },
+    {f"{feature}.lines": "another rule" for feature in _HEADERS},
 )
 _FIRST_COUNTS = emulated("nginx's own limits, which on 1.22 count the first line of a key's header")
 _OLD_ADD = habit(
@@ -93,19 +90,7 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.DUAL_STACK: emulated("one socket for IPv4 and one for IPv6"),
     Feature.HOST_EXACT: NATIVE,
     Feature.HOST_WILDCARD: NATIVE,
-    Feature.PATH_EXACT: NATIVE,
-    Feature.PATH_PREFIX: emulated("an exact location for the path, and a prefix location for the paths below"),
-    Feature.PATH_REGEX: _MAPS,
-    Feature.METHOD: _MAPS,
-    Feature.HEADER: _MAPS,
-    Feature.HEADER_REGEX: _MAPS,
-    Feature.HEADER_PRESENT: _MAPS,
-    Feature.QUERY: _RAW_QUERY,
-    Feature.QUERY_REGEX: _RAW_QUERY,
-    Feature.QUERY_PRESENT: _RAW_QUERY,
-    Feature.COOKIE: _RAW_COOKIE,
-    Feature.COOKIE_REGEX: _RAW_COOKIE,
-    Feature.COOKIE_PRESENT: _RAW_COOKIE,
+    **condition_verdicts(CONDITIONS),
     Feature.PRIORITY: emulated("the order of the rules is computed when nginx.conf is rendered"),
     Feature.L4_SNI: emulated("a map over the server name in the order of the rules"),
     Feature.L4_SOURCES: emulated("a geo block per set of networks, and a map in the order of the rules"),
@@ -275,9 +260,7 @@ SUPPORT: dict[str, dict[Feature, Verdict]] = {
     OLD: _COMMON
     | _OLD_UPSTREAMS
     | {
-        Feature.HEADER: _ONE_LINE,
-        Feature.HEADER_REGEX: _ONE_LINE,
-        Feature.HEADER_PRESENT: _ONE_LINE,
+        **{Feature(feature): _ONE_LINE for feature in _HEADERS},
         Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
         Feature.RATE_LIMIT: _FIRST_COUNTS,
         Feature.CONCURRENCY: _FIRST_COUNTS,

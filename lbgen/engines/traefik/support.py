@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
+from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
+from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.plan.features import Feature
 
-_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
-
-
-def _any_of(feature: Feature, says: str) -> Verdict:
-    return habit(says, {f"{feature}.routes": ("accepted", "status 404")})
-
-
-_COOKIES = "any of repeated cookies matches"
-
 _SUPPORT: dict[Feature, Verdict] = {
+    **condition_verdicts(CONDITIONS),
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
@@ -41,16 +35,6 @@ _SUPPORT: dict[Feature, Verdict] = {
             "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status", "time", "open", "closed")),
         },
     ),
-    Feature.HEADER_REGEX: habit(
-        "each line of a repeated header is matched by itself",
-        {"match.headers.regex.routes": ("accepted", "status 404")},
-    ),
-    Feature.QUERY: _any_of(Feature.QUERY, _QUERY_SAYS),
-    Feature.QUERY_REGEX: _any_of(Feature.QUERY_REGEX, _QUERY_SAYS),
-    Feature.QUERY_PRESENT: _any_of(Feature.QUERY_PRESENT, _QUERY_SAYS),
-    Feature.COOKIE: _any_of(Feature.COOKIE, _COOKIES),
-    Feature.COOKIE_REGEX: _any_of(Feature.COOKIE_REGEX, _COOKIES),
-    Feature.COOKIE_PRESENT: _any_of(Feature.COOKIE_PRESENT, _COOKIES),
     Feature.PATHS_STRICT: habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
