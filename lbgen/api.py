@@ -12,13 +12,23 @@ from lbgen.plan.model import Plan
 from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import logs as log_files
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
-from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step, no_progress
-from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.error_locations import add_locations
+from lbgen.runtime.common.driver import (
+    DRAIN_SECONDS,
+    RELOAD_SECONDS,
+    REPORTED_AT_START,
+    START_SECONDS,
+    Progress,
+    ReloadOptions,
+    Step,
+    UpOptions,
+    no_progress,
+)
+from lbgen.runtime.common.selection import for_routes
+from lbgen.runtime.json_types import SwapResult
 from lbgen.runtime.registry import docker_unreachable
 from lbgen.runtime.results import Stack
 from lbgen.runtime.stack_request import (
+    add_locations,
     check_runtime,
     chosen_engines,
     select_runtime,
@@ -27,10 +37,9 @@ from lbgen.runtime.stack_request import (
     tiers_to_run,
     usable_files,
 )
-from lbgen.runtime.swap_result import SwapResult
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
-from lbgen.runtime.tiers.request import TiersRequest, with_name
+from lbgen.runtime.tiers.rollout import TiersRequest, with_name
 
 if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
@@ -224,7 +233,7 @@ def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
 
 def _tiers_preview(wanted: TiersRequest, runtime: str | None) -> Preview:
     from lbgen.conformance.preview import Preview
-    from lbgen.runtime.tiers.preview import preview as preview_tiers
+    from lbgen.runtime.tiers.rollout import preview as preview_tiers
 
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import group_members
 
 
 def engine_cores() -> frozenset[int]:

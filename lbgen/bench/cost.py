@@ -25,7 +25,7 @@ from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.bench.without import Variant, variants
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.resolve import plan as resolve
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 
 if TYPE_CHECKING:
     from lbgen.bench.json_types import CostRecord

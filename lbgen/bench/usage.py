@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import group_members
 
 
 def group_cpu(leaders: Iterable[int]) -> float:

@@ -98,7 +98,7 @@ def _counted(stack: str | None, engine: str | None) -> tuple[RouteStats, ...] | 
     served = {x.name: x.metrics for x in registry.find_stack(stack).engines if x.metrics and engine in (None, x.name)}
     if not served:
         return None
-    from lbgen.runtime.common.metrics_stats import fetch
+    from lbgen.runtime.common.stats import fetch
 
     return tuple(each for name, url in sorted(served.items()) for each in fetch(name, url))
 

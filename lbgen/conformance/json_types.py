@@ -5,7 +5,7 @@ from __future__ import annotations
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
-from lbgen.runtime.common.decision import Action, Kind
+from lbgen.runtime.common.driver import Action, Kind
 
 
 class ChangedAnswerRecord(Record):

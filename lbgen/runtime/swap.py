@@ -10,9 +10,13 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.records import replace
 from lbgen.runtime import registry
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.loss_probe import count_losses
+from lbgen.runtime.docker import network
+from lbgen.runtime.docker import stack as containers
+from lbgen.runtime.docker.client import connect
+from lbgen.runtime.json_types import SwapResult
 from lbgen.runtime.results import Stack
-from lbgen.runtime.swap_result import SwapResult
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -72,11 +76,6 @@ def engine_to_replace(plan: Plan, new: str, old: str | None, runtime: str | None
 
 def swap(plan: Plan, stack: StackState, old: EngineState, new: str, how: UpOptions) -> Stack:
     """Let `new` serve `plan` at the ports of `old`. EngineError LB413 when it does not, and `old` serves on."""
-    from lbgen.runtime.common.loss_probe import count_losses
-    from lbgen.runtime.docker import apply as containers
-    from lbgen.runtime.docker import network
-    from lbgen.runtime.docker.client import connect
-
     names = [new if each.name == old.name else each.name for each in stack.engines]
     where = {each.listener: (each.host, each.port) for each in old.addresses}
     client = network.gateway(network.ensure(connect(), stack.name))

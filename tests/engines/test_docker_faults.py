@@ -280,7 +280,7 @@ def test_a_helper_that_vanishes(
 # Imports need open files as well, and come first.
 PRELOADED = """
 import os, resource, sys
-import lbgen.cli.main, lbgen.cli.reload, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.apply, docker
+import lbgen.cli.main, lbgen.cli.reload, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.stack, docker
 import lbgen.runtime.tiers.rollout, lbgen.plan.resolve, lbgen.plan.checks, docker.context, rich.table, rich.status
 import rich.live, requests, requests.exceptions, urllib3.exceptions, concurrent.futures.thread, difflib, tempfile
 from lbgen.engines.api import engines

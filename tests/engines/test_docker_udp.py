@@ -16,7 +16,7 @@ from lbgen.api import Progress, Step
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.docker.sockets import sockets
+from lbgen.runtime.docker.network import sockets
 from tests.engines.test_udp_ready import ENGINES, answer, dns, more
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 

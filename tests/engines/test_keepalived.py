@@ -16,7 +16,7 @@ import pytest
 import lbgen
 from lbgen.engines.api import Binary, EndpointRules, Level
 from lbgen.engines.keepalived import ENGINE, quote
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 from lbgen.runtime.local.check import check
 
 pytestmark = [

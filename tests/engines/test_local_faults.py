@@ -24,7 +24,7 @@ from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, Severity
 from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
-from lbgen.runtime.local.adopt import processes_in, session_leaders
+from lbgen.runtime.local.spawn import processes_in, session_leaders
 from tests.engines.test_local_runtime import need
 from tests.support.traffic import traffic
 

@@ -18,7 +18,7 @@ from lbgen.engines.api import Engine, ProcessSpec, target_version
 from lbgen.engines.health import NO_ADDRESS, Condition
 from lbgen.records import replace
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.route_probes import Probe, probes_of_change
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import to_diagnostic

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import stat
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,15 +18,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from lbgen.agent import state_file as agent_state
+from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
 from lbgen.records import replace
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
-from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.engines.counts import Counts
+
 
 _RECORD = "stack.json"
 _FORMAT = 1
@@ -91,9 +96,6 @@ class EngineState:
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         """The health of its endpoints, read now."""
-        from lbgen.agent import state_file as agent_state
-        from lbgen.agent.admin_client import fetch_text
-
         reporter = status_engine(self.engine or self.name)
         said = (
             fetch_text(self.admin, reporter.status_paths)
@@ -268,3 +270,26 @@ def forget(state: StackState) -> None:
         for name in engine.leftovers:
             Path(name).unlink(missing_ok=True)
     shutil.rmtree(folder(state.name), ignore_errors=True)
+
+
+@contextmanager
+def lock(what: str) -> Iterator[None]:
+    """Hold the lock `what` against other lbgen processes of this user; the kernel releases it when a process dies."""
+    path = root() / f"{what}.lock"
+    while True:
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_at(handle.fileno(), path):
+                continue  # the one before us removed it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from errno import EMFILE, ENFILE, ENOMEM
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker.labels import STACK
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
@@ -124,13 +125,6 @@ def why_unavailable() -> Diagnostic | None:
     return None
 
 
-def has_containers() -> bool:
-    """Whether there is a container of lbgen's: what reads them is worth importing only then. EngineError LB420."""
-    client = connect()
-    with docker_errors("listing containers"):
-        return bool(client.containers.list(all=True, filters={"label": STACK}, sparse=True))
-
-
 def is_available() -> bool:
     """Whether a usable daemon answers."""
     return why_unavailable() is None
@@ -237,9 +231,6 @@ def _chain(error: BaseException) -> list[BaseException]:
 def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
     """Translate errors of the daemon into EngineError LB421; `what` names the operation. `whole`: defer a Ctrl-C until
     the block ends, so that no object is created unnoticed."""
-    import tarfile
-    from http.client import HTTPException
-
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Plan, Protocol
 from lbgen.records import replace
-from lbgen.runtime.common.decision import reads_by_itself
+from lbgen.runtime.common import processes
+from lbgen.runtime.common.driver import START_SECONDS, reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
 from lbgen.runtime.common.stages import put_in_stages, watched
-from lbgen.runtime.docker import container, container_files, hot_restart, oom
+from lbgen.runtime.docker import container, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File, rendered_files
-from lbgen.runtime.docker.health import fetch_status
-from lbgen.runtime.docker.labels import RECORD_FILE, Record
-from lbgen.runtime.docker.worker_probe import WorkerProbe
+from lbgen.runtime.docker.inspect import fetch_status
+from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -32,8 +36,71 @@ if TYPE_CHECKING:
     from lbgen.engines.api import ProcessSpec
     from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Plan
     from lbgen.runtime.docker.converge import StackContainer
+
+
+_LOOK_SECONDS = 0.05
+
+
+class WorkerProbe(Struct, frozen=True):
+    """`handle` runs `lbgen.runtime.common.processes` in the process and network namespaces of an engine."""
+
+    handle: Container
+
+    @classmethod
+    def start(cls, engine: StackContainer, plan: Plan, helper: str) -> WorkerProbe:
+        """Return once the workers that run now are listed. `helper` is the helper image, `plan` the one to load.
+
+        Raises EngineError LB403 (it does not start), LB421.
+        """
+        ports = [str(x.port) for x in plan.listeners if x.protocol is Protocol.TCP]
+        spec = ContainerSpec(
+            name=f"{engine.name}-workers-{secrets.token_hex(2)}",
+            image=helper,
+            argv=(helper_image.PYTHON, "-m", "lbgen.runtime.common.processes", *ports),
+            files={},
+            env=helper_image.ENVIRONMENT,
+            stop="SIGKILL",
+            inside=engine.name,
+            joins=str(engine.handle.attrs["HostConfig"]["NetworkMode"]).removeprefix("container:"),
+            once=True,
+        )
+        probe = cls(container.create(engine.handle.client, spec, Record(engine.record.stack, Role.CHECK, ""), ""))
+        try:
+            container.start(probe.handle, spec)
+            probe._wait(
+                lambda: processes.READY in container.tail(probe.handle), START_SECONDS, f"{spec.name} did not start"
+            )
+        except BaseException:
+            probe.remove()
+            raise
+        return probe
+
+    def wait(self, title: str, seconds: float) -> None:
+        """Return once the workers from before accept no connections. EngineError LB403 after `seconds`, LB421."""
+        try:
+            self._wait(self._ended, seconds, f"{title} has not loaded the files after {seconds:g} s")
+        finally:
+            self.remove()
+
+    @staticmethod
+    def _wait(done: Callable[[], bool], seconds: float, message: str) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                raise EngineError(Diagnostic("LB403", message))
+            time.sleep(_LOOK_SECONDS)
+
+    def _ended(self) -> bool:
+        with docker_errors(f"looking at {self.handle.name}"):
+            self.handle.reload()
+        return bool(self.handle.status == "exited")
+
+    def remove(self) -> None:
+        """Remove the container, whatever it does."""
+        with docker_errors(f"removing {self.handle.name}"):
+            container.remove(self.handle)
+
 
 _NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2
@@ -187,7 +254,7 @@ class ContainerEngine(Struct):
             if spec.argv and spec.reload is not None:
                 container.signal(handle, spec.reload.name)
         elif spec.hot_restart_argv and not self._goes_on:
-            container.signal(handle, hot_restart.NEXT_SIGNAL)
+            container.signal(handle, desired.NEXT_SIGNAL)
         elif spec.reload is not None:
             try:
                 self._probe = WorkerProbe.start(self.container, plan, self.helper)
@@ -199,7 +266,7 @@ class ContainerEngine(Struct):
                 self.agent.handle.start()
 
     def resource_hint(self) -> str:
-        return oom.memory_hint(self.container.handle)
+        return memory_hint(self.container.handle)
 
     def wait_listening(self, seconds: float) -> None:
         """Docker itself listens on the published ports: the workers and the routes tell whether the engine does."""
@@ -215,7 +282,7 @@ class ContainerEngine(Struct):
     def commit(self) -> None:
         """Tell a hot-restarting engine that the new process stays."""
         if self.spec.hot_restart_argv:
-            container.signal(self.container.handle, hot_restart.COMMIT_SIGNAL)
+            container.signal(self.container.handle, desired.COMMIT_SIGNAL)
 
     def write_record(self, record: Record) -> None:
         """Write its record for later commands."""
@@ -272,3 +339,35 @@ def _exit_reason(each: StackContainer, said: str) -> str:
             f", as the image {each.handle.attrs['Config']['Image']} is made for another processor (see `lbgen images`)"
         )
     return ""
+
+
+_FULL = 0.9  # of its limit; inactive page cache does not count
+
+
+def memory_hint(handle: Container) -> str:
+    """A remedy when the container has reached its memory limit; "" when it has not, or its statistics are missing."""
+    with suppress(EngineError), docker_errors(f"looking at the memory of {handle.name}"):
+        return _hint(_stats(handle).get("memory_stats", {}))
+    return ""
+
+
+def _stats(handle: Container) -> dict[str, Any]:
+    """Docker's statistics of one moment (`one_shot`: without the second sample, which takes a second)."""
+    from docker.errors import InvalidVersion
+
+    try:
+        found = handle.client.api.stats(handle.id, stream=False, one_shot=True)
+    except InvalidVersion:  # of docker 20.10 at least
+        found = handle.stats(stream=False)
+    return found if isinstance(found, dict) else {}
+
+
+def _hint(memory: dict[str, Any]) -> str:
+    limit = memory.get("limit") or 0
+    details = memory.get("stats", {})
+    used = (memory.get("usage") or 0) - (details.get("inactive_file") or details.get("total_inactive_file") or 0)
+    refused = memory.get("failcnt") or 0  # failed allocations; cgroup v1 only
+    if not limit or (used < _FULL * limit and not refused):
+        return ""
+    uses = f"it uses {used >> 20} of" if used >= _FULL * limit else "it has reached"
+    return f"{uses} the {limit >> 20} MiB that containers.memory gives it, and may do little else: give it more"

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.image_archive import USER, WORK
+from lbgen.runtime.docker.helper_image import USER, WORK
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, container_files, network, saved_plan
+from lbgen.runtime.docker import container, container_files, labels, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 
@@ -311,4 +311,4 @@ def forget_stack(client: DockerClient, name: str) -> None:
         has_container = any(Record.from_labels(each["Labels"]) for each in _summaries(client, name))
     if not has_container:
         network.remove(client, name)
-        shutil.rmtree(saved_plan.folder(name), ignore_errors=True)
+        shutil.rmtree(labels.saved_folder(name), ignore_errors=True)

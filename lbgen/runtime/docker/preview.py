@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, Severity
 from lbgen.records import replace
 from lbgen.runtime.common import selection
-from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange
-from lbgen.runtime.docker import external_networks, images, network, saved_plan
-from lbgen.runtime.docker.apply import accept_reload, assign_offsets, certificate_folder, choose_image
+from lbgen.runtime.common.driver import Action, Decision, Kind, PartChange
+from lbgen.runtime.docker import external_networks, images, labels, network
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import ASIDE, exchanges, list_containers
 from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, desired_stack
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import find_extendable, needs_reload, plan_reload
 from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
+from lbgen.runtime.docker.stack import accept_reload, assign_offsets, certificate_folder, choose_image
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.driver import ReloadOptions, UpOptions
     from lbgen.runtime.common.state import StackState
     from lbgen.runtime.docker.converge import StackContainer
-    from lbgen.runtime.docker.labels import Record
-    from lbgen.runtime.docker.saved_plan import SavedPlan
+    from lbgen.runtime.docker.labels import Record, SavedPlan
 
 _KINDS = {Role.ENGINE: Kind.ENGINE, Role.ENDPOINTS: Kind.STAND_INS, Role.AGENT: Kind.AGENT}
 
@@ -45,7 +44,7 @@ def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Dec
     plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
     if selection.configured(plan) & {each.name for each in engines}:
         plan = external_networks.attach_endpoints(client, plan, connect=False)
-    before, last = list_containers(client, plan.name), saved_plan.read(plan.name)
+    before, last = list_containers(client, plan.name), labels.read_saved_plan(plan.name)
     choose = partial(images.look_up, client)
     chosen, skipped = selection.choose(
         engines,
@@ -83,7 +82,7 @@ def preview_reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Dec
     plan, chosen, accept, last = accept_reload(
         client,
         before,
-        saved_plan.read(stack.name),
+        labels.read_saved_plan(stack.name),
         plan,
         options,
         partial(images.look_up, client),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, container_files, endpoint_rules, network

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from lbgen.diagnostics import EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.docker import container, traffic_switch
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.converge import ASIDE, StackContainer, is_orphaned, list_containers

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from lbgen.records import replace
 from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, container_files, helper_image, network, sockets
+from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File
@@ -157,7 +157,7 @@ class TrafficSwitch(Struct):
             self._set(self.address, kernel=True)
             return
         title = self.unit.record.title
-        sockets.wait_listening(
+        network.wait_listening(
             self.entrypoint.holder,
             self._new,
             self._ports,
@@ -207,7 +207,7 @@ class TrafficSwitch(Struct):
         left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
         while True:
-            left = sockets.connected(sockets.sockets(self.entrypoint.holder), self._old, ports)
+            left = network.connected(network.sockets(self.entrypoint.holder), self._old, ports)
             if not left or time.monotonic() > end:
                 break
             time.sleep(_LOOK_SECONDS)

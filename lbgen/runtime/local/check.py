@@ -19,11 +19,9 @@ from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_vers
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find_for
-from lbgen.runtime.common.resolvers import judge_with_resolvers
-from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local.child_process import KILLED, how_ended
+from lbgen.runtime.common.selection import for_routes, judge_with_resolvers
 from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import KILLED, how_ended, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

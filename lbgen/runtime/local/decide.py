@@ -16,7 +16,7 @@ from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_e
 from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
-from lbgen.runtime.common.resolvers import judge_with_resolvers
+from lbgen.runtime.common.selection import judge_with_resolvers
 from lbgen.runtime.local.run_as import engine_user
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 

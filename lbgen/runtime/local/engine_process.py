@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lbgen.agent.run import import_modules, serve
 from lbgen.agent.state_file import replace_file
-from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.log_excerpt import tail
+from lbgen.runtime.common.logs import tail
 from lbgen.runtime.common.ports import LOOPBACK
+from lbgen.runtime.common.processes import group_members, wait_until_closed, workers
 from lbgen.runtime.common.rules_change import load_rules
-from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
-from lbgen.runtime.local import agent
-from lbgen.runtime.local.child_process import KILLED, how_ended
+from lbgen.runtime.common.state import AGENT_LOG
+from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
 from lbgen.runtime.local.run_as import User, engine_user
-from lbgen.runtime.local.spawn import Process, spawn, stop
+from lbgen.runtime.local.spawn import KILLED, Process, how_ended, spawn, spawn_own, stop
 
 if TYPE_CHECKING:
+    import subprocess
+
     from lbgen.engines.api import Binary, ProcessSpec
-    from lbgen.runtime.common.process_id import ProcessId
+    from lbgen.runtime.common.processes import ProcessId
     from lbgen.runtime.common.rules_change import RulesChange
     from lbgen.runtime.local.network import Network
+
 
 LOG = "engine.log"
 STOP_SECONDS = 5.0
@@ -180,7 +186,7 @@ class EngineProcess:
     def restart_agent(self) -> None:
         """Restart the agent, which continues from its saved results."""
         netns = None if self.network is None else self.network.holder.pid
-        self.agent = agent.start(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
+        self.agent = start_agent(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
 
 
 def spawn_engine(
@@ -218,3 +224,36 @@ def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:
 
 def _tcp_ports(plan: Plan) -> frozenset[int]:
     return frozenset(each.port for each in plan.listeners if each.protocol is Protocol.TCP)
+
+
+AGENT_ENTRY = "lbgen.runtime.local.engine_process:agent_main"
+
+
+def start_agent(
+    engine: str,
+    directory: Path,
+    netns: int | None = None,
+    death: signal.Signals | None = signal.SIGTERM,
+    *,
+    kernel: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start the agent of `engine`, whose files lie in `directory`; it gets the signal `death` (None = none) when this
+    process ends. `netns` is a process whose network namespace it joins, as the engine did. `kernel`: it loads rules, so
+    that it keeps the caller's user."""
+    user = User() if kernel else engine_user()
+    rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": None if death is None else int(death)}
+    with (directory / AGENT_LOG).open("ab") as output:
+        return spawn_own(AGENT_ENTRY, [engine, netns, rights], directory=directory, output=output)
+
+
+def agent_main(order: list[Any]) -> None:
+    """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
+    engine, netns, rights = order
+    try:
+        import_modules(engine, Path.cwd())
+        if netns is not None:
+            join_network(netns)
+        drop_privileges(**rights)
+        serve(Path.cwd())
+    except LbgenError as error:
+        sys.exit(str(error))

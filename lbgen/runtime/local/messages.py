@@ -16,7 +16,7 @@ from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan  # noqa: TC001  # likewise
 from lbgen.records import field_names, replace
-from lbgen.runtime.common.progress import Progress
+from lbgen.runtime.common.driver import Progress
 from lbgen.runtime.common.saved import from_plain
 from lbgen.runtime.common.state import StackState  # noqa: TC001  # likewise
 

@@ -26,7 +26,6 @@ from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.state import AGENT_LOG
-from lbgen.runtime.local.child_process import how_ended
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
 from lbgen.runtime.local.run_as import (
     User,
@@ -36,6 +35,7 @@ from lbgen.runtime.local.run_as import (
     is_reachable,
     make_engine_directory,
 )
+from lbgen.runtime.local.spawn import how_ended
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.network import Network

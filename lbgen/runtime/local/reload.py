@@ -14,7 +14,7 @@ from lbgen.agent.admin_client import fetch_text
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import MANIFEST, Rendered, exchange, with_texts
-from lbgen.runtime.common.decision import reads_by_itself
+from lbgen.runtime.common.driver import reads_by_itself
 from lbgen.runtime.common.health import status_engine
 from lbgen.runtime.common.reload import Change
 from lbgen.runtime.common.rules_change import RulesChange, rules_change

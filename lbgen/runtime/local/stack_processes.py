@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
+from lbgen.engines.api import Binary, engine_names
 from lbgen.engines.health import Watched
 from lbgen.records import replace
-from lbgen.runtime.common import readiness, state
+from lbgen.runtime.common import readiness, saved, state
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.health import members
-from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.ports import metrics_url
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
-from lbgen.runtime.local import journal
+from lbgen.runtime.common.state import lock, store
 from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
-from lbgen.runtime.local.journal import SavedNetwork, SavedStack
+from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
@@ -32,7 +34,59 @@ from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
+    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest
+
+
+_FILE, _MARK = "saved", "changing"
+
+
+class SavedNetwork(Struct, frozen=True):
+    """As `network.Network`."""
+
+    host: str
+    inside: str
+    device: str
+    holder: ProcessId
+
+
+class SavedStack(Struct, frozen=True):
+    """What a stack serves: `stand_in_set` are the endpoints of the plan of `request`, `binaries` are the executables as
+    they run (copies where their user cannot reach the original). `generation` counts the changes since its start."""
+
+    generation: int
+    request: StartRequest
+    stand_in_set: StandInSet
+    networks: tuple[tuple[str, SavedNetwork], ...]
+    binaries: tuple[tuple[str, Binary], ...]
+
+
+def write_saved(folder: Path, value: SavedStack) -> None:
+    """Commit `value` as what the stack serves. Raises EngineError LB408."""
+    engines = tuple(replace(each, described=None) for each in value.request.engines)  # code of this process
+    saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)))
+
+
+def read_saved(folder: Path) -> SavedStack | None:
+    """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
+    found = saved.read(folder / _FILE, SavedStack)
+    return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
+
+
+def begin_change(folder: Path, generation: int) -> None:
+    """Mark that a change of that generation is under way. Raises EngineError LB408."""
+    store(folder / _MARK, str(generation).encode())
+
+
+def end_change(folder: Path) -> None:
+    """Remove the mark. Raises OSError."""
+    (folder / _MARK).unlink(missing_ok=True)
+
+
+def has_unfinished_change(folder: Path, generation: int) -> bool:
+    """Whether a change of that generation was begun and neither committed nor rolled back."""
+    with suppress(FileNotFoundError):
+        return (folder / _MARK).read_text(encoding="ascii").strip() == str(generation)
+    return False
 
 
 @dataclass(slots=True)
@@ -77,7 +131,7 @@ class StackProcesses:
             ),
             tuple((name, handle.binary) for name, handle in self.handles.items()),
         )
-        journal.write(self.folder, value)
+        write_saved(self.folder, value)
 
     def start(self) -> tuple[Diagnostic, ...]:
         """Start everything and wait until every route answers; returns warnings. Raises LbgenError, OSError."""
@@ -188,7 +242,7 @@ class StackProcesses:
                 own = plan_for(plan, each, stand_ins, None if net is None else net.host)
                 changes.append(prepare_change(self.handles[each.name], each.engine, own, accept))
                 self.progress(Progress(Step.CHECKED, each.name))
-            journal.begin(self.folder, self.generation)
+            begin_change(self.folder, self.generation)
             after = replace(order, plan=plan, engines=chosen, accept=accept)
             warnings = reload_all(
                 tuple(changes),
@@ -223,14 +277,14 @@ class StackProcesses:
         """Remove the marks and files of a finished change. Where that fails (no space, no descriptor), the next change
         does it."""
         with suppress(OSError):
-            journal.end(self.folder)
+            end_change(self.folder)
             for handle in self.handles.values():
                 remove_previous(handle.directory)
 
     def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
         """Roll back an unfinished change, if there is one: files, engines, routes. Returns findings about what serves
         then. Raises OSError, EngineError where the files cannot be restored."""
-        if not journal.has_unfinished_change(self.folder, self.generation):
+        if not has_unfinished_change(self.folder, self.generation):
             self._settle()
             return ()
         found: list[Diagnostic] = []

@@ -16,7 +16,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
 from lbgen.records import replace
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.state import StackState, root
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from lbgen.cli.main import group
 from lbgen.runtime import registry
-from lbgen.runtime.common import metrics_stats
+from lbgen.runtime.common import stats
 from lbgen.runtime.common.state import EngineState, StackState
 from lbgen.runtime.tiers.group import Group, Member, as_one_stack
 
@@ -43,7 +43,7 @@ def test_stats_reads_every_replica_or_one(monkeypatch: pytest.MonkeyPatch) -> No
         return ()
 
     monkeypatch.setattr(registry, "find_stack", lambda _: shop())
-    monkeypatch.setattr(metrics_stats, "fetch", fetch)
+    monkeypatch.setattr(stats, "fetch", fetch)
     assert CliRunner().invoke(group, ["stats", "shop", "--json"]).exit_code == 0
     assert asked == [(f"{tier}-{number}", url(port)) for tier, number, _, port in PARTS]
     asked.clear()

@@ -12,7 +12,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.docker import client, helper_image, images
-from lbgen.runtime.docker.image_archive import USER, WORK, ArchiveError, ImageArchive, shared_libraries
+from lbgen.runtime.docker.helper_image import USER, WORK, ArchiveError, ImageArchive, shared_libraries
 
 
 def entries(bundle: ImageArchive) -> dict[str, tarfile.TarInfo]:

@@ -13,7 +13,7 @@ import pytest
 
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.saved import DecodeError, encode
 from lbgen.runtime.common.state import Address, EngineState, StackState
 from lbgen.runtime.local.connection import Connection

@@ -6,13 +6,58 @@ As a program, in a container that shares the process namespace of an engine (arg
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Collection
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lbgen.runtime.common.process_id import ProcessId
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import signal
+
+
+class ProcessId(Struct, frozen=True):
+    """A pid with its start time, so that a reused pid is not mistaken for the earlier process."""
+
+    pid: int
+    started: int  # clock ticks after boot
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Return the identity of the living process `pid`; None when it is gone or a zombie. Raises OSError when that
+        cannot be determined (no descriptor left)."""
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        words = text.rsplit(")", 1)[1].split()
+        return None if words[0] in "ZX" else cls(pid, int(words[19]))
+
+    @classmethod
+    def own(cls) -> ProcessId:
+        """The identity of this process."""
+        found = cls.of(os.getpid())
+        assert found is not None  # noqa: S101 - we live
+        return found
+
+    def alive(self) -> bool:
+        """Whether this process, and not a later one with its pid, still runs."""
+        return ProcessId.of(self.pid) == self
+
+    def send(self, number: signal.Signals, *, group: bool = False) -> bool:
+        """Send a signal to the process (or to the group that it leads); False when it is gone."""
+        if not self.alive():
+            return False
+        try:
+            os.killpg(self.pid, number) if group else os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
 
 READY = "ready"
 _LISTEN = "0A"
