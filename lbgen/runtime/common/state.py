@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _RECORD = "stack.json"
-_FORMAT = 1
+SCHEMA = 1  # of the record
 _COMMAND_SECONDS = 10
 SUPERVISOR_LOG = "supervisor.log"
 AGENT_LOG = "agent.log"  # in the engine's folder
@@ -211,11 +211,10 @@ def folder(name: str) -> Path:
 
 
 def read(name: str) -> StackState | None:
-    """The record of a stack; None when there is none that this lbgen understands."""
+    """The record of a stack; None when there is none. Raises EngineError LB408 for one that cannot be read."""
     try:
         data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
-        if data.pop("format") != _FORMAT:
-            return None
+        ensure_schema(data.pop("schema", None), SCHEMA)
         engines = tuple(
             EngineState(
                 **{
@@ -238,9 +237,15 @@ def read(name: str) -> StackState | None:
         raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
 
 
+def ensure_schema(found: object, ours: int) -> None:
+    """Raise ValueError when a file has another schema than `ours`."""
+    if found != ours:
+        raise ValueError(f"it has schema {found}, and this lbgen reads schema {ours}; use the lbgen that wrote it")
+
+
 def write(state: StackState) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    text = json.dumps({"format": _FORMAT, **msgspec.to_builtins(state)}, indent=1)
+    text = json.dumps({"schema": SCHEMA, **msgspec.to_builtins(state)}, indent=1)
     store(folder(state.name) / _RECORD, text.encode())
 
 

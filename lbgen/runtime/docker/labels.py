@@ -98,6 +98,7 @@ class Record:
             return None
 
 
+PLAN_SCHEMA = 1  # of the file of the saved plan
 _PLAN_FILE = "kept"
 
 
@@ -117,7 +118,7 @@ class SavedPlan(Struct, frozen=True):
 
     def write(self) -> None:
         """Save it atomically. Raises EngineError LB408."""
-        saved.write(saved_folder(self.plan.name) / _PLAN_FILE, self)
+        saved.write(saved_folder(self.plan.name) / _PLAN_FILE, PLAN_SCHEMA, self)
 
 
 def saved_folder(stack: str) -> Path:
@@ -127,7 +128,7 @@ def saved_folder(stack: str) -> Path:
 
 def read_saved_plan(stack: str) -> SavedPlan | None:
     """None where another user or another lbgen made the stack, which can be replaced then, not changed."""
-    return saved.read(saved_folder(stack) / _PLAN_FILE, SavedPlan)
+    return saved.read(saved_folder(stack) / _PLAN_FILE, PLAN_SCHEMA, SavedPlan)
 
 
 _ID = "io.lbgen.owner"

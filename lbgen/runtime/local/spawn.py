@@ -90,13 +90,15 @@ def spawn(
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It keeps our privileges
     until it calls `drop_privileges`, since the engines' user may be unable to read a Python in a home directory."""
+    return _start(own_command(entry, order), directory, output, {})
+
+
+def own_command(entry: str, order: object) -> list[str]:
+    """The command line that calls our own `entry` with `order` in a Python that finds the modules of this one."""
     module, _, function = entry.partition(":")
-    boot = (  # no collection of garbage during the imports, see supervisor_client
-        "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-        f"from {module} import {function} as run; gc.freeze(); gc.enable(); run(json.loads(sys.argv[2]))"
-    )
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import {function} as run; "
     path = json.dumps([each or str(Path.cwd()) for each in sys.path])
-    return _start([sys.executable, "-P", "-c", boot, path, json.dumps(order)], directory, output, {})
+    return [sys.executable, "-P", "-c", f"{boot}run(json.loads(sys.argv[2]))", path, json.dumps(order)]
 
 
 def _start(

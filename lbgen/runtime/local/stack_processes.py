@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.messages import EngineChoice, ReloadRequest
 
 
+SCHEMA = 1  # of the file of the saved stack
 _FILE, _MARK = "saved", "changing"
 
 
@@ -63,12 +64,12 @@ class SavedStack(Struct, frozen=True):
 def write_saved(folder: Path, value: SavedStack) -> None:
     """Commit `value` as what the stack serves. Raises EngineError LB408."""
     engines = tuple(replace(each, described=None) for each in value.request.engines)  # code of this process
-    saved.write(folder / _FILE, replace(value, request=replace(value.request, engines=engines)))
+    saved.write(folder / _FILE, SCHEMA, replace(value, request=replace(value.request, engines=engines)))
 
 
 def read_saved(folder: Path) -> SavedStack | None:
     """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
-    found = saved.read(folder / _FILE, SavedStack)
+    found = saved.read(folder / _FILE, SCHEMA, SavedStack)
     return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.local.control_socket import ControlSocket, connect
-from lbgen.runtime.local.messages import Failure
+from lbgen.runtime.local.messages import ControlSocket, Failure, connect
 from lbgen.runtime.local.spawn import AdoptedProcess, Process, session_leaders, spawn_own, stop
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn

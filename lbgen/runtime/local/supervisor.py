@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import multiprocessing.connection
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -25,9 +25,16 @@ from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
 from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local import stack_processes
-from lbgen.runtime.local.connection import Connection
-from lbgen.runtime.local.control_socket import ControlSocket
-from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
+from lbgen.runtime.local.messages import (
+    CommitRequest,
+    Connection,
+    ControlSocket,
+    Failure,
+    ReloadRequest,
+    StartRequest,
+    Success,
+    TakeoverRequest,
+)
 from lbgen.runtime.local.spawn import how_ended
 from lbgen.runtime.local.stack_processes import StackProcesses
 from lbgen.runtime.local.takeover import take_over
@@ -353,7 +360,7 @@ def _takeover_lock(folder: Path) -> Iterator[None]:
 def main(descriptor: int) -> None:
     """Serve the request that arrives over the pipe with this descriptor: bring a stack up, or take one over."""
     set_supervisor()
-    pipe = Connection(socket.socket(fileno=descriptor))
+    pipe = Connection(multiprocessing.connection.Connection(descriptor))
     try:
         asked: StartRequest | TakeoverRequest = pipe.receive(StartRequest | TakeoverRequest)
     except EOFError:

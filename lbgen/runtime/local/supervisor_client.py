@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,19 +17,19 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, Step
 from lbgen.runtime.common.logs import tail
 from lbgen.runtime.common.reload import refusal
-from lbgen.runtime.common.saved import DecodeError, encode
-from lbgen.runtime.local.connection import Connection
-from lbgen.runtime.local.control_socket import connect
+from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local.messages import (
     Answer,
     CommitRequest,
+    Connection,
     Failure,
     ReloadRequest,
     StartRequest,
     Success,
     TakeoverRequest,
+    connect,
 )
-from lbgen.runtime.local.spawn import how_ended, kill_all_in
+from lbgen.runtime.local.spawn import how_ended, kill_all_in, own_command
 
 if TYPE_CHECKING:
     from lbgen.runtime.common.processes import ProcessId
@@ -75,11 +73,7 @@ def _reap(pid: int) -> None:
         del CHILDREN[pid]
 
 
-# While modules are imported nothing is to be freed; looking for it takes a fifth of the time.
-_BOOT = (
-    "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from lbgen.runtime.local.supervisor import main; gc.freeze(); gc.enable(); main(int(sys.argv[2]))"
-)
+_ENTRY = "lbgen.runtime.local.supervisor:main"
 
 
 def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
@@ -136,12 +130,11 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
     """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
     another one, which gets the request when the first one cannot have received it."""
     before = state.read(name)
-    content = encode(asked, any_text=True)  # before connecting: thousands of routes take seconds
     connected = False
     try:
         with connect(state.folder(name)) as pipe:
             connected = True
-            pipe.send_encoded(content)
+            pipe.send(asked)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
         if before is None or not has_ended(before.supervisor):
@@ -160,11 +153,10 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
 
 def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
     """A new supervisor that waits for its request, and the pipe to it; `mode` opens its log."""
-    ours, theirs = socket.socketpair()
-    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+    ours, theirs = multiprocessing.Pipe()
     with theirs, (folder / state.SUPERVISOR_LOG).open(mode) as output:
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-P", "-c", _BOOT, path, str(theirs.fileno())],
+            own_command(_ENTRY, theirs.fileno()),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=output,

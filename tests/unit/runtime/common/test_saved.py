@@ -13,7 +13,6 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
 from lbgen.records import replace
-from lbgen.runtime.common import saved
 from lbgen.runtime.common.driver import ReloadOptions
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.state import StackState
@@ -86,7 +85,7 @@ def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPat
     wanted.write()
     name, file = wanted.plan.name, labels.saved_folder(wanted.plan.name) / "kept"
     with monkeypatch.context() as patch:
-        patch.setattr(saved, "_version", lambda: b"another\n")
+        patch.setattr(labels, "PLAN_SCHEMA", labels.PLAN_SCHEMA + 1)
         assert labels.read_saved_plan(name) is None
     file.chmod(0o620)
     assert labels.read_saved_plan(name) is None
