@@ -6,13 +6,17 @@ As a program, in a container that shares the process namespace of an engine (arg
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -60,9 +64,51 @@ class ProcessId(Struct, frozen=True):
 
 
 READY = "ready"
-_LISTEN = "0A"
+CLONE_NEWNET = 0x40000000
+# The kernel's numbers of socket states.
+ESTABLISHED, UNCONNECTED, CLOSE_WAIT, LISTEN = "01", "07", "08", "0A"
 _LOOK_SECONDS = 0.02  # at first; the pause grows, as each look reads all sockets of the host
 _MOST_SECONDS = 0.1
+
+
+class Socket(NamedTuple):
+    """A socket as the kernel lists it: `protocol` is tcp or udp, `address` and `port` are its own."""
+
+    protocol: str
+    address: IPv4Address | IPv6Address
+    port: int
+    state: str
+    inode: str
+
+
+def parse_sockets(protocol: str, text: str) -> Iterator[Socket]:
+    """The sockets in a file of /proc/net."""
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        host, _, port = words[1].partition(":")
+        yield Socket(protocol, _address(host), int(port, 16), words[3], words[9])
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """An address as /proc/net writes it: words of 32 bits, each in the byte order of this host."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    found = ip_address(struct.pack(f"={len(words)}I", *words))
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
+def sockets_of(process: int | str, protocol: str) -> list[Socket]:
+    """The sockets in the network of a process (a pid, or `thread-self`); none where they cannot be seen."""
+    found: list[Socket] = []
+    for table in (protocol, f"{protocol}6"):
+        with suppress(OSError):  # it has ended, or the kernel has no IPv6
+            found += parse_sockets(protocol, Path(f"/proc/{process}/net/{table}").read_text(encoding="ascii"))
+    return found
+
+
+def set_netns(descriptor: int) -> None:
+    """Move this thread into a network namespace. Raises OSError."""
+    if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def group_members(leader: int) -> tuple[ProcessId, ...]:
@@ -102,24 +148,14 @@ def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], sec
 def _listens(process: ProcessId, ports: Collection[int]) -> bool:
     folder = Path(f"/proc/{process.pid}")
     try:
-        sockets = {f"socket:[{inode}]" for inode in _inodes(folder, ports)}
+        there = sockets_of(process.pid, "tcp")
+        sockets = {f"socket:[{each.inode}]" for each in there if each.state == LISTEN and each.port in ports}
         held = {str(each.readlink()) for each in (folder / "fd").iterdir()} if sockets else set()
     except (FileNotFoundError, ProcessLookupError):  # a descriptor was closed meanwhile, or the process ended
         return process.alive()
     except PermissionError:
         return False
     return bool(sockets & held) and process.alive()
-
-
-def _inodes(folder: Path, ports: Collection[int]) -> set[str]:
-    """The inodes of the sockets that listen on those ports in the network namespace of a process."""
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in (folder / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
-            words = line.split()
-            if words[3] == _LISTEN and int(words[1].rsplit(":", 1)[1], 16) in ports:
-                found.add(words[9])
-    return found
 
 
 def main() -> None:

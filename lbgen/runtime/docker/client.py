@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import tarfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from errno import EMFILE, ENFILE, ENOMEM
 from http.client import HTTPException
 from pathlib import Path
@@ -66,31 +66,18 @@ def connect(*, here: bool = False) -> DockerClient:
         hint = "run lbgen there, unset DOCKER_HOST and DOCKER_CONTEXT, or use --runtime local"
         raise EngineError(Diagnostic("LB420", message, hint=hint))
     try:
-        first: DockerClient = docker.from_env(version=_written(OLDEST_API), timeout=_HELLO_SECONDS)
-        with closing(first):
-            client = docker.from_env(version=_api_version(first), timeout=_HELLO_SECONDS)
+        client: DockerClient = docker.from_env(timeout=_HELLO_SECONDS)
         spoken = tuple(int(part) for part in str(client.api.api_version).split("."))
     except InvalidVersion:
         spoken = ()
     except (DockerException, OSError, KeyError, TypeError, ValueError) as error:
         raise (DaemonFailureError if _fails(error) else EngineError)(_unreachable(where, error)) from error
     if spoken < OLDEST_API:
-        which = f" (API {_written(spoken)})" if spoken else ""
+        which = f" (API {'.'.join(map(str, spoken))})" if spoken else ""
         message = f"the docker daemon is too old{which}; lbgen needs 20.10 or newer"
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
     client.api.timeout = _SECONDS
     return client
-
-
-def _api_version(client: DockerClient) -> str:
-    """The API version that the daemon speaks; "auto", for the SDK to find out, when its answer to a ping lacks it.
-    For each GET of the version, which the SDK sends, docker starts two processes. Raises requests' errors."""
-    answer = client.api.get(f"{client.api.base_url}/_ping", timeout=_HELLO_SECONDS)
-    return str(answer.headers.get("Api-Version", "auto")) if answer.ok else "auto"
-
-
-def _written(version: Sequence[int]) -> str:
-    return ".".join(map(str, version))
 
 
 def _look_for_socket() -> None:

@@ -164,11 +164,9 @@ class ContainerEngine(Struct):
 
     def agent_files(self, order: str) -> Mapping[str, str]:
         with tempfile.TemporaryDirectory() as place:
-            said = container_files.read(self.container.handle, health.FILE)
-            if said is not None:
-                path = Path(place) / health.FILE
+            for name, (said, when) in container_files.read_with_times(self.container.handle, health.FILE).items():
+                path = Path(place) / name
                 path.write_bytes(said)
-                when = container_files.modified_at(self.container.handle, health.FILE)
                 os.utime(path, (when, when))
             return steering_files(order, Path(place))
 

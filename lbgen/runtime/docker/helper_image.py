@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import marshal
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
-from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -91,8 +89,14 @@ class ImageArchive(Struct):
             for name in sorted(self.files):
                 content = self.files[name]
                 if isinstance(content, Path):
-                    executable = bool(content.stat().st_mode & 0o111)
-                    _add(archive, name, content.read_bytes(), 0o755 if executable else 0o644)
+                    about = content.stat()
+                    _add(
+                        archive,
+                        name,
+                        content.read_bytes(),
+                        0o755 if about.st_mode & 0o111 else 0o644,
+                        at=about.st_mtime,
+                    )
                 else:
                     _add(archive, name, content, 0o644)
         return buffer.getvalue()
@@ -105,9 +109,10 @@ class ImageArchive(Struct):
         return found - {"/"}
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes | None, mode: int, owner: int = 0) -> None:
+def _add(archive: tarfile.TarFile, name: str, content: bytes | None, mode: int, owner: int = 0, at: float = 0) -> None:
     entry = tarfile.TarInfo(name.lstrip("/"))
     entry.mode, entry.uid, entry.gid = mode, owner, owner
+    entry.mtime = int(at)  # by which Python tells whether byte code is that of its source
     if content is None:
         entry.type = tarfile.DIRTYPE
         archive.addfile(entry)
@@ -141,10 +146,7 @@ PYTHON = "/usr/local/bin/python3"
 NFT = "/usr/local/sbin/nft"
 WAIT_ARGV = (PYTHON, "-I", "-S", "-c", "import signal; signal.pause()")  # until it is killed
 ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
-_HEADER = 16  # bytes of a file of byte code before the code
-_UNCHECKED = b"\x01\x00\x00\x00"  # its flags: there is a hash of the source, and it counts for nothing
 _UNNEEDED = (
-    "__pycache__",
     "test",
     "tests",
     "idlelib",
@@ -176,7 +178,7 @@ def build_archive() -> ImageArchive:
         found.add_libraries(module)
     if (rules := _nft_path()) is not None:
         found.add_program(rules, NFT)
-    found.add_tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
+    found.add_tree(_PACKAGE, f"{SITE}/lbgen")
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
         found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
@@ -184,16 +186,10 @@ def build_archive() -> ImageArchive:
     for name in sorted(_requirements("lbgen") | _requirements("docker") | {"docker"}):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
-            if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
+            if path.is_file() and ".." not in file.parts:
                 found.files[f"{SITE}/{file.as_posix()}"] = path
                 if path.suffix == ".so":
                     found.add_libraries(path)
-    for place, origin in tuple(found.files.items()):
-        if isinstance(origin, Path) and origin.suffix == ".py":
-            compiled = _byte_code(origin)
-            if compiled is not None:
-                folder, _, name = place.rpartition("/")
-                found.files[f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"] = compiled
     return found
 
 
@@ -201,20 +197,6 @@ def _nft_path() -> Path | None:
     """The path of nft, which switches traffic between engines; None when it is not on this host."""
     there = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     return Path(there).resolve() if there is not None else None
-
-
-def _byte_code(source: Path) -> bytes | None:
-    """The byte code of a module, marked as unchecked: comparing it with its source takes seconds at each start. None
-    when the file does not compile."""
-    try:
-        cached = Path(cache_from_source(str(source)))
-        if cached.is_file() and cached.stat().st_mtime >= source.stat().st_mtime:
-            code = cached.read_bytes()[_HEADER:]
-        else:
-            code = marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
-    except (OSError, SyntaxError, ValueError):
-        return None
-    return MAGIC_NUMBER + _UNCHECKED + source_hash(source.read_bytes()) + code
 
 
 def _requirements(name: str, seen: frozenset[str] = frozenset()) -> set[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import struct
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from ipaddress import IPv4Network, ip_network
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.processes import CLOSE_WAIT, ESTABLISHED, LISTEN, UNCONNECTED, Socket, parse_sockets
 from lbgen.runtime.docker import container, helper_image, labels
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
@@ -102,19 +102,9 @@ def remove(client: DockerClient, stack: str) -> None:
             each.remove()
 
 
-_LISTEN, _OPEN = "0A", ("01", "08")  # 08 is CLOSE_WAIT
-_UNBOUND = "07"  # a datagram socket without a peer
+_OPEN = (ESTABLISHED, CLOSE_WAIT)
 _LOOK_SECONDS = 0.1
 _PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
-
-
-class Socket(NamedTuple):
-    """One socket; `protocol` is tcp or udp, `state` the kernel's hexadecimal number."""
-
-    protocol: str
-    address: str
-    port: int
-    state: str
 
 
 def sockets(holder: StackContainer) -> tuple[Socket, ...]:
@@ -126,20 +116,15 @@ def sockets(holder: StackContainer) -> tuple[Socket, ...]:
 
 def parse(text: str) -> Iterator[Socket]:
     """Parse /proc/net/tcp and udp, each after a line with its name."""
-    protocol = ""
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 1:
-            protocol = words[0]
-        elif len(words) > 3 and words[0].endswith(":"):
-            address, _, port = words[1].partition(":")
-            yield Socket(protocol, socket.inet_ntoa(struct.pack("<I", int(address, 16))), int(port, 16), words[3])
+    for each in ("tcp", "udp"):
+        _, _, rest = f"\n{text}".partition(f"\n{each}\n")
+        yield from parse_sockets(each, re.split(r"^\w+$", rest, maxsplit=1, flags=re.MULTILINE)[0])
 
 
 def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
     """Each (port, protocol) with a listening socket at `address`."""
-    waits = {("tcp", _LISTEN), ("udp", _UNBOUND)}
-    return {(x.port, x.protocol) for x in every if x.address == address and (x.protocol, x.state) in waits}
+    waits = {("tcp", LISTEN), ("udp", UNCONNECTED)}
+    return {(x.port, x.protocol) for x in every if str(x.address) == address and (x.protocol, x.state) in waits}
 
 
 def wait_listening(
@@ -168,4 +153,6 @@ def wait_listening(
 
 def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:
     """The number of open TCP connections to those ports of `address`."""
-    return sum(x.protocol == "tcp" and x.state in _OPEN and x.address == address and x.port in ports for x in every)
+    return sum(
+        x.protocol == "tcp" and x.state in _OPEN and str(x.address) == address and x.port in ports for x in every
+    )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.processes import CLONE_NEWNET, set_netns
 from lbgen.runtime.local.run_as import User
 from lbgen.runtime.local.spawn import Process, spawn, stop
 from lbgen.system_errors import to_diagnostic
@@ -29,7 +30,6 @@ _R = TypeVar("_R")
 ADDRESSES = IPv4Network("10.213.0.0/16")
 _INSIDE = "lb0"
 _LOOPBACK_CLIENTS: set[str] = set()
-_CLONE_NEWNET = 0x40000000
 _COMMAND_SECONDS = 20
 
 
@@ -78,8 +78,7 @@ def run_inside(pid: int, errand: Callable[[], _R]) -> _R:
 
     def enter() -> None:
         with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            set_netns(namespace.fileno())
 
     with ThreadPoolExecutor(1) as thread:
         thread.submit(enter).result()
@@ -228,7 +227,7 @@ def why_unavailable() -> str:
     if not pid:
         code = 1
         try:
-            code = ctypes.CDLL(None).unshare(_CLONE_NEWNET)
+            code = ctypes.CDLL(None).unshare(CLONE_NEWNET)
         finally:
             os._exit(1 if code else 0)
     _, status = os.waitpid(pid, 0)
@@ -238,7 +237,7 @@ def why_unavailable() -> str:
 def enter() -> None:
     """Move this process (its one thread, and those it starts later) into an empty namespace. EngineError LB407."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET) != 0:
+    if libc.unshare(CLONE_NEWNET) != 0:
         message = f"no network namespace: {os.strerror(ctypes.get_errno())}"
         raise EngineError(Diagnostic("LB407", message, hint="run as root"))
 

@@ -90,7 +90,7 @@ def test_it_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with fake(place, json.dumps(version).encode()) as host:
             monkeypatch.setenv("DOCKER_HOST", host)
             assert "lbgen needs 20.10 or newer; update docker, or use --runtime local" in refused()
-    with fake(tmp_path, b"OK", "200 OK\r\nApi-Version: 1.40") as host:  # a ping says so
+    with fake(tmp_path, b'{"ApiVersion": "1.40"}') as host:
         monkeypatch.setenv("DOCKER_HOST", host)
         assert "the docker daemon is too old (API 1.40); lbgen needs 20.10 or newer" in refused()
 
