@@ -213,12 +213,12 @@ def preview(
         if by_reload:
             stack = registry.find_stack(topology.name)
             how = ReloadOptions(accept, no_progress, RELOAD_SECONDS)
-            decision = registry.previewer(stack.runtime).preview_reload(stack, topology, how)
+            decision = registry.driver(stack.runtime).preview_reload(stack, topology, how)
             return Preview.of(stack.name, stack.runtime, decision, *warnings)
         runtime, fallen_back = select_runtime(
             topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
         )
-        decision = registry.previewer(runtime).preview_up(topology, chosen_engines(asked), options)
+        decision = registry.driver(runtime).preview_up(topology, chosen_engines(asked), options)
     return Preview.of(topology.name, runtime, decision, *warnings, *fallen_back)
 
 
@@ -237,7 +237,7 @@ def _tiers_preview(wanted: TiersRequest, runtime: str | None) -> Preview:
 
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
-        decision = preview_tiers(wanted, registry.driver(runtime), registry.previewer(runtime), runtime)
+        decision = preview_tiers(wanted, registry.driver(runtime), runtime)
     return Preview.of(wanted.topology.name, runtime, decision, *of_files, *fallen_back)
 
 

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.records import replace
 from lbgen.runtime.docker import client, inspect, labels
-from lbgen.runtime.docker import preview as of_containers
 from lbgen.runtime.docker import stack as docker
-from lbgen.runtime.local import preview as of_processes
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import Driver, Previewer, Progress
+    from lbgen.runtime.common.driver import Driver, Progress
     from lbgen.runtime.common.state import StackState
 
 RUNTIMES = ("local", "docker")
@@ -28,11 +26,6 @@ RUNTIMES = ("local", "docker")
 def driver(runtime: str) -> Driver:
     """The runtime of that name."""
     return local if runtime == "local" else docker
-
-
-def previewer(runtime: str) -> Previewer:
-    """The previewer of that runtime: it lists the changes that its driver would make."""
-    return of_processes if runtime == "local" else of_containers
 
 
 def list_stacks(name: str | None = None) -> tuple[StackState, ...]:

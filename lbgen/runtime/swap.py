@@ -59,7 +59,7 @@ def engine_to_replace(plan: Plan, new: str, old: str | None, runtime: str | None
     if runtime not in (None, stack.runtime):
         raise UsageError(Diagnostic("LB406", f"{stack.name} runs already, on the runtime {stack.runtime}"))
     if stack.runtime != "docker":
-        message = "processes of this host have no network of their own in which connections could be turned"
+        message = "processes of this host have no network of their own in which connections could be switched"
         hint = "swap in containers (--runtime docker), or stop one engine and start the other: lbgen down, lbgen up -e"
         raise UsageError(Diagnostic("LB415", message, hint=hint))
     names = [each.name for each in stack.engines]

@@ -45,7 +45,7 @@ PORTS = first_port(1_000)
 ENGINE = "haproxy"
 ACTS = ("reload", "renew", "up")
 # Requests of the sample: a signal, a container that sets rules, one that is started, what comes when it serves.
-SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-", "/kill?signal"), "up": ("/start", "/volumes?")}
+SAMPLE = {"reload": ("/kill?signal",), "renew": ("-switch-", "/kill?signal"), "up": ("/start", "/volumes?")}
 WITHOUT = "up"  # the act before which nothing serves
 BACK_SECONDS = 30.0
 
@@ -239,7 +239,7 @@ def helper_in(daemon: DockerClient, text: str) -> Container | None:
         return None
     with suppress(APIError):
         each = daemon.containers.get(words[words.index("containers") + 1])
-        if "-check" in str(each.name) or "-turn-" in str(each.name):
+        if "-check" in str(each.name) or "-switch-" in str(each.name):
             return each
     return None
 

@@ -36,7 +36,7 @@ from lbgen.plan.tiers import tiers
 from lbgen.records import replace
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local import network
-from lbgen.runtime.local.stack import choose
+from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:

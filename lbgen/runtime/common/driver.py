@@ -222,14 +222,10 @@ class Driver(Protocol):
         """Count the open connections of its listeners; 0 where they cannot be seen."""
         ...
 
-
-class Previewer(Protocol):
-    """Beside a driver, a module: what the driver would do to what runs now, which is only looked at."""
-
     def preview_up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
-        """Return what `Driver.up` would do. Raises LbgenError (verdicts), EngineError."""
+        """Return what `up` would do to what runs now; nothing is touched. Raises LbgenError (verdicts), EngineError."""
         ...
 
     def preview_reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Decision:
-        """Return what `Driver.reload` would do. Raises LbgenError (verdicts), EngineError LB412."""
+        """Return what `reload` would do, in the same way. Raises LbgenError (verdicts), EngineError LB412."""
         ...

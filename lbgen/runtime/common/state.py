@@ -215,24 +215,12 @@ def read(name: str) -> StackState | None:
     try:
         data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
         ensure_schema(data.pop("schema", None), SCHEMA)
-        engines = tuple(
-            EngineState(
-                **{
-                    **each,
-                    "addresses": tuple(Address(**address) for address in each["addresses"]),
-                    "leftovers": tuple(each.get("leftovers", ())),
-                    "members": tuple(Member(**member) for member in each.get("members", ())),
-                }
-            )
-            for each in data.pop("engines")
-        )
-        endpoints = tuple(EndpointState(**each) for each in data.pop("endpoints"))
-        return StackState(**data, engines=engines, endpoints=endpoints)
+        return msgspec.convert(data, StackState)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EngineError(to_diagnostic(error)) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, AttributeError, msgspec.ValidationError) as error:
         message = f"{folder(name) / _RECORD} cannot be read: {error}"
         raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
 

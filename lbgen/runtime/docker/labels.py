@@ -91,10 +91,8 @@ class Record:
         """The record in labels; None when they are not ours, or of another lbgen."""
         try:
             rest = json.loads(labels[_RECORD])
-            rest["role"] = Role(rest["role"])
-            rest["addresses"] = tuple(Address(**address) for address in rest["addresses"])
-            return cls(stack=labels[STACK], hash=labels[_HASH], **rest)
-        except (KeyError, ValueError, TypeError):
+            return msgspec.convert({**rest, "stack": labels[STACK], "hash": labels[_HASH]}, cls)
+        except (KeyError, ValueError, TypeError, msgspec.ValidationError):
             return None
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
-from lbgen.engines.api import Engine, target_version
-from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.verdicts import judge
+from lbgen.diagnostics import Diagnostic, EngineError, without_errors
 from lbgen.plan.model import Mode, Plan
-from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
-from lbgen.runtime.common.reload import other_version, refusal
-from lbgen.runtime.common.selection import ensure_kernel, for_routes
+from lbgen.runtime.common.selection import for_routes
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.docker import (
@@ -35,15 +28,17 @@ from lbgen.runtime.docker import (
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
-from lbgen.runtime.docker.converge import Converger, StackContainer, forget_stack, list_containers, remove_stack
-from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
+from lbgen.runtime.docker.converge import Converger, forget_stack, list_containers, remove_stack
+from lbgen.runtime.docker.decide import accept_reload, assign_offsets, certificate_folder, choose_image
+from lbgen.runtime.docker.decide import preview_reload as preview_reload
+from lbgen.runtime.docker.decide import preview_up as preview_up
+from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, desired_stack
 from lbgen.runtime.docker.external_networks import attach_networks as attach_networks
 from lbgen.runtime.docker.external_networks import listener_addresses as listener_addresses
 from lbgen.runtime.docker.external_networks import plan_behind_front as plan_behind_front
 from lbgen.runtime.docker.inspect import lines as lines
 from lbgen.runtime.docker.inspect import running as running
 from lbgen.runtime.docker.inspect import stack_state
-from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.network import wait_listening
 from lbgen.runtime.docker.reload import add_stand_ins, after_commit, check_replacements, needs_reload, reload_containers
 from lbgen.runtime.docker.rolling_replace import Replacement, prepare_replacement, recover
@@ -53,8 +48,8 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
+    from lbgen.engines.api import Engine
     from lbgen.runtime.common.state import StackState
-    from lbgen.runtime.docker.labels import SavedPlan
 
 
 def end(stack: StackState, progress: Callable[[Progress], None]) -> None:
@@ -189,46 +184,6 @@ def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
         return Result(stack_state(stack.name, list_containers(client, stack.name)), (), warnings)
 
 
-Choose = Callable[[Engine, str], images.Image]  # of an engine and version
-
-
-def accept_reload(
-    client: DockerClient,
-    there: Sequence[StackContainer],
-    last: SavedPlan | None,
-    plan: Plan,
-    options: ReloadOptions,
-    choose: Choose,
-    *,
-    connect_endpoints: bool = True,
-) -> tuple[Plan, tuple[EngineChoice, ...], tuple[str, ...], SavedPlan]:
-    """The plan, the engines, the accepted verdicts of the stack `there` after a reload, and what the last change saved.
-    `connect_endpoints`: see `external_networks.attach_endpoints`.
-
-    Raises LbgenError (verdicts), EngineError LB412 (it needs a new start).
-    """
-    if last is None:
-        raise EngineError(refusal(f"another user, or another lbgen, made the containers of {plan.name}"))
-    plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
-    accept = tuple(dict.fromkeys((*last.accept, *options.accept)))
-    engines = [each for each in there if each.record.role is Role.ENGINE]
-    if selection.configured(plan) & {each.record.engine for each in engines}:
-        plan = external_networks.attach_endpoints(client, plan, connect=connect_endpoints)
-    return plan, tuple(_same_choice(each, last.plan, plan, accept, choose) for each in engines), accept, last
-
-
-def _same_choice(
-    there: StackContainer, before: Plan, after: Plan, accept: tuple[str, ...], choose: Choose
-) -> EngineChoice:
-    """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
-    target = engine_by_name(there.record.engine)
-    other = other_version(target, before, after, there.record.version)
-    if other:
-        raise EngineError(other)
-    after = with_version(after, target.name, there.record.version)
-    return replace(choose_image(after, target, accept, choose), offset=there.record.offset, side=there.record.side)
-
-
 def _desired_stack(
     client: DockerClient,
     plan: Plan,
@@ -247,43 +202,10 @@ def _helper(client: DockerClient, progress: Callable[[Progress], None]) -> str:
     return images.ensure_helper(client, lambda text: progress(Progress(Step.BUILDING, "helper", text)))
 
 
-def certificate_folder(plan: Plan) -> Path:
-    """The folder of the stand-ins' certificates; it depends on the pools."""
-    asked = repr([(pool.name, pool.tls) for pool in plan.pools])
-    return labels.saved_folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
-
-
 def _pull_image(
     client: DockerClient, progress: Callable[[Progress], None], target: Engine, version: str
 ) -> images.Image:
     return images.choose(client, target, version, progress)
-
-
-def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Choose) -> EngineChoice:
-    """The engine in the version that `plan` asks for, with the image that `choose` finds. Raises LbgenError (verdicts)
-    and what `choose` raises."""
-    version = target_version(target, plan.options(target.name).version)
-    named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (RESOLVER,))
-    _, problems = judge(named, target, version, accept)
-    if problems:
-        raise LbgenError(problems)
-    ensure_kernel(target)
-    return EngineChoice(target, version, choose(target, version))
-
-
-def assign_offsets(
-    plan: Plan, chosen: tuple[EngineChoice, ...], before: tuple[StackContainer, ...], instead: Mapping[str, str]
-) -> tuple[EngineChoice, ...]:
-    """Give each engine a port offset; one that runs keeps its own."""
-    had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
-    had |= {new: had[old] for new, old in instead.items() if old in had}
-    ours = {a.port for x in before if x.running for a in x.record.addresses}
-    ours |= {x.record.metrics_port for x in before if x.running}
-    names = [(each.engine.name, each.engine.title) for each in chosen]
-    found = selection.offsets(plan, names, had, ours, published_address)
-    sides = {x.record.offset: x.record.side for x in before if x.record.role is Role.PORTS and x.running}
-    placed = (replace(each, offset=found[each.engine.name]) for each in chosen)
-    return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
 def _wait_for_routes(client: DockerClient, replacement: Replacement, options: UpOptions) -> tuple[Diagnostic, ...]:
@@ -297,14 +219,14 @@ def _wait_for_routes(client: DockerClient, replacement: Replacement, options: Up
         each, plan = there[unit.container_spec.name], unit.plan
         where = {address.listener: (address.host, address.port) for address in unit.record.addresses}
         title, before = unit.record.title, restart_count(each)
-        turned = replacement.switches.get(unit.container_spec.name)
+        switch = replacement.switches.get(unit.container_spec.name)
         starts, lack = (
             partial(ensure_alive, each, before, "while starting"),
             partial(container_engine.memory_hint, each.handle),
         )
-        if turned is not None:
-            turned.wait_listening(seconds, starts, lack)
-            where = turned.listener_addresses()
+        if switch is not None:
+            switch.wait_listening(seconds, starts, lack)
+            where = switch.listener_addresses()
         elif not unit.spec.kernel and any(x.mode is Mode.L4 for x in plan.listeners):
             # Docker's proxy accepts connections, and L4 listeners have no known request.
             asked = [(x.port, str(x.protocol)) for x in plan.listeners]

@@ -24,10 +24,11 @@ from lbgen.runtime.local.decide import (
     is_up_to_date,
     needs_supervisor,
     plan_for,
+    reload_request,
+    request_for,
     saved_engine,
 )
 from lbgen.runtime.local.messages import ReloadRequest
-from lbgen.runtime.local.stack import reload_request, request_for
 from lbgen.runtime.standins.plan import stand_in_pools
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -120,29 +120,6 @@ def _start(
     return _forker.submit(fork).result()
 
 
-class Process(Protocol):
-    """A process that we started or adopted, with the members of `subprocess.Popen` that are used."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None:
-        """None while it runs, else its exit status: minus the signal's number, or `child_process.UNKNOWN_STATUS`."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit status once it has ended. Raises subprocess.TimeoutExpired."""
-        ...
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal; no effect once it has ended."""
-        ...
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        ...
-
-
 def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
     """Stop a process that leads a group: send `gentle`, SIGKILL after `seconds`; then kill the rest of its group.
 
@@ -170,8 +147,8 @@ _EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
 
 
 class AdoptedProcess(Struct):
-    """A process that is not our child, as a `spawn.Process`. `descriptor` is its pidfd, which stays valid when the pid
-    is reused; None = it has ended."""
+    """A process that is not our child, with the members of `subprocess.Popen` that are used. `descriptor` is its pidfd,
+    which stays valid when the pid is reused; None = it has ended."""
 
     pid: int
     descriptor: int | None
@@ -215,6 +192,9 @@ class AdoptedProcess(Struct):
         os.close(self.descriptor)
         self.descriptor = None
         return True
+
+
+Process = subprocess.Popen[bytes] | AdoptedProcess  # `poll` and `wait` of an adopted one return UNKNOWN_STATUS
 
 
 class SessionLeader(Struct, frozen=True):

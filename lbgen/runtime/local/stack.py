@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.engines.api import engine, engine_names
-from lbgen.plan.overlay import with_real_endpoints, with_version
+from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.records import replace
 from lbgen.runtime.common import logs, ports, selection, state
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
-from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.driver import Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
-from lbgen.runtime.common.selection import ensure_kernel, for_routes, judge_with_resolvers
 from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.local import stack_processes, supervisor_client
-from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor
+from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor, reload_request, request_for
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
-from lbgen.runtime.standins.plan import describe_pools, stand_in_pools
+from lbgen.runtime.local.preview import preview_reload as preview_reload
+from lbgen.runtime.local.preview import preview_up as preview_up
+from lbgen.runtime.standins.plan import describe_pools
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.selection import Skipped
     from lbgen.runtime.common.state import StackState
 
 
@@ -131,75 +126,6 @@ def _try_reload(before: StackState, wanted: StartRequest, progress: Callable[[Pr
         if any(each.code != "LB412" for each in error.diagnostics):
             raise
         return None
-
-
-def reload_request(wanted: StartRequest) -> ReloadRequest:
-    """The reload by which `up` changes a stack that runs."""
-    seconds = for_routes(wanted.plan, RELOAD_SECONDS)
-    return ReloadRequest(wanted.plan, wanted.accept, seconds, wanted.programs, wanted.backends)
-
-
-def request_for(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> tuple[StartRequest, Skipped]:
-    """What `up` asks for: the plan with the endpoints to forward to, and the engines that will run, without offsets;
-    and the skipped engines."""
-    backends, accept = options.backends, options.accept
-    plan = plan if backends else with_real_endpoints(plan)
-    chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept, named=selection.configured(plan))
-    folder = str(state.folder(plan.name))
-    return StartRequest(plan.name, folder, plan, chosen, accept, backends, options.seconds), skipped
-
-
-def choose(
-    plan: Plan,
-    engines: Sequence[Engine],
-    *,
-    insist: bool,
-    accept: tuple[str, ...],
-    named: Collection[str] = (),
-    endpoint_rules: bool = False,
-) -> tuple[tuple[EngineChoice, ...], Skipped]:
-    """The engines that will run, and the skipped ones with reasons. See `selection.choose`. `endpoint_rules`: the
-    caller loads the rules that an engine needs where endpoints are."""
-
-    def decide(target: Engine) -> EngineChoice:
-        return _choose(plan, target, accept=accept, endpoint_rules=endpoint_rules)
-
-    return selection.choose(engines, decide, insist=insist, named=named)
-
-
-def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...], endpoint_rules: bool) -> EngineChoice:
-    asked = plan.options(target.name).version
-    binary, version = None, asked
-    try:
-        binary, version = find(target, asked)
-    except EngineError:
-        # A refusal comes before a missing executable.
-        _, problems = judge_with_resolvers(plan, target, target.versions[0], accept)
-        if problems:
-            raise LbgenError(problems) from None
-        raise
-    plan, problems = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
-    if problems:
-        raise LbgenError(problems)
-    spec = target.process(plan, binary, Path("/"))
-    ensure_kernel(target)
-    if spec.endpoint_rules and not endpoint_rules:
-        message = f"{target.title} needs rules on the hosts of its endpoints, and here all endpoints are on this host"
-        hint = "`--runtime docker` loads them into the endpoints' containers, `lbgen render` writes them for machines"
-        raise EngineError(Diagnostic("LB403", message, hint=f"{hint}; or name other engines with -e"))
-    kernel = spec.kernel
-    if kernel and os.geteuid() != 0:
-        hint = "run as root, or leave it out"
-        raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
-    if kernel and len(stand_in_pools(plan)) < len(plan.pools):
-        message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
-        raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
-    supplied = None if _installed(target) else target
-    return EngineChoice(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
-
-
-def _installed(target: Engine) -> bool:
-    return target.name in engine_names() and engine(target.name) is target
 
 
 def _assign_offsets(plan: Plan, chosen: tuple[EngineChoice, ...]) -> tuple[EngineChoice, ...]:

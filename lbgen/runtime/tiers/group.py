@@ -85,10 +85,10 @@ def read(name: str) -> Group | None:
     try:
         data = json.loads(_path(name).read_text(encoding="utf-8"))
         ensure_schema(data.pop("schema", None), SCHEMA)
-        return Group(**{**data, "members": tuple(Member(**each) for each in data["members"])})
+        return msgspec.convert(data, Group)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise EngineError(Diagnostic("LB408", f"{_path(name)} cannot be read: {error}", hint="remove it")) from None
 
 

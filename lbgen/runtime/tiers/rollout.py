@@ -43,7 +43,7 @@ from lbgen.runtime.tiers.group import Group, Member
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
-    from lbgen.runtime.common.driver import Previewer, UpOptions
+    from lbgen.runtime.common.driver import UpOptions
     from lbgen.runtime.common.state import StackState
     from lbgen.spec.load import Topology
 
@@ -248,7 +248,7 @@ class _Work:
             self.driver.end(state, lambda step: None)
 
 
-def preview(wanted: TiersRequest, driver: Driver, previewer: Previewer, runtime: str) -> GroupDecision:
+def preview(wanted: TiersRequest, driver: Driver, runtime: str) -> GroupDecision:
     """What `rollout.up` would do. A replica that does not run yet has an address of 192.0.2.0/24 here.
 
     Raises as `rollout.up` and the drivers do while they decide.
@@ -272,7 +272,7 @@ def preview(wanted: TiersRequest, driver: Driver, previewer: Previewer, runtime:
             names.add(plan.name)
             state = there.get(plan.name)
             shifted = plan if tier.entry or state is None else driver.plan_behind_front(plan, state)
-            found = previewer.preview_up(shifted, [engine], replace(wanted.options, insist=True))
+            found = driver.preview_up(shifted, [engine], replace(wanted.options, insist=True))
             parts.append(found.of_replica(f"{tier.name}-{number}"))
             warnings += (x for x in found.warnings if x not in warnings)
             if state is not None:

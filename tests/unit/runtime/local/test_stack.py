@@ -23,7 +23,7 @@ from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.processes import ProcessId
-from lbgen.runtime.local.stack import choose
+from lbgen.runtime.local.decide import choose
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan as one_listener
 
