@@ -32,8 +32,7 @@ from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget

@@ -16,7 +16,7 @@ import click
 from lbgen.cli import exit_codes
 from lbgen.cli.encoding import adapt_output
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime.common import signals
+from lbgen.runtime.common import processes
 from lbgen.version import VERSION
 
 # Verb to its line in the help; the command is lbgen.cli.<verb>.command.
@@ -127,7 +127,7 @@ def main() -> None:
     gc.disable()  # a short run builds one big tree, and collecting would take more than half of its time
     ended: list[int] = []
     atexit.register(_leave, ended)  # the first that is registered is the last that is done
-    signals.raise_signals()
+    processes.raise_signals()
     adapt_output()
     try:
         code = group.main(standalone_mode=False)

@@ -22,8 +22,7 @@ from lbgen.runtime.common.executables import candidates, environment_variable, f
 from lbgen.runtime.common.processes import group_members
 from lbgen.runtime.local import network
 from lbgen.runtime.local.network import ip
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import lbgen
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.runtime.local import network
-from lbgen.runtime.local.run_as import User, is_reachable
+from lbgen.runtime.local.spawn import User, is_reachable
 from lbgen.spec.dump import dump
 from lbgen.spec.load import load_bytes
 from lbgen.spec.starter import starter, starters

@@ -1,4 +1,4 @@
-"""The worker processes of an engine, and whether those from before a reload still accept connections.
+"""Processes, sockets and signals of this host, as the kernel lists and delivers them.
 
 As a program, in a container that shares the process namespace of an engine (arguments: TCP ports): print
 "ready" once the workers of process 1 are listed, then end when none of them listens on the TCP ports any more.
@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import struct
 import sys
+import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    import signal
+    from types import FrameType
 
 
 class ProcessId(Struct, frozen=True):
@@ -83,7 +85,7 @@ class Socket(NamedTuple):
 
 def parse_sockets(protocol: str, text: str) -> Iterator[Socket]:
     """The sockets in a file of /proc/net."""
-    for line in text.splitlines()[1:]:
+    for line in text.strip().splitlines()[1:]:
         words = line.split()
         host, _, port = words[1].partition(":")
         yield Socket(protocol, _address(host), int(port, 16), words[3], words[9])
@@ -163,6 +165,49 @@ def main() -> None:
     sys.stdout.write(f"{READY}\n")
     sys.stdout.flush()
     wait_until_closed(former, frozenset(map(int, sys.argv[1:])), inf)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asks this process to end; `exit_code` is 128 plus its number, as in shells."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise Interrupted(number)
+
+
+def raise_signals() -> None:
+    """Make these signals raise an exception in the main thread, so that it can clean up; ignored ones stay ignored."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _raise)
+
+
+@contextmanager
+def defer_signals(*, forget: bool = False) -> Iterator[None]:
+    """Deliver signals that arrive inside the block at its end, or with `forget` never, as the caller ends anyway."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    came: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in _SIGNALS:
+            before[number] = signal.getsignal(number)
+            signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came and not forget:  # also where the block ends by an error, which somebody may expect
+            signal.raise_signal(came[0])
 
 
 if __name__ == "__main__":

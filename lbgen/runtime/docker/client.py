@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:

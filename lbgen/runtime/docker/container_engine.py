@@ -6,12 +6,12 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
@@ -19,10 +19,8 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.records import replace
 from lbgen.runtime.common import processes
-from lbgen.runtime.common.driver import START_SECONDS, reads_by_itself
-from lbgen.runtime.common.health import status_engine
-from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
-from lbgen.runtime.common.stages import put_in_stages, watched
+from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.running_engine import RunningEngine
 from lbgen.runtime.docker import container, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
@@ -31,10 +29,11 @@ from lbgen.runtime.docker.inspect import fetch_status
 from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
+    from signal import Signals
+
     from docker.models.containers import Container
 
     from lbgen.engines.api import ProcessSpec
-    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.converge import StackContainer
 
@@ -107,47 +106,38 @@ _AGENT_SECONDS = 2
 _BEGUN = (b" checks ", b" counts ")  # parts of the agent's first line
 
 
-class ContainerEngine(Struct):
-    """`agent` is the agent's container, `parts` are all containers of the stack, `plan` is what the engine serves and
-    `spec` how. Methods as in `common.reload`."""
+class ContainerEngine(RunningEngine):
+    """An engine in a container. `agent` is the agent's container, `parts` are all containers of the stack, `helper` is
+    the helper image."""
 
-    container: StackContainer
-    plan: Plan
-    spec: ProcessSpec
-    addresses: Mapping[str, tuple[str, int]]
-    helper: str  # the helper image
-    client: str  # this host's address in its network
-    agent: StackContainer | None = None
-    parts: Sequence[StackContainer] = ()
-    _probe: WorkerProbe | None = None
-    _before: dict[str, File] = field(default_factory=dict)
-    _goes_on: bool = False
-    _change: RulesChange | None = None
-    _secret: frozenset[str] = frozenset()
-    _restarts: int = 0
-
-    def __post_init__(self) -> None:
-        self._restarts = restart_count(self.container)
-
-    @property
-    def engine(self) -> str:
-        return self.container.record.engine
-
-    @property
-    def title(self) -> str:
-        return f"{self.container.record.title} {self.container.record.program_version or self.container.record.version}"
+    def __init__(
+        self,
+        there: StackContainer,
+        plan: Plan,
+        spec: ProcessSpec,
+        addresses: Mapping[str, tuple[str, int]],
+        helper: str,
+        client: str,
+        agent: StackContainer | None,
+        parts: Sequence[StackContainer],
+    ) -> None:
+        record = there.record
+        title = f"{record.title} {record.program_version or record.version}"
+        super().__init__(record.engine, title, plan, spec, client)
+        self.container = there
+        self.addresses = addresses
+        self.helper = helper
+        self.agent = agent
+        self.parts = parts
+        self._probe: WorkerProbe | None = None
+        self._before: dict[str, File] = {}
+        self._restarts = restart_count(there)
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.addresses[listener]
 
-    @property
-    def watches_files(self) -> bool:
-        return self._goes_on
-
-    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        reporter = status_engine(self.container.record.engine)
-        said = fetch_status(self.container, self.parts, reporter.status_paths) if reporter is not None else None
-        return reporter.health(pools, said) if reporter is not None and said is not None else {}
+    def read(self, name: str) -> str:
+        return (container_files.read(self.container.handle, name) or b"").decode("utf-8", "replace")
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
         """Digests of its files by name. After an interrupted change they are computed, at least those of `names`."""
@@ -157,10 +147,68 @@ class ContainerEngine(Struct):
         read = {name: container_files.read(self.container.handle, name) for name in {*record.files, *names}}
         return {name: File(content).digest() for name, content in read.items() if content is not None}
 
+    def changed(self, rendered: Rendered) -> Collection[str]:
+        files = rendered_files(rendered)
+        now = self.digests(files)
+        return [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
+
+    def keep(self, rendered: Rendered) -> None:
+        secret = self._secrets(rendered)
+        names = {*self.changed(rendered), *(self.watched_texts() if self.watches_files else ())}
+        content = {name: container_files.read(self.container.handle, name) or b"" for name in names}
+        self._before = {name: File(text, name in secret) for name, text in content.items()}
+
+    def kept(self) -> Mapping[str, str] | None:
+        texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
+        return texts if self._before else None
+
+    def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
+        return self.watches_files
+
+    def write(self, rendered: Rendered) -> None:
+        secret, files = self._secrets(rendered), rendered_files(rendered)
+        # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
+        self._exchange({name: files.get(name, File(secret=name in secret)) for name in self.changed(rendered)})
+
+    def _secrets(self, rendered: Rendered) -> set[str]:
+        return {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
+
+    def put_back(self) -> None:
+        self._exchange(self._before)
+
+    def put(self, files: Mapping[str, str]) -> None:
+        self._exchange({name: File(text.encode()) for name, text in files.items()})
+
+    def put_rules(self, name: str, text: str) -> None:
+        container_files.put(self.container.handle, {name: File(text.encode())}, root=True)
+
+    def watched_texts(self) -> Mapping[str, str]:
+        folders = [each.rstrip("/") for each in self.spec.watched]
+        found = [container_files.read_folder(self.container.handle, each) for each in folders]
+        return {name: content.decode() for each in found for name, content in each.items() if content}
+
+    def run(self, command: Sequence[str]) -> None:
+        container.execute(self.container.handle, command)
+
+    def signal(self, number: Signals, plan: Plan) -> None:
+        try:
+            if not self.spec.kernel:
+                self._probe = WorkerProbe.start(self.container, plan, self.helper)
+        finally:  # also without a probe: the caller may be rolling back
+            container.signal(self.container.handle, number.name)
+
+    def hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
+        container.signal(self.container.handle, desired.NEXT_SIGNAL)
+
     def stop_agent(self) -> None:
         if self.agent is not None:
             with docker_errors(f"stopping {self.agent.name}"):
                 self.agent.handle.stop(timeout=_AGENT_SECONDS)
+
+    def start_agent(self) -> None:
+        if self.agent is not None:
+            with docker_errors(f"starting {self.agent.name}"):
+                self.agent.handle.start()
 
     def agent_files(self, order: str) -> Mapping[str, str]:
         with tempfile.TemporaryDirectory() as place:
@@ -169,50 +217,6 @@ class ContainerEngine(Struct):
                 path.write_bytes(said)
                 os.utime(path, (when, when))
             return steering_files(order, Path(place))
-
-    def replace_files(self, rendered: Rendered) -> None:
-        files = rendered_files(rendered)
-        now = dict(self.digests(files))
-        self._goes_on = reads_by_itself(
-            self.spec, [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
-        )
-        self._before = {}
-        if self._goes_on:
-            there = self.watched_texts()
-            self._before = {name: File() for name in files if name not in now}
-            self._before |= {name: File(text.encode()) for name, text in there.items()}
-            staged = {x: File(y.encode()) for x, y in put_in_stages(self, watched(self.spec, rendered)).items()}
-            files |= staged
-            now |= {name: file.digest() for name, file in staged.items()}
-        secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
-        changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
-        # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
-        changed |= {name: File(secret=name in secret) for name in now if name not in files}
-        self._change = rules_change(self.engine, self.spec, self._read, rendered)
-        for name in changed.keys() - self._before.keys():
-            self._before[name] = File(container_files.read(self.container.handle, name) or b"", name in secret)
-        self._exchange(changed)
-
-    def _read(self, name: str) -> str:
-        return (container_files.read(self.container.handle, name) or b"").decode("utf-8", "replace")
-
-    def restore(self) -> None:
-        texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
-        self._change = rules_change(self.engine, self.spec, self._read, texts, whole=True)
-        if self._goes_on:
-            try:
-                put_in_stages(self, watched(self.spec, texts))
-            except EngineError:
-                self._goes_on = False  # it does not take them back by itself
-        self._exchange(self._before)
-
-    def watched_texts(self) -> Mapping[str, str]:
-        folders = [each.rstrip("/") for each in self.spec.watched]
-        found = [container_files.read_folder(self.container.handle, each) for each in folders]
-        return {name: content.decode() for each in found for name, content in each.items() if content}
-
-    def put(self, files: Mapping[str, str]) -> None:
-        self._exchange({name: File(text.encode()) for name, text in files.items()})
 
     def ask(self, paths: Sequence[str]) -> Mapping[str, str] | None:
         return fetch_status(self.container, self.parts, paths)
@@ -237,31 +241,6 @@ class ContainerEngine(Struct):
         for folder in folders:
             names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
             container.execute(self.container.handle, ("mv", "-f", *names, folder))
-
-    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        handle = self.container.handle
-        if spec.kernel:
-            load_rules(
-                self._change,
-                spec.setup,
-                lambda name, text: container_files.put(handle, {name: File(text.encode())}, root=True),
-                lambda command: container.execute(handle, command),
-            )
-            for command in (x for x in self.spec.teardown if x not in spec.teardown):
-                container.execute(handle, command)
-            if spec.argv and spec.reload is not None:
-                container.signal(handle, spec.reload.name)
-        elif spec.hot_restart_argv and not self._goes_on:
-            container.signal(handle, desired.NEXT_SIGNAL)
-        elif spec.reload is not None:
-            try:
-                self._probe = WorkerProbe.start(self.container, plan, self.helper)
-            finally:  # also without a probe: the caller may be rolling back
-                container.signal(handle, spec.reload.name)
-        self.plan, self.spec = plan, spec
-        if spec.agent and self.agent is not None:
-            with docker_errors(f"starting {self.agent.name}"):
-                self.agent.handle.start()
 
     def resource_hint(self) -> str:
         return memory_hint(self.container.handle)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.driver import Progress, Step
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container, container_files, labels, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role

@@ -23,7 +23,7 @@ import msgspec
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec

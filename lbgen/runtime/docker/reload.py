@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
-from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.docker import container, container_files, endpoint_rules, network
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors

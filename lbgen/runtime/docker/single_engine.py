@@ -73,7 +73,7 @@ def share_netns() -> Iterator[SharedNetns]:
     name = f"cases-{os.getpid()}-{secrets.token_hex(2)}"
     helper = images.ensure_helper(client, lambda text: None)
     hold = ContainerSpec(
-        name=desired.container_name(name, "room"),
+        name=desired.container_name(name, "holder"),
         image=helper,
         argv=helper_image.WAIT_ARGV,
         files={},

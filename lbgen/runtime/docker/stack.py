@@ -13,8 +13,8 @@ from lbgen.records import replace
 from lbgen.runtime.common import readiness, selection
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.selection import for_routes
-from lbgen.runtime.common.signals import defer_signals
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.docker import (
     container_engine,

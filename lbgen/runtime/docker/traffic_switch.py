@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.records import replace
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec

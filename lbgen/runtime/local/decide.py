@@ -22,7 +22,7 @@ from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
 from lbgen.runtime.common.selection import ensure_kernel, for_routes, judge_with_resolvers
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.local.spawn import engine_user
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.processes import CLONE_NEWNET, set_netns
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import Process, spawn, stop
+from lbgen.runtime.local.spawn import Process, User, spawn, stop
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:

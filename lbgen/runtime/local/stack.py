@@ -10,7 +10,7 @@ from lbgen.records import replace
 from lbgen.runtime.common import logs, ports, selection, state
 from lbgen.runtime.common.driver import Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.local import stack_processes, supervisor_client
 from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor, reload_request, request_for

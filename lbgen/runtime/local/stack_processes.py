@@ -27,7 +27,7 @@ from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at 
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
 from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
-from lbgen.runtime.local.run_as import engine_user, make_engine_directory
+from lbgen.runtime.local.spawn import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
 

@@ -74,7 +74,7 @@ class StandIns(Struct):
                     time.sleep(LOOK_SECONDS)
                     continue
             hint = f"{self.folder / LOG} may say why; repeat the command"
-            raise EngineError(Diagnostic("LB403", "the process that plays the endpoints does not answer", hint=hint))
+            raise EngineError(Diagnostic("LB403", "the process of the stand-ins does not answer", hint=hint))
 
 
 _WAIT_SECONDS = 3600.0
