@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _RECORD = "stack.json"
-SCHEMA = 1  # of the record
+SCHEMA = 1  # of the record, there `format`
 _COMMAND_SECONDS = 10
 SUPERVISOR_LOG = "supervisor.log"
 AGENT_LOG = "agent.log"  # in the engine's folder
@@ -214,7 +214,7 @@ def read(name: str) -> StackState | None:
     """The record of a stack; None when there is none. Raises EngineError LB408 for one that cannot be read."""
     try:
         data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
-        ensure_schema(data.pop("schema", None), SCHEMA)
+        ensure_schema(data.pop("format", None), SCHEMA)
         return msgspec.convert(data, StackState)
     except FileNotFoundError:
         return None
@@ -233,7 +233,7 @@ def ensure_schema(found: object, ours: int) -> None:
 
 def write(state: StackState) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    text = json.dumps({"schema": SCHEMA, **msgspec.to_builtins(state)}, indent=1)
+    text = json.dumps({"format": SCHEMA, **msgspec.to_builtins(state)}, indent=1)
     store(folder(state.name) / _RECORD, text.encode())
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.driver import Driver
     from lbgen.runtime.common.logs import Line
 
-SCHEMA = 1  # of the record
+SCHEMA = 1  # of the record, there `format`
 
 
 class Member(Struct, frozen=True):
@@ -84,7 +84,7 @@ def read(name: str) -> Group | None:
     """The group of that name; None when there is none. Raises EngineError LB408."""
     try:
         data = json.loads(_path(name).read_text(encoding="utf-8"))
-        ensure_schema(data.pop("schema", None), SCHEMA)
+        ensure_schema(data.pop("format", None), SCHEMA)
         return msgspec.convert(data, Group)
     except FileNotFoundError:
         return None
@@ -94,7 +94,7 @@ def read(name: str) -> Group | None:
 
 def write(group: Group) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    store(_path(group.name), json.dumps({"schema": SCHEMA, **msgspec.to_builtins(group)}, indent=1).encode())
+    store(_path(group.name), json.dumps({"format": SCHEMA, **msgspec.to_builtins(group)}, indent=1).encode())
 
 
 def remove(name: str) -> None:
