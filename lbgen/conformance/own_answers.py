@@ -71,7 +71,7 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
     readings = [
         replace(request, method=method, target=target, headers=(("Host", host), *headers))
         for target in _targets(request, account)
-        for host in _hosts(account)
+        for host in _hosts(request, account)
     ]
     fitting = [
         upstream
@@ -88,8 +88,10 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
         yield f"to the endpoint: x-forwarded-for: {arrived}, expected {client}"
 
 
-def _hosts(account: dict[str, Any]) -> Iterator[str]:
-    """Hosts for which the request may have been served: the one that the endpoint saw, whatever its port, or none."""
+def _hosts(request: Request, account: dict[str, Any]) -> Iterator[str]:
+    """Hosts for which the request may have been served: the one that the endpoint saw, or that the client sent where a
+    route rewrites it, whatever its port, or none."""
+    yield from (value.partition(":")[0] for name, value in request.headers if name.lower() == "host")
     seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
     plain = host_of(seen).strip(".")
     yield from (seen, host_of(seen), plain, f"x.{plain}", "no-host.invalid")  # a dot at its beginning is below a name

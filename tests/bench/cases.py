@@ -205,7 +205,14 @@ def routes(build: Build, bench: Bench) -> list[Result]:
         paired = bench.compare(f"routes, {shape}", *proxies, *asked)
         name = f"routes, {shape}"
         results.append(
-            Result(name, build.label, paired.ratio, goals.ROUTES, spread=paired.spread, detail=_micros(paired))
+            Result(
+                name,
+                build.label,
+                paired.ratio,
+                goals.ROUTES[build.engine],
+                spread=paired.spread,
+                detail=_micros(paired),
+            )
         )
     return results
 
@@ -304,7 +311,6 @@ CASES: dict[str, Callable[[Build, Bench], list[Result]]] = {
     "lines": lines,
     "scale": scale,
 }
-_GOAL_OF_FAILED = {"routes": goals.ROUTES, "idle-memory": goals.IDLE_MEMORY}
 
 
 def run(case: str, build: Build, bench: Bench) -> list[Result]:
@@ -312,5 +318,6 @@ def run(case: str, build: Build, bench: Bench) -> list[Result]:
     try:
         return CASES[case](build, bench)
     except (LbgenError, BenchError, OSError, subprocess.SubprocessError) as error:
-        goal = goals.CPU.get(case, {}).get(build.engine) or _GOAL_OF_FAILED.get(case, 0)
+        by_engine = {**goals.CPU, "routes": goals.ROUTES}.get(case, {})
+        goal = by_engine.get(build.engine, goals.IDLE_MEMORY if case == "idle-memory" else 0)
         return [Result(case, build.label, None, goal, missing=_first_line(error))]

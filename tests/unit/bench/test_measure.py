@@ -34,6 +34,8 @@ def test_both_sides_alternate() -> None:
 def test_a_goal_is_judged_by_the_digits_shown() -> None:
     assert Result("minimal", "nginx", 1.104, 1.10).passed
     assert not Result("minimal", "nginx", 1.106, 1.10).passed
+    assert Result("minimal", "nginx", 1.2, 1.10, spread=(1.09, 1.3)).passed  # within the spread of its goal
+    assert not Result("minimal", "nginx", 1.2, 1.10, spread=(1.11, 1.3)).passed
     assert not Result("minimal", "nginx", None, 1.10, missing="it did not start").passed
 
 
