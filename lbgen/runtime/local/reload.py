@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from lbgen.runtime.local.engine_process import EngineProcess
 
 _MOST = 10_000  # bytes of what an engine said that are shown
-PREVIOUS = ".previous"  # the files before the last change, beside them
+_PREVIOUS = ".previous"  # the files before a change, beside them, with the number of the generation that they are of
 
 
 class LocalEngine(RunningEngine):
-    """A local engine."""
+    """A local engine. `generation` is that of the files that it has: see `previous`."""
 
-    def __init__(self, handle: EngineProcess) -> None:
+    def __init__(self, handle: EngineProcess, generation: int = 0) -> None:
         title = f"{handle.title} {handle.binary.version}"
         super().__init__(handle.engine, title, handle.plan, handle.spec, handle.client)
         self.handle = handle
         self.directory = handle.directory
+        self._previous = previous(handle.directory, generation)
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.handle.address(listener)
@@ -52,11 +53,11 @@ class LocalEngine(RunningEngine):
         return changed_files(self.directory, rendered)
 
     def keep(self, rendered: Rendered) -> None:
-        _save_previous(self.directory)
+        _save_previous(self.directory, self._previous)
 
     def kept(self) -> Mapping[str, str] | None:
         """None also where everything is restored."""
-        return _texts(self.directory / PREVIOUS) if (self.directory / PREVIOUS / MANIFEST).is_file() else None
+        return _texts(self._previous) if (self._previous / MANIFEST).is_file() else None
 
     def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
         now = _texts(self.directory)
@@ -67,7 +68,7 @@ class LocalEngine(RunningEngine):
         rendered.write(self.directory, self._owner())
 
     def put_back(self) -> None:
-        _restore_previous(self.directory)
+        _restore_previous(self.directory, self._previous)
 
     def put(self, files: Mapping[str, str]) -> None:
         exchange(self.directory, files, self._owner())
@@ -130,8 +131,11 @@ class LocalEngine(RunningEngine):
         return None if user.uid is None or user.gid is None else (user.uid, user.gid)
 
 
-def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tuple[str, ...]) -> Change:
-    """The change to `plan`, after verdicts and the engine's checker; nothing that runs is touched.
+def prepare_change(
+    handle: EngineProcess, target: Engine, plan: Plan, accept: tuple[str, ...], generation: int = 0
+) -> Change:
+    """The change to `plan` from the files of that generation, after verdicts and the engine's checker; nothing that
+    runs is touched.
 
     Raises LbgenError (verdicts), EngineError LB401 (the engine's checker refuses it), LB404 (port in use), LB412 (needs
     a restart).
@@ -143,13 +147,19 @@ def prepare_change(handle: EngineProcess, target: Engine, plan: Plan, accept: tu
     problems = check(plan, target, handle.binary, accept=accept, rendered=rendered)
     if problems:
         raise EngineError(problems)
-    return Change(LocalEngine(handle), plan, made.spec, rendered, (handle.plan, handle.spec))
+    return Change(LocalEngine(handle, generation), plan, made.spec, rendered, (handle.plan, handle.spec))
 
 
-def _save_previous(directory: Path) -> None:
+def previous(directory: Path, generation: int) -> Path:
+    """The folder of an engine's files before a change of what is of that generation. While it is there, and its
+    generation is that of the saved stack, the change is unfinished."""
+    return directory / f"{_PREVIOUS}-{generation}"
+
+
+def _save_previous(directory: Path, place: Path) -> None:
     """Save the present files as hard links, which suffice since new files replace them by renaming. The copy appears
     atomically, so that one that exists can be restored."""
-    place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
+    staged = directory / f"{_PREVIOUS}.new"
     remove_previous(directory)
     staged.mkdir(mode=0o700)
     for name in (MANIFEST, *manifest(directory)):
@@ -162,10 +172,8 @@ def _save_previous(directory: Path) -> None:
 
 def remove_previous(directory: Path) -> None:
     """Remove the saved files: the present ones are committed. Raises OSError."""
-    place, staged = directory / PREVIOUS, directory / f"{PREVIOUS}.new"
-    for each in (staged, place):
-        if each.exists():
-            shutil.rmtree(each)
+    for each in directory.glob(f"{_PREVIOUS}*"):
+        shutil.rmtree(each)
 
 
 def _texts(directory: Path) -> dict[str, str]:
@@ -174,9 +182,8 @@ def _texts(directory: Path) -> dict[str, str]:
     return {name: path.read_text("utf-8", "surrogateescape") for name, path in paths.items() if path.is_file()}
 
 
-def _restore_previous(directory: Path) -> None:
+def _restore_previous(directory: Path, place: Path) -> None:
     """Restore the saved files and remove newer ones. Needs no disk space, and may be repeated."""
-    place = directory / PREVIOUS
     before, now = manifest(place), manifest(directory)
     for name in before:
         source, target = place / PurePosixPath(name), directory / PurePosixPath(name)

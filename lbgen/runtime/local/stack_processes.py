@@ -21,12 +21,12 @@ from lbgen.runtime.common.health import members
 from lbgen.runtime.common.ports import metrics_url
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
-from lbgen.runtime.common.state import lock, store
+from lbgen.runtime.common.state import lock
 from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
 from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
-from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
+from lbgen.runtime.local.reload import LocalEngine, prepare_change, previous, remove_previous
 from lbgen.runtime.local.spawn import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = 1  # of the file of the saved stack
-_FILE, _MARK = "saved", "changing"
+_FILE = "saved"
 
 
 class SavedNetwork(Struct, frozen=True):
@@ -71,23 +71,6 @@ def read_saved(folder: Path) -> SavedStack | None:
     """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
     found = saved.read(folder / _FILE, SCHEMA, SavedStack)
     return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
-
-
-def begin_change(folder: Path, generation: int) -> None:
-    """Mark that a change of that generation is under way. Raises EngineError LB408."""
-    store(folder / _MARK, str(generation).encode())
-
-
-def end_change(folder: Path) -> None:
-    """Remove the mark. Raises OSError."""
-    (folder / _MARK).unlink(missing_ok=True)
-
-
-def has_unfinished_change(folder: Path, generation: int) -> bool:
-    """Whether a change of that generation was begun and neither committed nor rolled back."""
-    with suppress(FileNotFoundError):
-        return (folder / _MARK).read_text(encoding="ascii").strip() == str(generation)
-    return False
 
 
 @dataclass(slots=True)
@@ -241,9 +224,8 @@ class StackProcesses:
                 self.progress(Progress(Step.CHECKING, each.name))
                 net = self.networks.get(each.name)
                 own = plan_for(plan, each, stand_ins, None if net is None else net.host)
-                changes.append(prepare_change(self.handles[each.name], each.engine, own, accept))
+                changes.append(prepare_change(self.handles[each.name], each.engine, own, accept, self.generation))
                 self.progress(Progress(Step.CHECKED, each.name))
-            begin_change(self.folder, self.generation)
             after = replace(order, plan=plan, engines=chosen, accept=accept)
             warnings = reload_all(
                 tuple(changes),
@@ -275,23 +257,23 @@ class StackProcesses:
         self.record = replace(self.record, digest=order.digest, changes=self.generation)
 
     def _settle(self) -> None:
-        """Remove the marks and files of a finished change. Where that fails (no space, no descriptor), the next change
+        """Remove the earlier files of a finished change. Where that fails (no space, no descriptor), the next change
         does it."""
         with suppress(OSError):
-            end_change(self.folder)
             for handle in self.handles.values():
                 remove_previous(handle.directory)
 
     def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
         """Roll back an unfinished change, if there is one: files, engines, routes. Returns findings about what serves
         then. Raises OSError, EngineError where the files cannot be restored."""
-        if not has_unfinished_change(self.folder, self.generation):
+        if not any(previous(handle.directory, self.generation).is_dir() for handle in self.handles.values()):
             self._settle()
             return ()
         found: list[Diagnostic] = []
         for handle in self.handles.values():
-            if (handle.directory / PREVIOUS).is_dir():
-                change = Change(LocalEngine(handle), handle.plan, handle.spec, None, (handle.plan, handle.spec))
+            if previous(handle.directory, self.generation).is_dir():
+                live = LocalEngine(handle, self.generation)
+                change = Change(live, handle.plan, handle.spec, None, (handle.plan, handle.spec))
                 try:
                     change.revert(seconds=seconds, progress=self.progress)
                 except LbgenError as error:

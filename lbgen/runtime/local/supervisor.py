@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+import lbgen.codes  # noqa: F401  # where descriptors run out a finding could not import it any more
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.records import replace
 from lbgen.runtime.common import state
