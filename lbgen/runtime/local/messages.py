@@ -9,7 +9,7 @@ import select
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -130,10 +130,6 @@ class TakeoverRequest(Struct, frozen=True, tag=True):
     seconds: float
 
 
-class CommitRequest(Struct, frozen=True, tag=True):
-    """To the supervisor: continue without the command that started it."""
-
-
 class Success(Struct, frozen=True, tag=True):
     """From the supervisor: the request is done. `warnings` are LB405 of routes that cannot be verified."""
 
@@ -178,6 +174,12 @@ class Connection:
         if schema != b"%d" % SCHEMA:
             raise DecodeError(f"it has another schema than {SCHEMA}")
         return decode(content, kind)
+
+    def wait_closed(self) -> None:
+        """Return once the other end is closed."""
+        with suppress(OSError, EOFError):
+            while True:
+                self._pipe.recv_bytes()
 
     def close(self) -> None:
         """Close this end."""

@@ -24,10 +24,8 @@ from lbgen.records import replace
 from lbgen.runtime.common import state
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
-from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.messages import (
-    CommitRequest,
     Connection,
     ControlSocket,
     Failure,
@@ -143,12 +141,11 @@ class _StopError(BaseException):
 
 
 class Supervisor:
-    """The supervisor of one stack. `pipe` leads to `up` until the commit, then to the current caller."""
+    """The supervisor of one stack. `pipe` leads to `up`, then to the current caller."""
 
     def __init__(self, request: StartRequest, pipe: Connection) -> None:
         self.request = request
         self.pipe = pipe
-        self.committed = threading.Event()
         self._ends = ExitStack()
         self._stopping = False
         me = ProcessId.own()
@@ -156,20 +153,28 @@ class Supervisor:
         self.processes = StackProcesses(request, record, self._send, self._ends)
 
     def run(self) -> None:
-        """Bring the stack up, and keep it until SIGTERM, or until `up` ends without a commit; then remove everything.
+        """Bring the stack up, and keep it until SIGTERM, or until `up` ends before the commit; then remove everything.
 
         An error before the commit ends the stack and is sent to `up`. After the commit no error ends it.
         """
         with self._own_processes() as ends:
-            warnings = self._bring_up()
+            state.write(self.processes.record)
+            self.processes.make_networks()
+            threading.Thread(target=self._watch_up, name="watch", daemon=True).start()
+            warnings = self.processes.start()
             control = ends.enter_context(closing(ControlSocket(Path(self.request.folder))))
-            self._commit(warnings)
+            self.processes.save()
+            self.processes.record = replace(self.processes.record, committed=True)
+            state.write(self.processes.record)
+            self._send(Success(self.processes.record, warnings))
             self._supervise(control)
 
     def resume(self, control: ControlSocket, answer: Success | Failure) -> None:
         """Send `answer`, and keep a stack that was taken over, as `run` does."""
         with self._own_processes():
             self._send(answer)
+            with contextlib.suppress(OSError):
+                self.pipe.close()
             self._supervise(control)
 
     @contextlib.contextmanager
@@ -194,28 +199,8 @@ class Supervisor:
         if failed is not None:
             self._send(failed)
 
-    def _bring_up(self) -> tuple[Diagnostic, ...]:
-        """Start everything; returns warnings once `up` has committed."""
-        state.write(self.processes.record)
-        self.processes.make_networks()
-        watcher = threading.Thread(target=self._await_commit, name="watch", daemon=True)
-        watcher.start()
-        warnings = self.processes.start()
-        self._send(Success(self.processes.record, warnings))
-        while not self.committed.wait(_LOOK_SECONDS):
-            pass
-        return warnings
-
-    def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
-        """Save the stack as committed, and confirm it to `up`. Raises EngineError LB408."""
-        self.processes.save()
-        self.processes.record = replace(self.processes.record, committed=True)
-        state.write(self.processes.record)
-        self._send(Success(self.processes.record, warnings))
-
     def _supervise(self, control: ControlSocket) -> None:
         """Restart what dies and serve callers until a signal arrives. No error ends this."""
-        self._close_pipe()
         watches = [EngineWatch(handle) for handle in self.processes.handles.values()]
         stand_ins = Backoff()
         while True:
@@ -277,19 +262,13 @@ class Supervisor:
         for handle in self.processes.handles.values():
             self.processes.refresh_entry(handle)
 
-    def _close_pipe(self) -> None:
-        with contextlib.suppress(OSError):
-            self.pipe.close()
-
-    def _await_commit(self) -> None:
-        """Wait for the commit; if `up` ends without one, end the stack."""
-        try:
-            self.pipe.receive(CommitRequest)
-        except (EOFError, OSError, DecodeError):
-            if not self._stopping:
-                os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            self.committed.set()
+    def _watch_up(self) -> None:
+        """Wait until `up` closes its pipe; if the stack is not committed by then, end it."""
+        pipe = self.pipe
+        pipe.wait_closed()
+        if not self.processes.record.committed and not self._stopping:
+            os.kill(os.getpid(), signal.SIGTERM)
+        pipe.close()
 
     def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping:
@@ -300,7 +279,7 @@ class Supervisor:
         self._stopping = True
 
     def _send(self, what: Progress | Success | Failure) -> None:
-        with contextlib.suppress(OSError, ValueError):  # `up` has ended, which `_await_commit` handles
+        with contextlib.suppress(OSError, ValueError):  # `up` has ended, which `_watch_up` handles
             self.pipe.send(what)
 
 

@@ -20,7 +20,6 @@ from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local.messages import (
     Answer,
-    CommitRequest,
     Connection,
     Failure,
     ReloadRequest,
@@ -85,8 +84,6 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
     with pipe:
         try:
             pipe.send(order.as_message())
-            _listen(pipe, progress)
-            pipe.send(CommitRequest())
             done = _listen(pipe, progress)
         except (EOFError, OSError):
             _wait(process, STOP_SECONDS)

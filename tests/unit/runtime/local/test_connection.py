@@ -20,7 +20,6 @@ from lbgen.runtime.common.state import Address, EngineState, StackState
 from lbgen.runtime.local.messages import (
     SCHEMA,
     Answer,
-    CommitRequest,
     Connection,
     EngineChoice,
     Failure,
@@ -73,17 +72,16 @@ def test_a_request_arrives(ends: tuple[Connection, Connection], example: str) ->
     for each in (start, TakeoverRequest(made.name, "/stack", 0.5)):
         assert sent(ends, each, StartRequest | TakeoverRequest) == each
     assert sent(ends, reload, ReloadRequest) == reload
-    assert sent(ends, CommitRequest(), CommitRequest) == CommitRequest()
 
 
 def test_what_is_cut_short_or_late_is_no_message(ends: tuple[Connection, Connection]) -> None:
     one, other = ends
     with pytest.raises(TimeoutError):
-        other.receive(CommitRequest, 0.01)
+        other.receive(ReloadRequest, 0.01)
     os.write(one._pipe.fileno(), struct.pack("!i", 90) + b'{"type"')
     one.close()
     with pytest.raises(EOFError):
-        other.receive(CommitRequest)
+        other.receive(ReloadRequest)
 
 
 def test_a_message_of_another_schema_is_refused(ends: tuple[Connection, Connection]) -> None:
