@@ -36,7 +36,7 @@ def up_with_a_slow_start(daemon: DockerClient, topology: lbgen.Topology, name: s
 
     def look() -> None:
         [holder] = [each for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS]
-        waits = [each for each in sockets(holder) if each.state in ("07", "0A")]
+        waits = [each for each in sockets(holder.handle) if each.state in ("07", "0A")]
         bound.append({(each.port, each.protocol) for each in waits})
 
     def stop_for_a_while(progress: Progress) -> None:

@@ -16,8 +16,7 @@ from lbgen.runtime.docker.labels import STACK
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from lbgen.runtime.docker.converge import StackContainer
+    from docker.models.containers import Container
 
 
 ADDRESSES = IPv4Network("10.214.0.0/16")
@@ -107,10 +106,10 @@ _LOOK_SECONDS = 0.1
 _PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
 
 
-def sockets(holder: StackContainer) -> tuple[Socket, ...]:
+def sockets(holder: Container) -> tuple[Socket, ...]:
     """All IPv4 sockets in the namespace of `holder`, which runs the helper image. Raises EngineError LB403, LB421."""
     with docker_errors(f"listing the sockets of {holder.name}"):
-        said = container.execute(holder.handle, (*helper_image.WAIT_ARGV[:-1], _PRINT))
+        said = container.execute(holder, (*helper_image.WAIT_ARGV[:-1], _PRINT))
     return tuple(parse(said))
 
 
@@ -128,7 +127,7 @@ def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
 
 
 def wait_listening(
-    holder: StackContainer,
+    holder: Container,
     address: str,
     ports: Collection[tuple[int, str]],
     *,

@@ -231,7 +231,7 @@ def _wait_for_routes(client: DockerClient, replacement: Replacement, options: Up
             # Docker's proxy accepts connections, and L4 listeners have no known request.
             asked = [(x.port, str(x.protocol)) for x in plan.listeners]
             address = plan.listeners[0].address  # the same for all of a container
-            holder = there[unit.holder[0].name]
+            holder = there[unit.holder[0].name].handle
             wait_listening(
                 holder, address, asked, title=title, seconds=seconds, ensure_alive=starts, resource_hint=lack
             )

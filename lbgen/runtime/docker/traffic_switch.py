@@ -157,7 +157,7 @@ class TrafficSwitch(Struct):
             return
         title = self.unit.record.title
         network.wait_listening(
-            self.entrypoint.holder,
+            self.entrypoint.holder.handle,
             self._new,
             self._ports,
             title=title,
@@ -206,7 +206,7 @@ class TrafficSwitch(Struct):
         left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
         while True:
-            left = network.connected(network.sockets(self.entrypoint.holder), self._old, ports)
+            left = network.connected(network.sockets(self.entrypoint.holder.handle), self._old, ports)
             if not left or time.monotonic() > end:
                 break
             time.sleep(_LOOK_SECONDS)
