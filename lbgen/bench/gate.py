@@ -15,7 +15,7 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_version
 from lbgen.records import replace
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
 from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers
 from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import group_members
 from lbgen.runtime.local.network import Network, free_pair, network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, Engine, engine, engine_names, target_version
 from lbgen.runtime.common.executables import candidates
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 
 if TYPE_CHECKING:
     from lbgen.runtime.docker.images import Image

@@ -10,7 +10,7 @@ from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.topology_diff import ComparisonRecord
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
-from lbgen.runtime.common.decision import Action, Kind
+from lbgen.runtime.common.driver import Action, Kind
 
 
 class PartChangeRecord(Record):

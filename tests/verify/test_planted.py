@@ -14,7 +14,7 @@ import lbgen
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.prepare import plan_of
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local import network
 from tests.verify.planted import PLANTED
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ COUNTS: Counter[str] = Counter()
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.skipif(
-        bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
-    ),
+    pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible"),
 ]
 
 

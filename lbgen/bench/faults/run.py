@@ -23,7 +23,7 @@ from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Mode, Plan
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME
 from lbgen.runtime.standins.server import stand_in_servers

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
-LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/isolated_network.py)
+LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/network.py)
 NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended
 _RESUMES = 1.5  # seconds within which a body goes on, if it does
 _STUCK = 0.15  # seconds without progress of an upload

@@ -32,9 +32,9 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
-from lbgen.runtime.local import isolated_network
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local import network
+from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _verified(
 ) -> Report:
     begun = time.monotonic()
     real = given.plan
-    lacking = isolated_network.why_unavailable()
+    lacking = network.why_unavailable()
     obstacle = lacking or why_moved(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"

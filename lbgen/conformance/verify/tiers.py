@@ -20,7 +20,7 @@ from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import Front, l4_fronts
 from lbgen.plan.tiers import Tier, tiers
 from lbgen.records import replace
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.local.decide import choose
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

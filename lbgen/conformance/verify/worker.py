@@ -32,7 +32,7 @@ from lbgen.plan.model import ClientTimeouts, Forward, Mode, Plan, Protocol, Redi
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.common import certificates
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local.network import enter, veth
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
@@ -56,8 +56,8 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
     with ExitStack() as stack:
         network = None
         if job.isolated:
-            isolated_network.enter()
-            network = stack.enter_context(isolated_network.veth(job.plan))
+            enter()
+            network = stack.enter_context(veth(job.plan))
         folder = Path(job.folder)
         certificates.use(folder)
         group = stack.enter_context(stand_in_servers(stand_ins(job.plan, folder)))

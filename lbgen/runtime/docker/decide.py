@@ -1,25 +1,32 @@
-"""What `up` or `reload` would do to a stack of containers, by the same decisions; nothing that runs is touched.
+"""Decide how a stack of containers takes a change, and preview what `up` or `reload` would do; nothing that runs is
+touched.
 
 No image is pulled or built, no checker runs, and a network namespace is not tried for nft rules.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, EngineError, Severity
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
+from lbgen.engines.api import Engine, target_version
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.verdicts import judge
+from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 from lbgen.runtime.common import selection
-from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange
-from lbgen.runtime.docker import external_networks, images, network, saved_plan
-from lbgen.runtime.docker.apply import accept_reload, assign_offsets, certificate_folder, choose_image
+from lbgen.runtime.common.driver import Action, Decision, Kind, PartChange
+from lbgen.runtime.common.reload import other_version, refusal
+from lbgen.runtime.common.selection import ensure_kernel
+from lbgen.runtime.docker import external_networks, images, labels, network
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import ASIDE, exchanges, list_containers
-from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, desired_stack
+from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import find_extendable, needs_reload, plan_reload
 from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
@@ -27,15 +34,86 @@ from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
 if TYPE_CHECKING:
     from docker import DockerClient
 
-    from lbgen.engines.api import Engine
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.driver import ReloadOptions, UpOptions
     from lbgen.runtime.common.state import StackState
     from lbgen.runtime.docker.converge import StackContainer
-    from lbgen.runtime.docker.labels import Record
-    from lbgen.runtime.docker.saved_plan import SavedPlan
+    from lbgen.runtime.docker.labels import Record, SavedPlan
 
 _KINDS = {Role.ENGINE: Kind.ENGINE, Role.ENDPOINTS: Kind.STAND_INS, Role.AGENT: Kind.AGENT}
+
+
+Choose = Callable[[Engine, str], images.Image]  # of an engine and version
+
+
+def accept_reload(
+    client: DockerClient,
+    there: Sequence[StackContainer],
+    last: SavedPlan | None,
+    plan: Plan,
+    options: ReloadOptions,
+    choose: Choose,
+    *,
+    connect_endpoints: bool = True,
+) -> tuple[Plan, tuple[EngineChoice, ...], tuple[str, ...], SavedPlan]:
+    """The plan, the engines, the accepted verdicts of the stack `there` after a reload, and what the last change saved.
+    `connect_endpoints`: see `external_networks.attach_endpoints`.
+
+    Raises LbgenError (verdicts), EngineError LB412 (it needs a new start).
+    """
+    if last is None:
+        raise EngineError(refusal(f"another user, or another lbgen, made the containers of {plan.name}"))
+    plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
+    accept = tuple(dict.fromkeys((*last.accept, *options.accept)))
+    engines = [each for each in there if each.record.role is Role.ENGINE]
+    if selection.configured(plan) & {each.record.engine for each in engines}:
+        plan = external_networks.attach_endpoints(client, plan, connect=connect_endpoints)
+    return plan, tuple(_same_choice(each, last.plan, plan, accept, choose) for each in engines), accept, last
+
+
+def _same_choice(
+    there: StackContainer, before: Plan, after: Plan, accept: tuple[str, ...], choose: Choose
+) -> EngineChoice:
+    """The same engine for another plan. LbgenError (verdicts), EngineError LB412 for another version."""
+    target = engine_by_name(there.record.engine)
+    other = other_version(target, before, after, there.record.version)
+    if other:
+        raise EngineError(other)
+    after = with_version(after, target.name, there.record.version)
+    return replace(choose_image(after, target, accept, choose), offset=there.record.offset, side=there.record.side)
+
+
+def certificate_folder(plan: Plan) -> Path:
+    """The folder of the stand-ins' certificates; it depends on the pools."""
+    asked = repr([(pool.name, pool.tls) for pool in plan.pools])
+    return labels.saved_folder(plan.name) / hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def choose_image(plan: Plan, target: Engine, accept: tuple[str, ...], choose: Choose) -> EngineChoice:
+    """The engine in the version that `plan` asks for, with the image that `choose` finds. Raises LbgenError (verdicts)
+    and what `choose` raises."""
+    version = target_version(target, plan.options(target.name).version)
+    named = replace(with_version(plan, target.name, version), resolvers=plan.resolvers or (RESOLVER,))
+    _, problems = judge(named, target, version, accept)
+    if problems:
+        raise LbgenError(problems)
+    ensure_kernel(target)
+    return EngineChoice(target, version, choose(target, version))
+
+
+def assign_offsets(
+    plan: Plan, chosen: tuple[EngineChoice, ...], before: tuple[StackContainer, ...], instead: Mapping[str, str]
+) -> tuple[EngineChoice, ...]:
+    """Give each engine a port offset; one that runs keeps its own."""
+    had = {x.record.engine: x.record.offset for x in before if x.record.role is Role.ENGINE}
+    had |= {new: had[old] for new, old in instead.items() if old in had}
+    ours = {a.port for x in before if x.running for a in x.record.addresses}
+    ours |= {x.record.metrics_port for x in before if x.running}
+    names = [(each.engine.name, each.engine.title) for each in chosen]
+    found = selection.offsets(plan, names, had, ours, published_address)
+    sides = {x.record.offset: x.record.side for x in before if x.record.role is Role.PORTS and x.running}
+    placed = (replace(each, offset=found[each.engine.name]) for each in chosen)
+    return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
 def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
@@ -45,7 +123,7 @@ def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Dec
     plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
     if selection.configured(plan) & {each.name for each in engines}:
         plan = external_networks.attach_endpoints(client, plan, connect=False)
-    before, last = list_containers(client, plan.name), saved_plan.read(plan.name)
+    before, last = list_containers(client, plan.name), labels.read_saved_plan(plan.name)
     choose = partial(images.look_up, client)
     chosen, skipped = selection.choose(
         engines,
@@ -83,7 +161,7 @@ def preview_reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Dec
     plan, chosen, accept, last = accept_reload(
         client,
         before,
-        saved_plan.read(stack.name),
+        labels.read_saved_plan(stack.name),
         plan,
         options,
         partial(images.look_up, client),
