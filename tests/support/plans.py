@@ -7,8 +7,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 import lbgen
 from lbgen.plan.conditions import SUBJECTS, AnyOperator, Condition, Exact, Method, OneOf, Present, Regex
 from lbgen.plan.model import (
@@ -38,6 +36,8 @@ from lbgen.spec.match import PathMatch, Unless, ValueMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from pydantic import BaseModel
 
     from lbgen.plan.model import Redirect, Respond
 

@@ -257,13 +257,17 @@ def _any_parameter(operator: type[AnyOperator]) -> Verdict:
     )
 
 
+_ESCAPED = habit(
+    "raw characters that RFC 3986 has no place for in a path, such as `|`, are compared as escapes",
+    {"match.path.regex.raw": "status 404"},
+)
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 
 CONDITIONS: ConditionTable = {
     ExactPath: Rendered(_exact_path, NATIVE),
     PrefixPath: Rendered(_path_prefix, NATIVE),
-    RegexPath: Rendered(regex, NATIVE),
+    RegexPath: Rendered(regex, _ESCAPED),
     (Method, OneOf): Rendered(_method, NATIVE),
     (Header, Exact): Rendered(_exact_header, _ANCHORED),
     (Header, Regex): Rendered(_header_regex, _ANCHORED),
