@@ -6,9 +6,9 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy.matching import escape_path, match_header, match_path, match_query
+from lbgen.engines.envoy.matching import escape_path, match_header, match_query
 from lbgen.plan.matching import _holds, _holds_in_list, to_wire
-from lbgen.plan.model import PathKind, PathMatch, ValueKind, ValueMatch
+from lbgen.plan.model import ValueKind, ValueMatch
 from lbgen.plan.request import Request, parse_request
 
 REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?", "[^a]+", "(?i)ab?", "a{1,2}%", "[+-.]x", r"\W\d", "^a$|^b$", "é?")
@@ -73,9 +73,3 @@ def test_a_path_matches_in_either_hex_case() -> None:
     assert re2.fullmatch(pattern, "/caf%c3%A9/a.b")
     assert not re2.fullmatch(pattern, "/caf%c3%A9/axb")
     assert not re2.fullmatch(pattern, "/CAF%C3%A9/a.b")
-
-
-def test_plain_paths_need_no_regex() -> None:
-    assert match_path(PathMatch(PathKind.EXACT, "/a")) == {"path": "/a"}
-    assert match_path(PathMatch(PathKind.PREFIX, "/a")) == {"path_separated_prefix": "/a"}
-    assert match_path(PathMatch(PathKind.PREFIX, "/")) == {"prefix": "/"}

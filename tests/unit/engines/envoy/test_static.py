@@ -28,14 +28,6 @@ def test_guards_are_set_where_envoy_has_them(version: str, strict: bool) -> None
     assert ("envoy.reloadable_features.strict_chunk_parsing" in flags) is strict
 
 
-def test_clients_cannot_exhaust_envoy() -> None:
-    made = plan(load({**SMALL, "containers": {"memory": "512MiB"}}))
-    found = yaml.safe_load(ENGINE.render(made, "1.40")[0].text)["overload_manager"]
-    connections, heap = (each["typed_config"] for each in found["resource_monitors"])
-    assert connections["max_active_downstream_connections"] == 50_000
-    assert heap["max_heap_size_bytes"] == 512 << 20
-
-
 def test_notes_and_reserved_keys_name_what_is_written() -> None:
     found = build_static(plan(load(SMALL)), "1.40", node=True)
     assert NOTES.keys() <= found.keys() <= set(KEYS)

@@ -46,12 +46,6 @@ def test_every_function_is_there_for_the_field_that_needs_it(name: str) -> None:
     assert re.findall(r'core\.register_\w+\("(\w+)"', files[lua.OWN]) == [name]
 
 
-def test_copies_go_to_the_pool_of_the_mirror_and_as_many_as_asked_for() -> None:
-    config = rendered(route={"mirror": {"pool": "p", "percent": 2.5}})["haproxy.cfg"]
-    assert "http-request lua.mirror abns@p:8080:t if { rand(40) lt 1 }" in config
-    assert "bind abns@p:8080:t\n    default_backend p\n" in config
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_function_is_short(name: str) -> None:
     assert len([line for line in FILES[name].read_text().splitlines() if line and not line.startswith("--")]) <= 30

@@ -10,7 +10,6 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE
 from lbgen.engines.haproxy.timeouts import server_timeout
-from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Timeouts
 
@@ -41,12 +40,6 @@ def test_only_a_shorter_idle_time_has_to_be_accepted(response: str, idle: str, l
     text = ENGINE.render(plan, "3.0")[0].text
     assert f"timeout server {response}\n" in text
     assert f"http-response set-timeout server {idle}\n" in text
-
-
-def test_times_for_clients_stop_nothing() -> None:
-    answers, findings = judge(plan_of(_topology({"timeouts": {"client_body": "5s"}}, "10s")), ENGINE, "2.8")
-    assert {a.verdict.level for a in answers if a.feature is Feature.CLIENT_TIMEOUTS} == {Level.HABIT}
-    assert not findings
 
 
 def _topology(listener: dict[str, object], idle: str) -> dict[str, Any]:

@@ -98,11 +98,6 @@ def test_a_rate_that_nginx_cannot_write_is_refused_with_the_nearest():
         rendered(topology({"forward": "p", "rate_limit": {"rate": "100/h", "key": "route"}}))
 
 
-def test_nothing_is_paid_for_what_nobody_asked():
-    text = rendered(topology({"forward": "p"}))
-    assert not re.search("limit_req|limit_conn|client_max_body_size [1-9]|set_real_ip|429|413", text)
-
-
 def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_own():
     data = topology({"forward": [{"pool": "p", "weight": 1}, {"pool": "s", "weight": 1}], "max_body": "1KiB"})
     data["pools"]["s"] = {"endpoints": [{"address": "10.0.0.2:443"}], "tls": {"server_name": "s.example"}}
@@ -112,10 +107,3 @@ def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_
     assert "proxy_pass https://s;" in text
     # The limit is at each, not where they are chosen; nginx compares no length on the way to a named location.
     assert text.count("client_max_body_size 1024;") == text.count("if ($over_1024) { return 413; }") == 2
-
-
-def test_limits_of_heads_are_one_comparison_and_two_buffers():
-    text = rendered(topology({"forward": "p"}, limits={"headers": "24KiB", "target": "4KiB"}))
-    assert "large_client_header_buffers 2 25k;" in text
-    assert re.search(r"map \$request_length \$long_head_web \{ .* default 0; \}", text)
-    assert "if ($long_target_web) { return 414; }" in text

@@ -146,12 +146,6 @@ def test_tls_is_rendered_for_its_listener_alone_and_closes_what_it_does_not_know
     assert r"!HostSNIRegexp(`^(?:x\.test|y\.test)$`)" in files["dynamic/tls.yaml"]
 
 
-def test_l4_alone_needs_no_plugin():
-    files = {file.name: file.text for file in ENGINE.render(l4_plan(0), "3.7")}
-    assert sorted(files) == ["dynamic/tcp.yaml", "traefik.yaml"]
-    assert "plugin" not in files["traefik.yaml"].lower()
-
-
 def test_l4_waits_for_ever_without_a_connect_time_and_keeps_half_closed_connections():
     plan = l4_plan(0)
     route = plan.routes[0]
