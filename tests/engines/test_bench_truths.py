@@ -18,25 +18,13 @@ from lbgen.bench.target import choose_target
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import environment_variable, find
+from tests.bench.truths import topology
 
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed"),
 ]
 OLD_NGINX = Path("/usr/sbin/nginx")  # Debian's, before 1.29.7 made keep-alive to endpoints the default
-
-
-def topology(endpoints: int = 1):
-    return lbgen.load(
-        {
-            "version": 1,
-            "name": "truth",
-            "profile": "minimal",
-            "listeners": {"web": {"port": 8080}},
-            "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n + 1}:80"} for n in range(endpoints)]}},
-            "routes": [{"name": "all", "forward": "app"}],
-        }
-    )
 
 
 @pytest.fixture

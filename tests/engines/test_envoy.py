@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 import yaml
 
@@ -27,6 +23,7 @@ from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import by_prefix, endpoint, forward, pool, route
+from tests.support.websocket import serve_extended_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,23 +155,6 @@ def test_trailers_of_an_endpoint_reach_the_client() -> None:
             received = b"".join(iter(lambda: client.recv(65_536), b""))
     assert b"te: trailers" in head
     assert received.endswith(b"0\r\nx-sum: 7\r\n\r\n")
-
-
-def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
-    """Accept WebSockets over HTTP/2 (RFC 8441)."""
-    connection, _ = server.accept()
-    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
-    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
-    state.initiate_connection()
-    with connection, suppress(OSError):
-        connection.sendall(state.data_to_send())
-        while data := connection.recv(65_536):
-            for event in state.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    seen.append(dict(event.headers))
-                    state.send_headers(event.stream_id, [(":status", "200")])
-            connection.sendall(state.data_to_send())
 
 
 def test_a_websocket_reaches_an_endpoint_of_http2_as_an_extended_connect() -> None:

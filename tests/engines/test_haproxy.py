@@ -14,10 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -32,6 +28,7 @@ from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route
+from tests.support.websocket import serve_extended_connect
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -266,23 +263,6 @@ def test_te_trailers_reaches_endpoints_that_speak_http2_alone(binary, tmp_path) 
             assert found == 200
             assert ('["te", "trailers"]' in body) == (name == "http2")
             assert "deflate" not in body
-
-
-def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
-    """Accept WebSockets over HTTP/2 (RFC 8441)."""
-    connection, _ = server.accept()
-    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
-    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
-    state.initiate_connection()
-    with connection, contextlib.suppress(OSError):
-        connection.sendall(state.data_to_send())
-        while data := connection.recv(65536):
-            for event in state.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    seen.append(dict(event.headers))
-                    state.send_headers(event.stream_id, [(":status", "200")])
-            connection.sendall(state.data_to_send())
 
 
 def test_a_websocket_reaches_an_endpoint_that_speaks_http2(binary, tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.engines.api import Level, engine, engine_names
 from lbgen.plan.features import Feature
 from lbgen.runtime.common.kernel_needs import missing_in_kernel
@@ -13,6 +14,15 @@ L7_ENGINES = tuple(
     for name in engine_names()
     if engine(name).verdict(Feature.L7, engine(name).versions[0]).level is not Level.REFUSED
 )
+
+
+def l7_engines_on_host() -> tuple[EngineUnderTest, ...]:
+    """The versions of L7 engines here; an engine that is not here has one without a binary."""
+    return tuple(
+        each
+        for each in engines_on_host()
+        if each.binary is None or engine(each.engine).verdict(Feature.L7, each.version).level is not Level.REFUSED
+    )
 
 
 def of_this_kernel() -> tuple[str, ...]:

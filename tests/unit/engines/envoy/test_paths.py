@@ -11,15 +11,9 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.engines.envoy.paths import build_refusal_filter
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.records import replace
+from tests.support.plans import topology
 
-TOPOLOGY: dict[str, Any] = {
-    "version": 1,
-    "name": "t",
-    "listeners": {"web": {"port": 8080}},
-    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-    "routes": [{"name": "r", "forward": "p"}],
-}
-PLAN = plan_of(TOPOLOGY)
+PLAN = plan_of(topology())
 
 
 @pytest.mark.parametrize(
@@ -46,8 +40,8 @@ def test_paths(paths: Paths, path: str, let_in: bool) -> None:
     assert (re2.fullmatch(pattern, path) is None) is let_in
 
 
-def refused(paths: Paths, *, hides_method: bool = False) -> list[Any]:
-    found: Any = build_refusal_filter(replace(PLAN.listeners[0], paths=paths), hides_method=hides_method)
+def refused(paths: Paths) -> list[Any]:
+    found: Any = build_refusal_filter(replace(PLAN.listeners[0], paths=paths), hides_method=False)
     permissions: list[Any] = found["typed_config"]["rules"]["policies"]["malformed"]["permissions"]
     return permissions
 

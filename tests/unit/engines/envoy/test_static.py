@@ -11,14 +11,9 @@ from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.build import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
+from tests.support.plans import topology
 
-SMALL: dict[str, Any] = {
-    "version": 1,
-    "name": "t",
-    "listeners": {"web": {"port": 8080}},
-    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-    "routes": [{"name": "r", "forward": "p"}],
-}
+SMALL = topology()
 
 
 @pytest.mark.parametrize(("version", "strict"), [("1.40", True), ("1.38", True), ("1.37", False)])

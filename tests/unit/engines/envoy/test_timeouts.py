@@ -13,16 +13,11 @@ from lbgen.engines.envoy.timeouts import build_client_timeouts, build_try_timeou
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import ClientTimeouts, Forward, Timeouts
 from lbgen.records import replace
+from tests.support import plans
 
 
-def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **route: Any) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **({"timeouts": client} if client else {})}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "forward": "p", "timeouts": times, **route}],
-    }
+def topology(times: dict[str, Any], client: dict[str, Any] | None = None) -> dict[str, Any]:
+    return plans.topology({"timeouts": times}, listener={"timeouts": client} if client else None)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
     ("addresses", "host"),
     [
         (["a.example:80"], "a.example:80"),
-        (["10.0.0.1:80", "10.0.0.2:80"], "%[bc_dst]:%[bc_dst_port]"),
         (["a.example:80", "10.0.0.2:80"], "'%[srv_name,regsub(^s1$,a.example:80),regsub(^s2$,10.0.0.2:80)]'"),
     ],
 )

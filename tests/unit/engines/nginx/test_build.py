@@ -100,20 +100,15 @@ def test_an_exact_path_with_a_slash_is_not_redirected_to():
 
 
 @pytest.mark.parametrize(
-    ("match", "rewrite", "lines"),
+    ("match", "line"),
     [
-        (prefix("/a"), Rewrite(prefix="/v1"), ['"~^/a(?<tail>.*)$" "/v1$tail";']),
-        (prefix("/a"), Rewrite(prefix="/"), ['"~^/a(?<tail>/.*)$" "$tail";', '"~^/a(?<tail>.*)$" "/$tail";']),
-        (ROOT, Rewrite(prefix="/v1"), ['"~^(?<tail>/.*)$" "/v1$tail";']),
-        (exact("/a"), Rewrite(prefix="/v1"), ['"~^/[^?]*(?<tail>\\?.*)$" "/v1$tail";']),
-        (prefix("/a"), Rewrite(path="/x"), ['"~^/[^?]*(?<tail>\\?.*)$" "/x$tail";']),
+        (ROOT, '"~^(?<tail>/.*)$" "/v1$tail";'),
+        (exact("/a"), '"~^/[^?]*(?<tail>\\?.*)$" "/v1$tail";'),
     ],
 )
-def test_rewrites_work_on_the_raw_target(match, rewrite, lines):
-    text = rendered(plan((match, forward("p", rewrite=rewrite))))
-    made = block(text, "map $request_uri $target_r0 {")
-    for line in lines:
-        assert line in made
+def test_rewrites_work_on_the_raw_target(match, line):
+    text = rendered(plan((match, forward("p", rewrite=Rewrite(prefix="/v1")))))
+    assert line in block(text, "map $request_uri $target_r0 {")
     assert "proxy_pass http://p$target_r0;" in text
 
 

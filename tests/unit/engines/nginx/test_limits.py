@@ -12,6 +12,7 @@ import lbgen
 from lbgen.engines.nginx.limits import above, format_rate, geo_default, geo_networks
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from tests.support.nginx import with_includes
+from tests.support.plans import topology
 
 
 @pytest.mark.parametrize("limit", [0, 1, 8, 9, 10, 99, 100, 1024, 1999, 9998, 65536, 10485760])
@@ -55,16 +56,6 @@ def test_rates_that_nginx_can_write(amount, seconds, written):
     assert format_rate(RateLimit(amount, seconds, 1, Key(KeyKind.ROUTE))) == written
 
 
-def topology(route: dict, **listener) -> dict:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **listener}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "match": [{"path": {"prefix": "/x"}}], **route}],
-    }
-
-
 def rendered(data: dict) -> str:
     return with_includes(lbgen.render(lbgen.load(data), engine="nginx", accept=("all",)))
 
@@ -73,6 +64,7 @@ def test_limits_come_before_an_answer_of_nginx_itself():
     text = rendered(
         topology(
             {
+                "match": [{"path": {"prefix": "/x"}}],
                 "respond": {"status": 200, "body": "x"},
                 "rate_limit": {"rate": "5/s", "key": "client_ip"},
                 "response_headers": {"set": {"x-a": "1"}},
@@ -86,8 +78,8 @@ def test_limits_come_before_an_answer_of_nginx_itself():
 
 
 def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_told():
-    route = {"forward": "p", "rate_limit": {"rate": "5/s", "key": "client_ip"}}
-    text = rendered(topology(route, trusted_proxies=["10.0.0.0/8"]))
+    route = {"rate_limit": {"rate": "5/s", "key": "client_ip"}}
+    text = rendered(topology(route, listener={"trusted_proxies": ["10.0.0.0/8"]}))
     assert "set_real_ip_from 10.0.0.0/8;" in text
     assert "geo $realip_remote_addr $trusted {" in text
     assert '"$http_x_forwarded_for, $realip_remote_addr"' in text

@@ -1,27 +1,17 @@
-"""nginx: its own retries, by cause."""
+"""nginx: its own retries of gRPC calls."""
 
 from __future__ import annotations
 
 import pytest
 
 import lbgen
-from lbgen.plan.policy import RetryCause
-
-CONNECT, RESET, TIMEOUT = RetryCause.CONNECT_FAILURE, RetryCause.RESET, RetryCause.TIMEOUT
-
-
-def topology(retries: dict, **pool) -> dict:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}], **pool}},
-        "routes": [{"name": "r", "forward": "p", "retries": retries}],
-    }
+from tests.support.plans import topology
 
 
 def test_a_grpc_call_is_retried_while_nothing_was_sent():
-    made = lbgen.load(topology({"max": 1, "on": ["connect_failure"]}, protocol="grpc"))
+    made = lbgen.load(topology({"retries": {"max": 1, "on": ["connect_failure"]}}, pool={"protocol": "grpc"}))
     assert "grpc_next_upstream error timeout;" in lbgen.render(made, engine="nginx")["nginx.conf"]
     with pytest.raises(lbgen.LbgenError, match="keeps no body for a retry"):
-        lbgen.render(lbgen.load(topology({"max": 1, "on": ["reset"]}, protocol="grpc")), engine="nginx")
+        lbgen.render(
+            lbgen.load(topology({"retries": {"max": 1, "on": ["reset"]}}, pool={"protocol": "grpc"})), engine="nginx"
+        )

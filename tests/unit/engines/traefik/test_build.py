@@ -14,6 +14,7 @@ from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.quote import quote_text
 from lbgen.engines.traefik.run import judge
 from lbgen.plan.overlay import with_admin
+from lbgen.runtime.common.certificates import temporary_certificates
 from tests.unit.engines.traefik.test_routers import plan_of
 
 SHOP = Path(__file__).parents[4] / "examples" / "shop" / "topology.yaml"
@@ -141,10 +142,7 @@ def test_response_headers_show_on_answers_of_limits_too():
     assert http_of(route)["routers"]["a"]["middlewares"] == ["a-headers", "a-rate"]
 
 
-def test_listeners_with_other_tls_options_are_kept_apart_by_a_router_of_their_own(tmp_path):
-    from lbgen.runtime.common.certificates import temporary_certificates
-
-    tls = {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}
+def test_listeners_with_other_tls_options_are_kept_apart_by_a_router_of_their_own():
     names = sorted(path.name for path in temporary_certificates().iterdir())
     pair = next(name[:-4] for name in names if name.endswith(".crt") and name[:-4] + ".key" in names)
     tls = {"certificates": [{"cert": f"{pair}.crt", "key": f"{pair}.key"}]}

@@ -22,20 +22,13 @@ def named(name: str, kind: ValueKind, value: str = "") -> NamedMatch:
 @pytest.mark.parametrize(
     ("match", "host", "wanted"),
     [
-        (Match(EVERY), None, "PathPrefix(`/`)"),
-        (Match(EVERY), HostPattern("a.example"), "Host(`a.example`)"),
-        (Match(EVERY), HostPattern("a.example", wildcard=True), r"HostRegexp(`^.+\.a\.example\.?$`)"),
         (Match(PathMatch(PathKind.EXACT, "/a%20b")), None, "Path(`/a b`)"),
-        (Match(PathMatch(PathKind.PREFIX, "/api")), None, "(Path(`/api`) || PathPrefix(`/api/`))"),
-        (Match(PathMatch(PathKind.REGEX, "/[0-9]+")), None, "PathRegexp(`^(?:/[0-9]+)$`)"),
-        (Match(EVERY, ("GET",)), None, "Method(`GET`)"),
         (Match(EVERY, ("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
         (
             Match(EVERY, headers=(named("x-v", ValueKind.EXACT, "1.0"),)),
             None,
             r"HeaderRegexp(`x-v`, `(?:^|,)[ \t]*1\.0[ \t]*(?:,|$)`)",
         ),
-        (Match(EVERY, headers=(named("x-v", ValueKind.PRESENT),)), None, "HeaderRegexp(`x-v`, `.`)"),
         (Match(EVERY, query=(named("v", ValueKind.EXACT, "`"),)), None, 'Query(`v`, "`")'),
         (Match(EVERY, query=(named("v", ValueKind.REGEX, "1|2"),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
         (

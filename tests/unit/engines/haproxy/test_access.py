@@ -1,27 +1,16 @@
-"""Access lists, limits, rates and body sizes as statements of a HAProxy frontend."""
+"""Access lists as statements of a HAProxy frontend."""
 
 from __future__ import annotations
 
 from lbgen.engines.haproxy import ENGINE
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
-
-TOPOLOGY = {
-    "version": 1,
-    "name": "t",
-    "listeners": {"web": {"port": 8080}},
-    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-    "routes": [{"name": "r", "forward": "p"}],
-}
+from tests.support.plans import topology
 
 
-def files(version: str = "2.8", listener: dict | None = None, **route) -> dict[str, str]:
-    data = {
-        **TOPOLOGY,
-        "listeners": {"web": {"port": 8080, **(listener or {})}},
-        "routes": [{"name": "r", "forward": "p", **route}],
-    }
-    return {file.name: file.text for file in ENGINE.render(plan(load(data)), version)}
+def files(listener: dict | None = None, **route) -> dict[str, str]:
+    made = plan(load(topology(route, listener=listener)))
+    return {file.name: file.text for file in ENGINE.render(made, "2.8")}
 
 
 def test_access_goes_by_the_peer_when_nobody_is_trusted() -> None:
