@@ -15,10 +15,9 @@ from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.rounds import run_together
 from lbgen.bench.subjects import Unit, running
 from lbgen.bench.target import choose_target
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
-from lbgen.runtime.common.executables import environment_variable, find
+from lbgen.runtime.common.executables import environment_variable
 from tests.bench.truths import topology
+from tests.support.engine_lists import need_binary
 
 pytestmark = [
     pytest.mark.engines,
@@ -29,10 +28,7 @@ OLD_NGINX = Path("/usr/sbin/nginx")  # Debian's, before 1.29.7 made keep-alive t
 
 @pytest.fixture
 def haproxy() -> None:
-    try:
-        find(engine("haproxy"))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("haproxy")
 
 
 @pytest.mark.alone

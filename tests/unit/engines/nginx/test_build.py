@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import lbgen
-from lbgen.engines.api import Level, missing_answers
+from lbgen.engines.api import Level
 from lbgen.engines.nginx import ENGINE
-from lbgen.engines.nginx.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     HeaderEdits,
@@ -45,12 +44,6 @@ def block(text: str, head: str) -> str:
         return rest
     pad = " " * (start - text.rindex("\n", 0, start) - 1)
     return text[start : text.index(f"\n{pad}}}", start)]
-
-
-@pytest.mark.parametrize("version", ENGINE.versions)
-def test_every_feature_has_an_answer(version):
-    assert not missing_answers(SUPPORT[version], Feature)
-    assert len(SUPPORT[version]) == len(Feature)
 
 
 def test_old_version_says_what_it_cannot():

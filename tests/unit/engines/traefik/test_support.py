@@ -8,7 +8,6 @@ import pytest
 
 from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
-from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -30,11 +29,6 @@ from tests.support.plans import endpoint, forward, on_tcp, pool
 
 def l4_plan(idle: int) -> Plan:
     return on_tcp(forward("db", times=Timeouts(1000, 0, idle)), pool("db", endpoint("127.0.0.1", 5432)))
-
-
-def test_every_feature_is_answered_for_every_version():
-    for version in ENGINE.versions:
-        assert set(SUPPORT[version]) == set(Feature)
 
 
 def test_idle_time_on_l4_is_approximate_and_named():
