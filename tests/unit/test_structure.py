@@ -27,14 +27,14 @@ LONGEST = 600
 # for one file has parts.
 SKELETON = {
     "engine": "__init__ support objections pool_objections route_objections build view features quote",
-    "listener": "listeners tls paths limits connections access l4 direct",
+    "listener": "listeners tls paths limits connections access l4",
     "matching": "matching conditions location_tree maps predicates prefix_trees routers",
     "routes": "actions includes middlewares per_route routes server_blocks",
     "policies": "responses mirrors cors compression rate_limits",
     "headers": "headers forwarded_headers request_values rewrites",
     "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols upstream_servers",
     "pools": "sticky health_checks retries timeouts",
-    "run": "run counters live transaction health_status access_log",
+    "run": "run live transaction health_status access_log",
     "text of the engine": "buffers lua names plugin protobuf statements strings",
 }
 KNOWN = set(" ".join(SKELETON.values()).split())
