@@ -15,8 +15,7 @@ import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.nftables import ENGINE
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn
+from lbgen.runtime.local.spawn import User, spawn
 from tests.engines.test_nftables import needs_kernel
 from tests.support.engine_lists import need_binary
 

@@ -13,8 +13,8 @@ import yaml
 
 import lbgen
 from lbgen.runtime.common import state
-from lbgen.runtime.common.decision import Action, Kind
-from lbgen.runtime.local import journal
+from lbgen.runtime.common.driver import Action, Kind
+from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
 from tests.support.engine_lists import need_binary
@@ -40,7 +40,7 @@ def parts(stack: Stack) -> Parts:
     found: Parts = {}
     stand_ins = StandIns.adopt(state.folder(stack.name)).process
     if stand_ins is not None:
-        saved = journal.read(state.folder(stack.name))
+        saved = stack_processes.read_saved(state.folder(stack.name))
         assert saved is not None
         found[Kind.STAND_INS, ""] = Part(str(stand_ins.pid), str(saved.stand_in_set.stand_ins))
     for each in record.engines:

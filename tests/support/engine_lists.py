@@ -9,7 +9,7 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, Level, engine, engine_names
 from lbgen.plan.features import Feature
 from lbgen.runtime.common.executables import find
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 
 L7_ENGINES = tuple(
     name

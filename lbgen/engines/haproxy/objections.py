@@ -27,7 +27,7 @@ _NO_HYBRID = refused(
     f"HAProxy knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
 )
 
-_UPLOADS = (f"{AT_TIMES}time", f"{AT_TIMES}text: the upload took")  # to an endpoint that stops reading
+_UPLOADS = f"{AT_TIMES}time"  # of uploads to an endpoint that stops reading
 
 
 def objections(plan: Plan, version: str) -> Iterable[Objection]:
@@ -50,11 +50,11 @@ def objections(plan: Plan, version: str) -> Iterable[Objection]:
         yield from _pool(pool)
         if pool.max_per_endpoint is not None and len(uses.get(pool.name, ())) > 1:
             note = "requests of routes that differ in connect time, retries or compression are counted separately"
-            counted = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
+            counted = {"pool.connections.max_per_endpoint.routes": "places"}
             yield _differs(Feature.MAX_PER_ENDPOINT, f"{pool.field}.connections.max_per_endpoint", note, counted)
         if pool.active and pool.passive:
             note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
-            shows = {"pool.health.passive.checked": ("text: came back after", f"{AT_TIMES}text: answers were")}
+            shows = {"pool.health.passive.checked": "endpoint"}
             yield _way(Feature.HEALTH_PASSIVE, f"{pool.field}.health.passive", note, shows)
     for listener in plan.listeners:
         if listener.tls is not None and HYBRID in listener.tls.curves:
@@ -124,7 +124,7 @@ def _pool(pool: Pool) -> Iterable[Objection]:
     if pool.max_per_endpoint is not None and pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
         note = "a request for an endpoint that is full does not go to another one"
         where = f"{pool.field}.connections.max_per_endpoint"
-        shows = {"pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")}
+        shows = {"pool.connections.max_per_endpoint.chosen": "places"}
         yield _differs(Feature.MAX_PER_ENDPOINT, where, note, shows)
     tls = pool.tls
     if tls is None:

@@ -6,33 +6,32 @@ import pytest
 
 from lbgen.engines.traefik.matching import build_rule, count_rules, decode_path, find_priority, quote_regex
 from lbgen.engines.traefik.quote import quote_rule_text
-from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
+from lbgen.plan.conditions import Exact, Regex
+from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from tests.support.plans import match
 
-EVERY = PathMatch(PathKind.PREFIX, "/")
+EVERY = PrefixPath("/")
 
 
 def rule(match: Match, host: HostPattern | None = None, rank: int = 0) -> Rule:
     return Rule(f"r.{rank}", rank, "r", host, match, "routes[0]")
 
 
-def named(name: str, kind: ValueKind, value: str = "") -> NamedMatch:
-    return NamedMatch(name, ValueMatch(kind, value))
-
-
 @pytest.mark.parametrize(
     ("match", "host", "wanted"),
     [
-        (Match(PathMatch(PathKind.EXACT, "/a%20b")), None, "Path(`/a b`)"),
-        (Match(EVERY, ("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
+        (Match(ExactPath("/a%20b")), None, "Path(`/a b`)"),
+        (match(EVERY, methods=("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
         (
-            Match(EVERY, headers=(named("x-v", ValueKind.EXACT, "1.0"),)),
+            match(EVERY, headers=(("x-v", Exact("1.0")),)),
             None,
             r"HeaderRegexp(`x-v`, `(?:^|,)[ \t]*1\.0[ \t]*(?:,|$)`)",
         ),
-        (Match(EVERY, query=(named("v", ValueKind.EXACT, "`"),)), None, 'Query(`v`, "`")'),
-        (Match(EVERY, query=(named("v", ValueKind.REGEX, "1|2"),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
+        (match(EVERY, query=(("v", Exact("`")),)), None, 'Query(`v`, "`")'),
+        (match(EVERY, query=(("v", Regex("1|2")),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
         (
-            Match(EVERY, cookies=(named("s", ValueKind.REGEX, "a|b"),)),
+            match(EVERY, cookies=(("s", Regex("a|b")),)),
             None,
             r'HeaderRegexp(`Cookie`, `(?:^|;)[ \t]*s="?(?:a|b)"?[ \t]*(?:;|$)`)',
         ),
