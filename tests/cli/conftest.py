@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
-from lbgen.runtime.common.executables import find
+from tests.support.engine_lists import need_binary
 
 
 @pytest.fixture
@@ -16,9 +14,6 @@ def engine_here() -> Callable[[str], None]:
     """Skip the test, with the reason, unless that engine is installed."""
 
     def need(name: str) -> None:
-        try:
-            find(engine(name))
-        except EngineError as missing:
-            pytest.skip(str(missing))
+        need_binary(name)
 
     return need

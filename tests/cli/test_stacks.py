@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import find
+from tests.support.command import run_lbgen
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples/shop/topology.yaml")
@@ -21,20 +23,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 
 @pytest.fixture
 def lbgen(tmp_path):
-    env = {**os.environ, "LBGEN_STATE_DIR": str(tmp_path / "state"), "NO_COLOR": "1", "COLUMNS": "200"}
-    env["DOCKER_HOST"] = "unix:///nowhere"  # stacks of containers are not ours
-
-    def run(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "lbgen", *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env=env,
-            timeout=120,
-        )
-
+    run = partial(run_lbgen, state=tmp_path)
     yield run
     run("down", "--all")
 

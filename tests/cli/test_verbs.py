@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from lbgen.cli.main import VERBS, group
+from tests.support.command import run_lbgen as lbgen
 
 ROOT = Path(__file__).parents[2]
 SHOP = str(ROOT / "examples/shop/topology.yaml")
 POSTGRES = str(ROOT / "examples/postgres/topology.yaml")
-
-
-def lbgen(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, "-m", "lbgen", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=env,
-        timeout=120,
-    )
 
 
 def test_help_lists_every_verb_and_the_exit_codes():

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
 from lbgen.conformance.own_answers import check_safe
 from lbgen.conformance.prepare import own_headers
-from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
+from tests.support.engine_lists import l7_engines_on_host
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -33,11 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 WANTED = int(os.environ.get("LBGEN_CONNECTION", "150"))
 SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_CONNECTION" in os.environ else 1
-L7 = tuple(
-    s
-    for s in engines_on_host()
-    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
-)
+L7 = l7_engines_on_host()
 NAMES = (
     *("x-a", "X-A", "X-B", "x-c-d", "x.e", "x!f", "__proto__", "toString", "Cookie", "Authorization", "Accept"),
     *("Content-Type", "X-Request-Id", "Forwarded", "Via", "TE", "Keep-Alive", "Proxy-Connection"),

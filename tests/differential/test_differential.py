@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
-from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.conformance.expected_difference import USUAL, besides_everywhere, explained_by_use
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
@@ -42,11 +41,13 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
+from tests.support.engine_lists import l7_engines_on_host
 from tests.support.shared import once
 from tests.support.strategies import PlanShape, plans, requests, rules_of
 from tests.support.version_results import DIFFERENTIAL, recorded
 
 if TYPE_CHECKING:
+    from lbgen.conformance.engine_under_test import EngineUnderTest
     from lbgen.plan.model import HostTable, Listener, Plan
     from lbgen.plan.request import Request
 
@@ -59,11 +60,7 @@ TIMES = (Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_RESPONSE, Feature.TIMEOUT_IDLE
 BATCH = 100  # requests drawn per topology
 CROSSED = 4  # so many times these, of a method, a target and fields of three of them
 FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "0"))
-L7 = tuple(
-    s
-    for s in engines_on_host()
-    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
-)
+L7 = l7_engines_on_host()
 
 
 @st.composite

@@ -16,16 +16,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from lbgen.conformance.case import CaseFile
-from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, prepare
 from lbgen.conformance.wait_ready import wait_ready
-from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
 from lbgen.plan.request import Request, encode_query, to_wire
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
+from tests.support.engine_lists import l7_engines_on_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 ROUNDS = int(os.environ.get("LBGEN_FREE_TEXT", "6"))
 PER_TOPOLOGY = 10
-L7 = tuple(
-    s
-    for s in engines_on_host()
-    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
-)
+L7 = l7_engines_on_host()
 
 # Whole strings that mean something to one engine or another, to YAML, Go templates, Lua, regexes or a shell.
 NASTY = (

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.conformance.engine_under_test import engines_on_host
-from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
 from lbgen.plan.paths import PathError, accept_target
 from lbgen.plan.policy import Paths, PathsMode
+from tests.support.engine_lists import l7_engines_on_host
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -31,11 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 WANTED = int(os.environ.get("LBGEN_TARGETS", "400"))
 SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_TARGETS" in os.environ else 1
-L7 = tuple(
-    s
-    for s in engines_on_host()
-    if s.binary is None or engine(s.engine).verdict(Feature.L7, s.version).level is not Level.REFUSED
-)
+L7 = l7_engines_on_host()
 ESCAPE, UNRESERVED = re.compile("%([0-9A-Fa-f]{2})"), f"{string.ascii_letters}{string.digits}-._~"
 PIECES = (
     *("/", "/", "/", "//", "a", "b.c", ".", "..", "...", "../", "./", "/..", "~", ":", "+", "=", ";"),

@@ -19,10 +19,9 @@ from lbgen.bench import cost, gate, report
 from lbgen.bench.load import LoadShape
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import choose_target
-from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.certificates import write_self_signed
-from lbgen.runtime.common.executables import find
+from tests.support.engine_lists import need_binary
 from tests.support.schemas import valid
 
 pytestmark = [
@@ -38,10 +37,7 @@ LATE = 0.03  # seconds after which endpoints answer: closed loops of them leave 
 @pytest.fixture(autouse=True)
 def _here() -> None:
     for name in ENGINES:
-        try:
-            find(engine(name))
-        except EngineError as error:
-            pytest.skip(str(error))
+        need_binary(name)
 
 
 def late(topology: lbgen.Topology) -> dict[str, float]:
@@ -124,10 +120,7 @@ def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
 def test_what_forwards_in_the_kernel_has_the_time_of_its_interrupts() -> None:
-    try:
-        find(engine("nftables"))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("nftables")
     topology = {
         "version": 1,
         "name": "kernel",
@@ -153,10 +146,7 @@ def received(device: str) -> int:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
 def test_answers_of_direct_forwarding_bypass_the_balancer() -> None:
-    try:
-        find(engine("nftables"))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("nftables")
     topology = lbgen.load(
         {
             "version": 1,

@@ -8,9 +8,7 @@ import pytest
 import lbgen
 from lbgen.bench.faults import Fault
 from lbgen.bench.faults.run import drill
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
-from lbgen.runtime.common.executables import find
+from tests.support.engine_lists import need_binary
 from tests.support.schemas import valid
 
 pytestmark = [pytest.mark.engines, pytest.mark.alone]  # other tests delay its probes, which looks like a fault
@@ -19,10 +17,7 @@ FAILED = {Fault.RESET: (70, 130), Fault.FLAP: (30, 70), Fault.KILL: (80, 400), F
 
 
 def test_faults_show_and_stay_within_the_envelope() -> None:
-    try:
-        find(engine("haproxy"))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("haproxy")
     topology = lbgen.load(
         {
             "version": 1,

@@ -15,9 +15,9 @@ from lbgen.bench.load import Generators, LoadShape
 from lbgen.bench.rounds import run_together
 from lbgen.bench.subjects import Unit, running
 from lbgen.bench.target import choose_target
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
-from lbgen.runtime.common.executables import environment_variable, find
+from lbgen.runtime.common.executables import environment_variable
+from tests.bench.truths import topology
+from tests.support.engine_lists import need_binary
 
 pytestmark = [
     pytest.mark.engines,
@@ -26,25 +26,9 @@ pytestmark = [
 OLD_NGINX = Path("/usr/sbin/nginx")  # Debian's, before 1.29.7 made keep-alive to endpoints the default
 
 
-def topology(endpoints: int = 1):
-    return lbgen.load(
-        {
-            "version": 1,
-            "name": "truth",
-            "profile": "minimal",
-            "listeners": {"web": {"port": 8080}},
-            "pools": {"app": {"endpoints": [{"address": f"10.0.0.{n + 1}:80"} for n in range(endpoints)]}},
-            "routes": [{"name": "all", "forward": "app"}],
-        }
-    )
-
-
 @pytest.fixture
 def haproxy() -> None:
-    try:
-        find(engine("haproxy"))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("haproxy")
 
 
 @pytest.mark.alone

@@ -8,11 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 import lbgen
-from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engines
-from lbgen.runtime.common import executables, ports
+from lbgen.runtime.common import ports
 from lbgen.runtime.local.check import check
-from tests.support.engine_lists import L7_ENGINES
+from tests.support.engine_lists import L7_ENGINES, need_binary
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("check_host")]
 ABSENT, ABSENT_6 = "203.0.113.9", "2001:db8::9"  # of networks for documentation
@@ -55,10 +54,7 @@ def taken():
 @pytest.mark.parametrize("name", L7_ENGINES)
 @pytest.mark.parametrize("where", [(ABSENT, 8090), (ABSENT_6, 8090), ("127.0.0.1", 80), ("127.0.0.1", 0)], ids=str)
 def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken):
-    try:
-        executables.find(engines()[name])
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    need_binary(name)
     address, port = where
     l4 = plan(address, port or taken, l4=True, udp=name != "haproxy")
     for each in (plan(address, port or taken, l4=False), l4):
@@ -67,8 +63,5 @@ def test_what_the_host_cannot_bind_is_no_problem_of_the_file(name, where, taken)
 
 @pytest.mark.parametrize("name", sorted(set(engines()) - set(L7_ENGINES)))
 def test_a_kernel_engine_checks_rules_for_an_address_that_the_host_lacks(name):
-    try:
-        executables.find(engines()[name])
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    need_binary(name)
     assert check(plan(ABSENT, 80, l4=True), name, accept=("all",)) == ()

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
-from lbgen.diagnostics import EngineError, LbgenError
-from lbgen.engines.api import engine
+from lbgen.diagnostics import LbgenError
 from lbgen.engines.nftables import ENGINE
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.spawn import User, spawn
 from tests.engines.test_nftables import needs_kernel
+from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,10 +213,7 @@ def test_datagrams_of_several_fragments_pass_where_the_kernel_puts_them_together
 
 
 def test_ipv6_on_a_newer_nft(tmp_path: Path) -> None:
-    try:
-        newer, _ = find(engine("nftables"), "1.1")
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    newer = need_binary("nftables", "1.1")
     service = "fd77:2::100"
     ends = {"end1": "fd77:2::11", "end2": "fd77:2::12"}
     topology = data(

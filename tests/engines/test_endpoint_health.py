@@ -14,11 +14,10 @@ import pytest
 import lbgen
 from lbgen import api
 from lbgen.conformance.engine_under_test import engines_on_host
-from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.runtime import registry
-from lbgen.runtime.common.executables import find
+from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,10 +125,7 @@ def ask(path: str) -> int:
 
 @pytest.mark.parametrize(("name", "version"), L7)
 def test_states_are_those_that_the_engine_goes_by(name: str, version: str, endpoints: list[Endpoint]) -> None:
-    try:
-        find(engine(name), version)
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary(name, version)
     with lbgen.up(topology(name, version), engine=name, accept=("all",), runtime="local", backends=False) as stack:
         agent = name == "nginx"
         until(lambda: states()["checked/0"] == "up")

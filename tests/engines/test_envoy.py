@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 import yaml
 
 from lbgen.conformance.http1_client import Answer, exchange, fetch
 from lbgen.conformance.own_answers import account_of
-from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
 from lbgen.plan.model import HeaderEdits, Plan, PoolProtocol, Respond, Route, Timeouts
 from lbgen.plan.request import Request
 from lbgen.records import replace
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
+from tests.support.engine_lists import need_binary
 from tests.support.plans import by_prefix, endpoint, forward, pool, route
+from tests.support.websocket import serve_extended_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +45,7 @@ def plan_of(*routes: Route, host: str = "127.0.0.1", trusted: tuple[str, ...] = 
 
 @contextmanager
 def serving(plan: Plan) -> Iterator[EngineProcess]:
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     stand_in = StandIn("e", "p", "127.0.0.1", plan.pools[0].endpoints[0].port)
     with stand_in_servers((stand_in,)), run_engine(ENGINE, plan, binary, accept=("all",)) as handle:
         yield handle
@@ -140,10 +133,7 @@ def test_trailers_of_an_endpoint_reach_the_client() -> None:
     plan = plan_of(to_pool("a", 0))
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n1\r\na\r\n0\r\nx-sum: 7\r\n\r\n"
     request = b"GET /a HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: TE, close\r\n\r\n"
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     at = ("127.0.0.1", plan.pools[0].endpoints[0].port)
     with (
         socket.create_server(at) as endpoint,
@@ -160,30 +150,10 @@ def test_trailers_of_an_endpoint_reach_the_client() -> None:
     assert received.endswith(b"0\r\nx-sum: 7\r\n\r\n")
 
 
-def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
-    """Accept WebSockets over HTTP/2 (RFC 8441)."""
-    connection, _ = server.accept()
-    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
-    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
-    state.initiate_connection()
-    with connection, suppress(OSError):
-        connection.sendall(state.data_to_send())
-        while data := connection.recv(65_536):
-            for event in state.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    seen.append(dict(event.headers))
-                    state.send_headers(event.stream_id, [(":status", "200")])
-            connection.sendall(state.data_to_send())
-
-
 def test_a_websocket_reaches_an_endpoint_of_http2_as_an_extended_connect() -> None:
     plan = plan_of(to_pool("a", 0))
     plan = replace(plan, pools=(replace(plan.pools[0], protocol=PoolProtocol.HTTP2),))
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     seen: list[dict[str, str]] = []
     lines = (
         "Host: h",
@@ -209,10 +179,7 @@ def test_a_websocket_reaches_an_endpoint_of_http2_as_an_extended_connect() -> No
 
 def test_connection_of_a_handshake_names_the_upgrade_alone() -> None:
     plan = plan_of(to_pool("a", 0))
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     lines = ("GET /a HTTP/1.1", "Host: h", "Connection: keep-alive, X-Role, Upgrade", "Upgrade: websocket", "X-Role: a")
     with (
         socket.create_server(("127.0.0.1", plan.pools[0].endpoints[0].port)) as endpoint,
@@ -246,10 +213,7 @@ def test_long_tables_are_served_from_a_tree() -> None:
 
 def test_this_envoy_has_the_runtime_keys_that_are_set() -> None:
     """A key that Envoy does not know has no effect and is no error; a guard's name is in the executable."""
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     made = plan_of(to_pool("a", 0))
     made = replace(made, listeners=tuple(replace(each, max_connections=9) for each in made.listeners))
     layers = yaml.safe_load(ENGINE.render(made, ENGINE.versions[0])[0].text)["layered_runtime"]["layers"]

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbgen.conformance.prepare import plan_of
-from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
 from lbgen.runtime.common.certificates import temporary_certificates
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
+from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,10 +46,7 @@ class Methods(grpc.GenericRpcHandler):  # type: ignore[misc,name-defined]
 
 @pytest.fixture(params=[False, True], ids=["h2c", "tls"])
 def served(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Path]]:
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     folder, tls = temporary_certificates(), request.param
     port = free_port("127.0.0.1")
     away = free_port("127.0.0.1", taken=frozenset((port,)))

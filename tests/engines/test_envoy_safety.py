@@ -10,13 +10,12 @@ import pytest
 import lbgen
 from lbgen.conformance.http1_client import Answer, exchange
 from lbgen.conformance.own_answers import account_of
-from lbgen.diagnostics import EngineError
 from lbgen.engines.envoy import ENGINE
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
+from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,10 +53,7 @@ LISTENERS = ("plain", "behind", "trusting", "both", "tcp", "endpoint")
 
 @pytest.fixture(scope="module")
 def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    try:
-        binary, _ = find(ENGINE)
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    binary = need_binary(ENGINE.name)
     ports: dict[str, int] = {}
     for name in LISTENERS:
         ports[name] = free_port("127.0.0.1", taken=frozenset(ports.values()))

@@ -12,12 +12,8 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -32,7 +28,8 @@ from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
-from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route
+from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route, topology
+from tests.support.websocket import serve_extended_connect
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -54,6 +51,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def minimal(endpoint: int, protocol: str = "http1", route: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A route to an endpoint on that port, and nothing that a profile adds."""
+    pool = {"endpoints": [{"address": f"127.0.0.1:{endpoint}"}], "protocol": protocol}
+    listener = {"port": free_port(), "address": "127.0.0.1"}
+    return topology(route, pool=pool, listener=listener, profile="minimal", **more)
 
 
 @contextmanager
@@ -200,15 +204,7 @@ FILTERS = {
 def test_requests_whose_endpoint_closes_are_not_kept(binary, tmp_path, fields, protocol) -> None:
     """With filters HAProxy kept such a request and its connections, and sent others over those of HTTP/2."""
     at = free_port()
-    data = {
-        "version": 1,
-        "name": "closing",
-        "profile": "minimal",
-        "timeouts": {"connect": "1s", "response": "4s", "idle": "4s"},
-        "listeners": {"web": {"port": free_port(), "address": "127.0.0.1"}},
-        "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{at}"}], "protocol": protocol}},
-        "routes": [{"name": "a", "forward": "p", **fields}],
-    }
+    data = minimal(at, protocol, fields, timeouts={"connect": "1s", "response": "4s", "idle": "4s"})
     version = target_version(ENGINE, binary.version)
     if version == "2.6" and protocol == "http2":
         pytest.skip("2.6 has its own verdict on HTTP/2 connections that close")
@@ -269,36 +265,12 @@ def test_te_trailers_reaches_endpoints_that_speak_http2_alone(binary, tmp_path) 
             assert "deflate" not in body
 
 
-def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
-    """Accept WebSockets over HTTP/2 (RFC 8441)."""
-    connection, _ = server.accept()
-    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
-    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
-    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
-    state.initiate_connection()
-    with connection, contextlib.suppress(OSError):
-        connection.sendall(state.data_to_send())
-        while data := connection.recv(65536):
-            for event in state.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    seen.append(dict(event.headers))
-                    state.send_headers(event.stream_id, [(":status", "200")])
-            connection.sendall(state.data_to_send())
-
-
 def test_a_websocket_reaches_an_endpoint_that_speaks_http2(binary, tmp_path) -> None:
     seen: list[dict[str, str]] = []
     handshake = ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
     head = "\r\n".join(["GET /x HTTP/1.1", "Host: a.test", "Connection: Upgrade", *handshake, "", ""])
     with socket.create_server(("127.0.0.1", 0)) as server:
-        data = {
-            "version": 1,
-            "name": "sockets",
-            "profile": "minimal",
-            "listeners": {"web": {"port": free_port(), "address": "127.0.0.1"}},
-            "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{server.getsockname()[1]}"}], "protocol": "http2"}},
-            "routes": [{"name": "a", "forward": "p"}],
-        }
+        data = minimal(server.getsockname()[1], "http2")
         threading.Thread(target=serve_extended_connect, args=(server, seen), daemon=True).start()
         with serving(plan_of(data), binary, tmp_path) as port, socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(5)
@@ -324,14 +296,7 @@ def answer_once(server: socket.socket, data: bytes) -> None:
 )
 def test_odd_lengths_of_an_endpoint_pass_in_one_reading(binary, tmp_path, lines: str, body: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        data = {
-            "version": 1,
-            "name": "odd",
-            "profile": "minimal",
-            "listeners": {"web": {"port": free_port(), "address": "127.0.0.1"}},
-            "pools": {"p": {"endpoints": [{"address": f"127.0.0.1:{server.getsockname()[1]}"}]}},
-            "routes": [{"name": "a", "forward": "p"}],
-        }
+        data = minimal(server.getsockname()[1])
         said = f"HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{body}".encode()
         threading.Thread(target=answer_once, args=(server, said), daemon=True).start()
         with serving(plan_of(data), binary, tmp_path) as port:
@@ -342,15 +307,8 @@ def test_odd_lengths_of_an_endpoint_pass_in_one_reading(binary, tmp_path, lines:
 
 
 def test_a_local_proxy_header_is_read_whatever_it_holds(binary, tmp_path) -> None:
-    listener = {"port": free_port(), "address": "127.0.0.1", "proxy_protocol": "accept"}
-    data = {
-        "version": 1,
-        "name": "local",
-        "profile": "minimal",
-        "listeners": {"web": listener},
-        "pools": {"p": {"endpoints": [{"address": "127.0.0.1:1"}]}},
-        "routes": [{"name": "a", "match": [{"path": {"prefix": "/x"}}], "forward": "p"}],
-    }
+    data = minimal(1, route={"match": [{"path": {"prefix": "/x"}}]})
+    data["listeners"]["web"]["proxy_protocol"] = "accept"
     signature = b"\r\n\r\n\0\r\nQUIT\n"
     found = {}
     with serving(plan_of(data), binary, tmp_path) as port:

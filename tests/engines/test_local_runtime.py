@@ -15,13 +15,11 @@ import pytest
 
 import lbgen
 from lbgen import api
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
 from lbgen.runtime.common.certificates import temporary_certificates
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.processes import ProcessId, group_members
 from lbgen.runtime.local.check import check
 from lbgen.runtime.local.spawn import processes_in
+from tests.support.engine_lists import need_binary
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_500
@@ -49,10 +47,7 @@ DATABASE = {**DATABASE, "pools": {"pg": SHOP["pools"]["pg"]}, "routes": [SHOP["r
 
 def need(name: str) -> None:
     """Skip with the reason when that engine cannot run here."""
-    try:
-        find(engine(name))
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary(name)
     if name == "nftables" and (os.geteuid() != 0 or shutil.which("ip") is None):
         pytest.skip("nftables needs root and ip")
 
@@ -114,10 +109,7 @@ def test_nftables_beside_another_engine():
 def test_the_version_that_the_topology_asks_for(name, version):
     pools = {**SHOP["pools"], "app": {"endpoints": [{"address": "10.9.0.1:80"}]}}
     wanted = {**SHOP, "pools": pools, "engines": {name: {"version": version}}}
-    try:
-        find(engine(name), version)
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary(name, version)
     with lbgen.up(lbgen.load(wanted), engine=name, accept=("all",), runtime="local") as stack:
         assert stack.engines[0].version.startswith(version + ".")
         assert get(stack.url("web") + "/x")["pool"] == "app"

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Respond, Route, Timeouts
 from lbgen.records import replace
-from lbgen.runtime.common.executables import candidates
-from tests.support import plans
+from tests.support import nginx_process, plans
+from tests.support.nginx_process import FOUND, started
 from tests.support.plans import by_match, equals, exact, forward, prefix, route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from lbgen.engines.api import Binary
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 
 PORT, ENDPOINT, DNS = 20901, 20902, 20903
-FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
 TO_POOL = forward("p", times=Timeouts(1_000, 3_000, 3_000))
 
 
@@ -61,21 +61,8 @@ def running(made: Plan, binary: Binary, directory: Path) -> Iterator[subprocess.
     for file in ENGINE.render(made, version_of(binary)):
         (directory / file.name).parent.mkdir(parents=True, exist_ok=True)
         (directory / file.name).write_text(file.text, encoding="utf-8")
-    spec = ENGINE.process(made, binary, directory)
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(spec.argv, cwd=directory, stderr=log)
-    try:
-        for _ in range(200):
-            assert process.poll() is None, (directory / "log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", PORT), 1).close()
-                break
-            except OSError:
-                time.sleep(0.01)
+    with started(made, binary, directory, PORT) as process:
         yield process
-    finally:
-        process.send_signal(spec.stop)
-        process.wait(10)
 
 
 def ask(target: str, *headers: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
@@ -90,32 +77,16 @@ def ask(target: str, *headers: str, method: str = "GET") -> tuple[int, dict[str,
     return int(first.split()[1]), {n.lower(): v.strip(" \t") for n, _, v in (x.partition(":") for x in rest)}, body
 
 
-@contextmanager
-def endpoint() -> Iterator[None]:
+def endpoint() -> AbstractContextManager[None]:
     """Answers with the headers it got, as JSON."""
-    server = socket.create_server(("127.0.0.1", ENDPOINT))
 
-    def serve(sock: socket.socket) -> None:
-        with sock:
-            while data := sock.recv(65536):
-                lines = data.decode().split("\r\n\r\n")[0].split("\r\n")[1:]
-                body = json.dumps([x.partition(": ")[::2] for x in lines]).encode()
-                sock.sendall(b"HTTP/1.1 200 OK\r\nServer: own\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    def answer(asked: bytes, client: socket.socket) -> None:
+        lines = asked.decode().split("\r\n\r\n")[0].split("\r\n")[1:]
+        body = json.dumps([x.partition(": ")[::2] for x in lines]).encode()
+        client.sendall(b"HTTP/1.1 200 OK\r\nServer: own\r\nConnection: close\r\n")
+        client.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
-    def accept() -> None:
-        while True:
-            try:
-                sock, _ = server.accept()
-            except OSError:
-                return
-            threading.Thread(target=serve, args=(sock,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
+    return nginx_process.endpoint(ENDPOINT, answer)
 
 
 NASTY = [

@@ -12,14 +12,12 @@ import pytest
 
 import lbgen
 from lbgen.agent import state_file
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
 from lbgen.plan.overlay import with_endpoints, with_ports
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
+from tests.support.engine_lists import need_binary
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 VERSIONS = ("1.31", "1.22")
@@ -47,10 +45,7 @@ def topology(**pool):
 
 @contextmanager
 def served(version: str, **pool):
-    try:
-        find(engine("nginx"), version)
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary("nginx", version)
     plan = lbgen.plan(lbgen.load(topology(**pool)))
     first = free_port(start=24_200)
     ports = [free_port(start=first + 10 * n) for n in range(1, 6)]

@@ -12,14 +12,12 @@ import pytest
 import yaml
 
 import lbgen
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engine
 from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import Action, Kind
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
+from tests.support.engine_lists import need_binary
 
 if TYPE_CHECKING:
     from lbgen.api import Stack
@@ -54,10 +52,7 @@ def parts(stack: Stack) -> Parts:
 
 def need(*names: str) -> None:
     for name in names:
-        try:
-            find(engine(name), None)
-        except EngineError as error:
-            pytest.skip(str(error))
+        need_binary(name)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

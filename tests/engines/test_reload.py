@@ -26,10 +26,10 @@ from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import engine
 from lbgen.engines.rendered import MANIFEST, render_with
 from lbgen.runtime.common.certificates import Spec, make
-from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
+from tests.support.engine_lists import need_binary
 from tests.support.stacks import pool_of, routed
 from tests.support.traffic import Sockets, traffic
 from tests.support.websocket import connected
@@ -57,10 +57,7 @@ def topology(name: str, version: str, *routes: str) -> Topology:
 
 
 def need(name: str, version: str | None = None) -> None:
-    try:
-        find(engine(name), version)
-    except EngineError as error:
-        pytest.skip(str(error))
+    need_binary(name, version)
 
 
 @pytest.mark.parametrize(("name", "version"), L7)

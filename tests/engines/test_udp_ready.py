@@ -9,10 +9,8 @@ import time
 import pytest
 
 import lbgen
-from lbgen.diagnostics import EngineError
-from lbgen.engines.api import engines
-from lbgen.runtime.common import executables
 from lbgen.runtime.common.ports import free_port, is_bound_for_udp
+from tests.support.engine_lists import need_binary
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("udp_ready")]
 ENGINES = ("envoy", "nginx", "traefik")  # HAProxy refuses UDP, and rules in the kernel bind no socket
@@ -35,10 +33,7 @@ def start_here(name, tmp_path, monkeypatch):
     """Skip without the engine; else keep stacks in a folder of the test and look at no daemon."""
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
-    try:
-        executables.find(engines()[name])
-    except EngineError as missing:
-        pytest.skip(str(missing))
+    need_binary(name)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.engines.api import Level, engine, engine_names
+from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
+from lbgen.diagnostics import EngineError
+from lbgen.engines.api import Binary, Level, engine, engine_names
 from lbgen.plan.features import Feature
+from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.selection import missing_in_kernel
 
 L7_ENGINES = tuple(
@@ -13,6 +16,23 @@ L7_ENGINES = tuple(
     for name in engine_names()
     if engine(name).verdict(Feature.L7, engine(name).versions[0]).level is not Level.REFUSED
 )
+
+
+def l7_engines_on_host() -> tuple[EngineUnderTest, ...]:
+    """The versions of L7 engines here; an engine that is not here has one without a binary."""
+    return tuple(
+        each
+        for each in engines_on_host()
+        if each.binary is None or engine(each.engine).verdict(Feature.L7, each.version).level is not Level.REFUSED
+    )
+
+
+def need_binary(name: str, version: str | None = None) -> Binary:
+    """The executable of an engine; skips the test where it is not here."""
+    try:
+        return find(engine(name), version)[0]
+    except EngineError as missing:
+        pytest.skip(str(missing))
 
 
 def of_this_kernel() -> tuple[str, ...]:

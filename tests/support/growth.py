@@ -90,28 +90,16 @@ def _calls(work: Callable[[], object]) -> Counter[str]:
     return counts
 
 
-class _LineCounter:
-    """Counts the lines of one function."""
-
-    def __init__(self, code: CodeType) -> None:
-        self.code = code
-        self.lines = 0
-
-    def trace(self, frame: FrameType, event: str, _: object) -> Callable[..., object]:
-        if event == "line":
-            self.lines += 1
-        return self.trace
-
-
 def _lines(work: Callable[[], object]) -> Counter[str]:
     """How many lines of each function run; each turn of a loop counts, also where it stands in one line."""
-    counters: dict[int, _LineCounter] = {}  # by the id of a function's code, whose hash takes longer than a line
+    codes: dict[int, CodeType] = {}  # by id: the hash of a code takes longer than a line
+    counts: Counter[int] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> Callable[..., object]:
-        counter = counters.get(id(frame.f_code))
-        if counter is None:
-            counter = counters[id(frame.f_code)] = _LineCounter(frame.f_code)
-        return counter.trace
+        code = frame.f_code
+        codes[id(code)] = code
+        counts[id(code)] += event == "line"
+        return count
 
     before = sys.gettrace()
     sys.settrace(count)
@@ -120,8 +108,8 @@ def _lines(work: Callable[[], object]) -> Counter[str]:
     finally:
         sys.settrace(before)
     found: Counter[str] = Counter()
-    for each in counters.values():
-        found[f"{_LINES}{_name(each.code)}"] += each.lines
+    for key, lines in counts.items():
+        found[f"{_LINES}{_name(codes[key])}"] += lines
     return +found
 
 

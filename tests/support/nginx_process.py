@@ -33,6 +33,13 @@ def serving(binary: Binary, directory: Path, topology: dict[str, Any]) -> Iterat
     loaded = lbgen.load({"version": 1, "name": "t", "engines": {"nginx": {"version": version}}, **topology})
     made = plan(loaded)
     lbgen.render(made, engine="nginx", accept=("all",)).write(directory)
+    with started(made, binary, directory, PORT):
+        yield made
+
+
+@contextmanager
+def started(made: Plan, binary: Binary, directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """nginx with the files in the folder, which listens on the port."""
     spec = ENGINE.process(made, binary, directory)
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(spec.argv, cwd=directory, stderr=log)
@@ -40,13 +47,13 @@ def serving(binary: Binary, directory: Path, topology: dict[str, Any]) -> Iterat
         for _ in range(200):
             assert process.poll() is None, (directory / "log").read_text()
             try:
-                socket.create_connection(("127.0.0.1", PORT), 1).close()
+                socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             except OSError:
                 time.sleep(0.01)
-        yield made
+        yield process
     finally:
-        process.terminate()
+        process.send_signal(spec.stop)
         process.wait(10)
 
 

@@ -54,6 +54,26 @@ def examples() -> dict[str, Plan]:
     return found
 
 
+def topology(
+    route: dict[str, Any] | None = None,
+    *,
+    pool: dict[str, Any] | None = None,
+    listener: dict[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What a user writes for one listener, route and pool, each with these further fields."""
+    route = route or {}
+    forward = {} if route.keys() & {"respond", "redirect"} else {"forward": "p"}
+    return {
+        "version": 1,
+        "name": "t",
+        "listeners": {"web": {"port": 8080, **(listener or {})}},
+        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}], **(pool or {})}},
+        "routes": [{"name": "r", **forward, **route}],
+        **more,
+    }
+
+
 def by_prefix(port: int, routes: Iterable[Route], pools: Iterable[Pool], **listener: Any) -> Plan:
     """`/NAME` leads to the route of that name, on a listener `web` with these further fields."""
     routes = tuple(routes)

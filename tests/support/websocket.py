@@ -1,16 +1,21 @@
-"""A WebSocket client for tests: one thread does all of a connection, as no two may use one TLS connection (Python 3.11
-locks nothing there, and a handshake hung now and then)."""
+"""WebSockets for tests: an endpoint of HTTP/2, and a client. In the client one thread does all of a connection, as no
+two may use one TLS connection (Python 3.11 locks nothing there, and a handshake hung now and then)."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
 from websockets.asyncio.client import connect
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Coroutine, Iterator
 
     from websockets.asyncio.client import ClientConnection
@@ -71,3 +76,20 @@ def connected(url: str, **given: Any) -> Iterator[Client]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def serve_extended_connect(server: socket.socket, seen: list[dict[str, str]]) -> None:
+    """Accept WebSockets over HTTP/2 (RFC 8441)."""
+    connection, _ = server.accept()
+    state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+    offered = {h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL: 1}
+    state.local_settings = h2.settings.Settings(client=False, initial_values=offered)
+    state.initiate_connection()
+    with connection, suppress(OSError):
+        connection.sendall(state.data_to_send())
+        while data := connection.recv(65_536):
+            for event in state.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    seen.append(dict(event.headers))
+                    state.send_headers(event.stream_id, [(":status", "200")])
+            connection.sendall(state.data_to_send())

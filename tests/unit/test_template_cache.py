@@ -63,19 +63,6 @@ def test_compiled_once_then_read(base, compiled):
     assert compiled == ["a.j2"]
 
 
-def test_a_changed_template_is_compiled_again(base, compiled):
-    shown()
-    assert shown("other {{ v.word }};\n") == ("other a;\n", ("",))
-    assert compiled == ["a.j2", "a.j2"]
-
-
-def test_a_changed_part_is_compiled_again(base, compiled):
-    for word in ("one", "other"):
-        parts = DictLoader({"a.j2": '  {% include "b.j2" %}\nend\n', "b.j2": f"{word} {{{{ v.word }}}}\n"})
-        assert render(environment(parts, {}), "a.j2", View(Atom("a")))[0] == f"{word} a\nend\n"
-    assert compiled == ["a.j2", "b.j2", "b.j2"]
-
-
 def test_a_broken_file_is_made_again(base, compiled):
     shown()
     (file,) = kept(base)

@@ -12,6 +12,7 @@ from lbgen.bench.report import MeasuredEngine, this_machine
 from lbgen.bench.tables import fault_tables, faults_to_markdown
 from lbgen.bench.target import choose_target
 from lbgen.html.bench_page import faults_to_html
+from tests.support.plans import topology
 
 WINDOW = Window(1.0, 4.0)
 ALL = {"max": 1, "on": ["connect_failure", "reset", "timeout", 503]}
@@ -19,18 +20,7 @@ ALL = {"max": 1, "on": ["connect_failure", "reset", "timeout", 503]}
 
 def envelope(fault: Fault, count: int = 2, pool=None, route=None, **top) -> Envelope:
     endpoints = [{"address": f"10.0.0.{n + 1}:80", "weight": n + 1} for n in range(count)]
-    plan = lbgen.plan(
-        lbgen.load(
-            {
-                "version": 1,
-                "name": "drill",
-                "listeners": {"web": {"port": 8080}},
-                "pools": {"app": {"endpoints": endpoints, **(pool or {})}},
-                "routes": [{"name": "all", "forward": "app", **(route or {})}],
-                **top,
-            }
-        )
-    )
+    plan = lbgen.plan(lbgen.load(topology(route, pool={"endpoints": endpoints, **(pool or {})}, **top)))
     return envelope_of(plan, choose_target(plan), fault)
 
 
@@ -132,15 +122,7 @@ def test_the_timeline_counts_answers_when_they_come_and_failures_when_they_were_
 
 def drilled(*drills: Drill) -> FaultReport:
     """A report of these drills on nginx and HAProxy."""
-    endpoints = [{"address": "10.0.0.1:80"}]
-    topology = {
-        "version": 1,
-        "name": "drill",
-        "listeners": {"web": {"port": 8080}},
-        "pools": {"app": {"endpoints": endpoints}},
-        "routes": [{"name": "all", "forward": "app"}],
-    }
-    target = choose_target(lbgen.plan(lbgen.load(topology)))
+    target = choose_target(lbgen.plan(lbgen.load(topology())))
     about = {"name": "drill", "route": target.route, "target": target.target, "rate": 100, "seconds": SECONDS}
     engines = (MeasuredEngine("nginx", "1.31.3", 9), MeasuredEngine("haproxy", "2.8.25", 9))
     return FaultReport(**about, **this_machine(), engines=engines, not_measured=(), faults=drills)

@@ -18,7 +18,6 @@ from lbgen.plan.model import (
     Balance,
     Forward,
     HeaderEdits,
-    HostPattern,
     Plan,
     Pool,
     Redirect,
@@ -31,7 +30,7 @@ from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 from lbgen.plan.resolve import plan
 from lbgen.records import replace
 from lbgen.spec.load import load
-from tests.support.plans import by_match, endpoint, equals, like, on_tcp, pool, prefix, route
+from tests.support.plans import by_match, equals, like, on_tcp, pool, prefix, route
 
 TIMES = Timeouts(1_000, 5_000, 60_000)
 
@@ -89,17 +88,6 @@ def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
     assert [r["route"]["cluster"] for r in routes_of(plan)] == ["p@1000ms", "p@250ms"]
 
 
-def test_names_are_resolved_and_drained_endpoints_stay() -> None:
-    named = pool("p", endpoint("web-1", weight=0), endpoint("fd00::1", weight=5))
-    (cluster,) = render(plan_of(forward(), pools=(named,)))["static_resources"]["clusters"]
-    assert cluster["cluster_type"]["typed_config"]["dns_refresh_rate"] == "5s"
-    drained, serving = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
-    assert drained["health_status"] == "DRAINING"
-    assert "load_balancing_weight" not in drained
-    assert serving["load_balancing_weight"] == 5
-    assert serving["endpoint"]["address"]["socket_address"]["address"] == "fd00::1"
-
-
 def test_edits_of_route_and_target_become_one_list() -> None:
     route = HeaderEdits(set=(("a", "1"), ("b", "1")), add=(("c", "1"),), remove=("d",))
     target = HeaderEdits(set=(("a", "2"),), add=(("b", "2"),), remove=("c", "e"))
@@ -115,18 +103,6 @@ def test_edits_of_route_and_target_become_one_list() -> None:
 def test_percent_signs_are_doubled_where_envoy_formats() -> None:
     _, added = merge_edits(HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
     assert added[0]["header"] == {"key": "x", "value": "100%% %%PROTOCOL%%"}
-
-
-@pytest.mark.parametrize(
-    ("rewrite", "pattern", "substitution"),
-    [
-        (Rewrite(prefix="/"), "^/r0/?(.*)$", "/\\1"),
-        (Rewrite(path="/x"), "^.*$", "/x"),
-    ],
-)
-def test_rewrites_cut_at_the_segment(rewrite: Rewrite, pattern: str, substitution: str) -> None:
-    (route,) = routes_of(plan_of(forward(TIMES, rewrite)))
-    assert route["route"]["regex_rewrite"] == {"pattern": {"regex": pattern}, "substitution": substitution}
 
 
 @pytest.mark.parametrize(
@@ -148,23 +124,6 @@ def test_a_prefix_is_replaced_by_envoy_where_that_leaves_one_slash(
     path: Path, prefix: str, field: dict[str, Any]
 ) -> None:
     assert replace_prefix(path, prefix) == field
-
-
-def test_shares_of_weight_zero_are_left_out() -> None:
-    (route,) = routes_of(plan_of(forward(TIMES, None, ("p", 1), ("q", 0)), pools=(pool("p"), pool("q"))))
-    assert route["route"]["cluster"] == "p"
-
-
-def test_hosts_have_a_domain_with_and_without_the_last_dot() -> None:
-    hosts = (HostPattern("a.test"), HostPattern("a.test", wildcard=True), HostPattern("[::1]"))
-    found = render(
-        by_match(((prefix("/"), route("r0", forward()), host) for host in hosts), (pool("p"),), address="::")
-    )
-    (built,) = found["static_resources"]["listeners"]
-    assert built["address"]["socket_address"]["ipv4_compat"] is True
-    hosts = built["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
-    domains = {domain for host in hosts for domain in host["domains"]}
-    assert domains == {"a.test", "a.test.", "*.a.test", "*.a.test.", "[::1]"}
 
 
 def test_l4_splits_by_weight() -> None:
@@ -211,51 +170,11 @@ routes: [{ name: r, forward: p }]
 """
 
 
-def manager(extra: str = "", more: str = "") -> dict[str, Any]:
-    config = of_text(SMALL.replace("EXTRA", extra) + more)
-    found: dict[str, Any] = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]
-    return found["typed_config"]
-
-
-def test_host_and_path_are_saved_for_the_log_only_where_a_route_rewrites_them() -> None:
-    assert [f["name"] for f in manager()["http_filters"]] == ["malformed", "router"]
-    rewritten = of_text(SMALL.replace("EXTRA", "").replace("forward: p", "forward: p, rewrite: { prefix: /x }"))
-    listener = rewritten["static_resources"]["listeners"][0]
-    asked = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][0]
-    assert asked["name"] == "original-request"
-    assert [each["object_key"] for each in asked["typed_config"]["on_request_headers"]] == ["original.path"]
-
-
-def test_a_time_of_zero_sets_no_limit() -> None:
-    (found,) = routes_of(plan_of(forward(Timeouts(0, 0, 0))))
-    assert found["route"]["timeout"] == found["route"]["idle_timeout"] == "0s"
-    assert "retry_policy" not in found["route"]
-
-
 def test_admin_is_a_socket_of_envoys_user_or_on_loopback() -> None:
     made = plan_of(forward())
     assert render(made)["admin"]["address"]["pipe"]["mode"] == 0o600
     envoy_yaml = yaml.safe_load(ENGINE.render(replace(made, admin_port=9901), "1.40")[-1].text)
     assert envoy_yaml["admin"]["address"]["socket_address"]["address"] == "127.0.0.1"
-
-
-def test_a_plain_topology_has_one_filter_before_the_router_and_no_script() -> None:
-    found = manager()
-    assert [f["name"] for f in found["http_filters"]] == ["malformed", "router"]
-    assert found["normalize_path"] is found["merge_slashes"] is True
-    assert found["path_with_escaped_slashes_action"] == "REJECT_REQUEST"
-    assert found["use_remote_address"] is True
-    assert found["upgrade_configs"] == [{"upgrade_type": "websocket"}]
-    assert "lua" not in str(found)
-
-
-def test_trusted_peers_are_internal_and_others_lose_their_headers_before_routing() -> None:
-    found = manager(", trusted_proxies: [10.0.0.0/8]")
-    assert [f["name"] for f in found["http_filters"]] == ["malformed", "router"]
-    assert found["internal_address_config"]["cidr_ranges"] == [{"address_prefix": "10.0.0.0", "prefix_len": 8}]
-    rules = found["route_config"]
-    assert {"x-forwarded-for", "x-forwarded-host", "x-request-id"} <= set(rules["internal_only_headers"])
-    assert all("x-lbgen-peer" in each["request_headers_to_remove"] for each in rules["virtual_hosts"])
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -269,9 +188,3 @@ def test_a_rule_on_a_forwarded_header_asks_for_a_trusted_peer_where_the_client_i
     assert ("filter_state" in str(config["route_config"])) is limited
     assert ("envoy.network.ip" in str(chain)) is limited
     assert ("internal_only_headers" in config["route_config"]) is not limited
-
-
-def test_the_trailers_of_grpc_are_asked_for() -> None:
-    rules = manager()["route_config"]
-    assert "te" not in rules["request_headers_to_remove"]
-    assert manager()["http_protocol_options"]["enable_trailers"] is True

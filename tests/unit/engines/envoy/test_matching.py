@@ -6,9 +6,8 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.engines.envoy.matching import escape_path, match_path, match_value
+from lbgen.engines.envoy.matching import escape_path, match_value
 from lbgen.plan.conditions import Exact, Header, Operator, Present, Query, Regex
-from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.request import Request, parse_request, to_wire
 
 REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?", "[^a]+", "(?i)ab?", "a{1,2}%", "[+-.]x", r"\W\d", "^a$|^b$", "é?")
@@ -78,9 +77,3 @@ def test_a_path_matches_in_either_hex_case() -> None:
     assert re2.fullmatch(pattern, "/caf%c3%A9/a.b")
     assert not re2.fullmatch(pattern, "/caf%c3%A9/axb")
     assert not re2.fullmatch(pattern, "/CAF%C3%A9/a.b")
-
-
-def test_plain_paths_need_no_regex() -> None:
-    assert match_path(ExactPath("/a")) == {"path": "/a"}
-    assert match_path(PrefixPath("/a")) == {"path_separated_prefix": "/a"}
-    assert match_path(PrefixPath("/")) == {"prefix": "/"}

@@ -6,22 +6,14 @@ from typing import Any
 
 import pytest
 import re2
-import yaml
 
 from lbgen.conformance.prepare import plan_of
-from lbgen.engines.envoy import ENGINE
-from lbgen.engines.envoy.paths import build_path_fields, build_refusal_filter
+from lbgen.engines.envoy.paths import build_refusal_filter
 from lbgen.plan.policy import Paths, PathsMode
 from lbgen.records import replace
+from tests.support.plans import topology
 
-TOPOLOGY: dict[str, Any] = {
-    "version": 1,
-    "name": "t",
-    "listeners": {"web": {"port": 8080}},
-    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-    "routes": [{"name": "r", "forward": "p"}],
-}
-PLAN = plan_of(TOPOLOGY)
+PLAN = plan_of(topology())
 
 
 @pytest.mark.parametrize(
@@ -48,8 +40,8 @@ def test_paths(paths: Paths, path: str, let_in: bool) -> None:
     assert (re2.fullmatch(pattern, path) is None) is let_in
 
 
-def refused(paths: Paths, *, hides_method: bool = False) -> list[Any]:
-    found: Any = build_refusal_filter(replace(PLAN.listeners[0], paths=paths), hides_method=hides_method)
+def refused(paths: Paths) -> list[Any]:
+    found: Any = build_refusal_filter(replace(PLAN.listeners[0], paths=paths), hides_method=False)
     permissions: list[Any] = found["typed_config"]["rules"]["policies"]["malformed"]["permissions"]
     return permissions
 
@@ -62,25 +54,3 @@ def test_a_valid_host_is_let_in(host: str) -> None:
 @pytest.mark.parametrize("host", ["a,b", "a:80:80", "a:x", "u@a", "[::1", "a/b", "a b", "a#b", "\\a", "ä"])
 def test_a_host_that_can_be_read_in_two_ways_is_refused(host: str) -> None:
     assert not re2.fullmatch(refused(Paths())[2]["header"]["string_match"]["safe_regex"]["regex"], host)
-
-
-def config_of(data: dict[str, Any]) -> Any:
-    found = yaml.safe_load(ENGINE.render(plan_of(data), "1.40")[0].text)
-    return found["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-
-
-@pytest.mark.parametrize(("protocol", "hides"), [("http1", False), ("http2", True), ("grpc", True)])
-def test_a_handshake_whose_method_http2_hides_is_a_get(protocol: str, hides: bool) -> None:
-    data = {**TOPOLOGY, "pools": {"p": {"protocol": protocol, "endpoints": [{"address": "10.0.0.1:80"}]}}}
-    filters = config_of(data)["http_filters"]
-    permissions = filters[0]["typed_config"]["rules"]["policies"]["malformed"]["permissions"]
-    assert (len(permissions) == len(refused(Paths(), hides_method=True))) is hides
-
-
-@pytest.mark.parametrize(
-    ("paths", "normal", "merged"),
-    [(Paths(), True, True), (Paths(empty_segments=True), True, None), (Paths(mode=PathsMode.VERBATIM), False, None)],
-)
-def test_envoy_normalises_paths(paths: Paths, normal: bool, merged: bool | None) -> None:
-    found: Any = build_path_fields(paths)
-    assert (found["normalize_path"].value, found.get("merge_slashes")) == (normal, merged)

@@ -11,14 +11,9 @@ from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.build import KEYS, NOTES, build_static
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
+from tests.support.plans import topology
 
-SMALL: dict[str, Any] = {
-    "version": 1,
-    "name": "t",
-    "listeners": {"web": {"port": 8080}},
-    "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-    "routes": [{"name": "r", "forward": "p"}],
-}
+SMALL = topology()
 
 
 @pytest.mark.parametrize(("version", "strict"), [("1.40", True), ("1.38", True), ("1.37", False)])
@@ -26,14 +21,6 @@ def test_guards_are_set_where_envoy_has_them(version: str, strict: bool) -> None
     layers: Any = build_static(plan(load(SMALL)), version)["layered_runtime"]
     flags = layers["layers"][0]["static_layer"]
     assert ("envoy.reloadable_features.strict_chunk_parsing" in flags) is strict
-
-
-def test_clients_cannot_exhaust_envoy() -> None:
-    made = plan(load({**SMALL, "containers": {"memory": "512MiB"}}))
-    found = yaml.safe_load(ENGINE.render(made, "1.40")[0].text)["overload_manager"]
-    connections, heap = (each["typed_config"] for each in found["resource_monitors"])
-    assert connections["max_active_downstream_connections"] == 50_000
-    assert heap["max_heap_size_bytes"] == 512 << 20
 
 
 def test_notes_and_reserved_keys_name_what_is_written() -> None:

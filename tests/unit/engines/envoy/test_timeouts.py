@@ -13,16 +13,11 @@ from lbgen.engines.envoy.timeouts import build_client_timeouts, build_try_timeou
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import ClientTimeouts, Forward, Timeouts
 from lbgen.records import replace
+from tests.support import plans
 
 
-def topology(times: dict[str, Any], client: dict[str, Any] | None = None, **route: Any) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **({"timeouts": client} if client else {})}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "forward": "p", "timeouts": times, **route}],
-    }
+def topology(times: dict[str, Any], client: dict[str, Any] | None = None) -> dict[str, Any]:
+    return plans.topology({"timeouts": times}, listener={"timeouts": client} if client else None)
 
 
 @pytest.mark.parametrize(
@@ -49,30 +44,6 @@ def test_a_request_outlasts_all_its_tries() -> None:
     assert compute_idle_timeout(Timeouts(1_000, 5_000, 5_000), ClientTimeouts(), 3) == 60_500
     assert compute_idle_timeout(Timeouts(1_000, 60_000, 60_000), ClientTimeouts(), 2) == 122_500
     assert compute_idle_timeout(Timeouts(0, 60_000, 60_000), ClientTimeouts(), 2) == 0
-
-
-@pytest.mark.parametrize(
-    ("client", "kept", "written"),
-    [
-        ({}, "69s", {"stream_idle_timeout": "60s"}),
-        ({"client_header": "50s"}, "69s", {"request_headers_timeout": "50s", "stream_idle_timeout": "60s"}),
-        ({"client_body": "0s"}, "69s", {"request_headers_timeout": "60s", "stream_idle_timeout": "0s"}),
-        ({"client_header": "0s"}, "69s", {"stream_idle_timeout": "0s"}),
-        (
-            {"keepalive": "5s"},
-            "4.250s",
-            {"drain_timeout": "0.500s", "delayed_close_timeout": "0.250s", "stream_idle_timeout": "60s"},
-        ),
-    ],
-)
-def test_a_listener_names_times_that_are_not_envoys_own(
-    client: dict[str, Any], kept: str, written: dict[str, str]
-) -> None:
-    plan = plan_of(topology({}, client))
-    found: Any = build_client_timeouts(plan.listeners[0], plan.routes)
-    common = found.pop("common_http_protocol_options").value
-    usual = {"drain_timeout": "5s", "delayed_close_timeout": "1s"}
-    assert (common["idle_timeout"], found) == (kept, usual | written)
 
 
 def test_only_an_idle_time_below_the_response_time_stops() -> None:

@@ -21,7 +21,6 @@ from lbgen.plan.model import (
     Match,
     Plan,
     Pool,
-    Redirect,
     Respond,
     Rewrite,
     Route,
@@ -46,12 +45,6 @@ def plan(*routes: tuple[Route, HostPattern | None, Match], pools: tuple[Pool, ..
 
 def files(of: Plan) -> dict[str, str]:
     return {file.name: file.text for file in ENGINE.render(of, "2.8")}
-
-
-def test_one_route_needs_no_map():
-    rendered = files(plan((route("all", forward("p")), None, prefix("/"))))
-    assert list(rendered) == ["haproxy.cfg"]
-    assert "default_backend p\n" in rendered["haproxy.cfg"]
 
 
 def test_only_a_route_for_every_path_leaves_no_request_without_one():
@@ -184,23 +177,6 @@ def test_pools_with_other_times_get_a_backend_of_their_own():
     config = files(made)["haproxy.cfg"]
     assert "backend p from http" in config
     assert "backend p:2 from http" in config
-
-
-def test_no_limit_is_written_as_the_longest_time():
-    endless = replace(forward("p"), timeouts=Timeouts(0, 0, 0))
-    assert "timeout server 24d" in files(plan((route("a", endless), None, prefix("/"))))["haproxy.cfg"]
-
-
-def test_few_answers_stand_in_the_frontend():
-    made = plan(
-        (route("old", Redirect(301, path="/new%20")), None, exact("/old")),
-        (route("ok", Respond(200, "ok\n", (("content-type", "text/plain"),)), 1), None, exact("/health")),
-    )
-    config = files(made)["haproxy.cfg"]
-    location = "http://%[var(txn.host)]:8080/new%%20%[pathq,regsub(^[^?]*,)]"
-    assert f"hdr Location {location} if {{ var(txn.route) -m str old }}" in config
-    assert 'return status 200 content-type text/plain string "ok\\n" if { var(txn.route) -m str ok }' in config
-    assert "\nbackend " not in config
 
 
 def test_an_answer_that_the_log_tells_by_its_backend_has_one():

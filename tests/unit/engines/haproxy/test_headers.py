@@ -10,6 +10,7 @@ import pytest
 from lbgen.engines.haproxy.headers import dropped_names
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
+from tests.support.plans import topology
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener
@@ -18,15 +19,7 @@ CLAIMS = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarde
 
 
 def planned_listener(listener: dict | None = None, **fields: object) -> Listener:
-    topology = {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **(listener or {})}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "forward": "p"}],
-        **fields,
-    }
-    return plan(load(topology)).listeners[0]
+    return plan(load(topology(listener=listener, **fields))).listeners[0]
 
 
 def is_dropped(listener: Listener, name: str) -> bool:

@@ -10,6 +10,7 @@ from lbgen.engines.haproxy import ENGINE, lua
 from lbgen.plan.resolve import plan
 from lbgen.resources import folder
 from lbgen.spec.load import load
+from tests.support.plans import topology
 
 FILES = {path.stem: path for path in (folder("templates") / "haproxy" / "lua").glob("*.lua")}
 USES = {
@@ -23,14 +24,8 @@ USES = {
 
 
 def rendered(listener: dict | None = None, route: dict | None = None) -> dict[str, str]:
-    data = {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **(listener or {})}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "forward": "p", **(route or {})}],
-    }
-    return {file.name: file.text for file in ENGINE.render(plan(load(data)), "2.8")}
+    made = plan(load(topology(route, listener=listener)))
+    return {file.name: file.text for file in ENGINE.render(made, "2.8")}
 
 
 def test_a_configuration_without_calls_needs_no_file() -> None:
@@ -44,12 +39,6 @@ def test_every_function_is_there_for_the_field_that_needs_it(name: str) -> None:
     files = rendered(**USES[name])
     assert f"lua.{name}" in files["haproxy.cfg"]
     assert re.findall(r'core\.register_\w+\("(\w+)"', files[lua.OWN]) == [name]
-
-
-def test_copies_go_to_the_pool_of_the_mirror_and_as_many_as_asked_for() -> None:
-    config = rendered(route={"mirror": {"pool": "p", "percent": 2.5}})["haproxy.cfg"]
-    assert "http-request lua.mirror abns@p:8080:t if { rand(40) lt 1 }" in config
-    assert "bind abns@p:8080:t\n    default_backend p\n" in config
 
 
 @pytest.mark.parametrize("name", FILES)

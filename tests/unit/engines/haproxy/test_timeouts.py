@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE
 from lbgen.engines.haproxy.timeouts import server_timeout
-from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Timeouts
+from tests.support.plans import topology
 
 
 @pytest.mark.parametrize(
@@ -30,9 +28,7 @@ def test_the_longer_time_holds_where_there_is_one_timer(response: int, idle: int
     [("60s", "5s", Level.APPROXIMATE, Feature.TIMEOUT_IDLE), ("5s", "60s", Level.HABIT, Feature.TIMEOUT_RESPONSE)],
 )
 def test_only_a_shorter_idle_time_has_to_be_accepted(response: str, idle: str, level: Level, feature: Feature) -> None:
-    data = _topology({}, "9s")
-    data["routes"][0]["timeouts"] = {"response": response, "idle": idle}
-    plan = plan_of(data)
+    plan = plan_of(topology({"timeouts": {"response": response, "idle": idle}}))
     told = (Feature.TIMEOUT_IDLE, Feature.TIMEOUT_RESPONSE)
     found = [o for o in ENGINE.objections(plan, "2.8") if o.feature in told]
     assert [(o.verdict.level, o.feature) for o in found] == [(level, feature)]
@@ -41,19 +37,3 @@ def test_only_a_shorter_idle_time_has_to_be_accepted(response: str, idle: str, l
     text = ENGINE.render(plan, "3.0")[0].text
     assert f"timeout server {response}\n" in text
     assert f"http-response set-timeout server {idle}\n" in text
-
-
-def test_times_for_clients_stop_nothing() -> None:
-    answers, findings = judge(plan_of(_topology({"timeouts": {"client_body": "5s"}}, "10s")), ENGINE, "2.8")
-    assert {a.verdict.level for a in answers if a.feature is Feature.CLIENT_TIMEOUTS} == {Level.HABIT}
-    assert not findings
-
-
-def _topology(listener: dict[str, object], idle: str) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 80, **listener}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "forward": "p", "timeouts": {"response": idle, "idle": idle}}],
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
@@ -32,19 +31,6 @@ def servers(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip().startswith("server ")]
 
 
-def test_nothing_is_paid_for_what_is_not_asked() -> None:
-    text = config()
-    assert servers(text) == ["server s1 10.0.0.1:80", "server s2 10.0.0.2:80"]
-    for word in (" check", "    maxconn", "cookie", "redispatch"):
-        assert word not in text
-
-
-def test_statuses_that_cannot_be_retried_are_refused() -> None:
-    found = list(ENGINE.objections(planned(retries={"max": 1, "on": [429, 503]}), "2.8"))
-    assert [(o.verdict.level, o.field) for o in found] == [(Level.REFUSED, "routes[0].retries")]
-    assert "429" in found[0].verdict.note
-
-
 def test_checks_are_made_once_for_all_backends_of_a_pool() -> None:
     text = config({"health": {"active": {"interval": "1s"}}}, retries={"max": 1, "on": [503]})
     assert sum(" check " in line for line in servers(text)) == 2
@@ -61,17 +47,10 @@ def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
     )
 
 
-def test_failures_in_a_row_eject_until_a_check_is_due() -> None:
-    text = config({"health": {"passive": {"failures": 3, "eject_for": "5s"}}})
-    observed = "check inter 24d fastinter 5s downinter 5s fall 1 rise 1 observe layer7 error-limit 3 on-error mark-down"
-    assert servers(text) == [f"server s{n} 10.0.0.{n}:80 {observed}" for n in (1, 2)]
-
-
 @pytest.mark.parametrize(
     ("addresses", "host"),
     [
         (["a.example:80"], "a.example:80"),
-        (["10.0.0.1:80", "10.0.0.2:80"], "%[bc_dst]:%[bc_dst_port]"),
         (["a.example:80", "10.0.0.2:80"], "'%[srv_name,regsub(^s1$,a.example:80),regsub(^s2$,10.0.0.2:80)]'"),
     ],
 )
@@ -81,24 +60,10 @@ def test_a_check_names_the_endpoint_that_it_asks(addresses: list[str], host: str
     assert f"http-check send meth GET uri /up ver HTTP/1.1 hdr Host {host}\n" in text
 
 
-def test_a_ring_of_endpoints_has_many_places() -> None:
-    text = config({"balance": {"hash": {"header": "x-user"}}})
-    assert "balance hash req.fhdr(x-user)" in text
-    assert servers(text)[0] == "server s1 10.0.0.1:80 weight 256"
-
-
 def test_a_name_is_needed_to_verify_an_address() -> None:
     found = list(ENGINE.objections(planned({"tls": {"ca": "/etc/ca.crt"}}), "2.8"))
     assert [o.field for o in found] == ["pools.p.tls"]
     assert not list(ENGINE.objections(planned({"tls": {"ca": "/etc/ca.crt", "server_name": "x.example"}}), "2.8"))
-
-
-def test_sticky_cookies_name_endpoints_as_every_engine_does() -> None:
-    whole = planned({"sticky": {"cookie": "LB", "ttl": "1h", "secure": True}})
-    text = ENGINE.render(whole, "2.8")[0].text
-    assert "cookie LB insert indirect nocache httponly attr SameSite=Lax attr Max-Age=3600 secure" in text
-    for endpoint in whole.pools[0].endpoints:
-        assert f"cookie {endpoint.cookie_value}" in text
 
 
 def test_newer_versions_get_sections_of_different_names() -> None:

@@ -104,10 +104,6 @@ def test_the_files_of_a_checked_pool():
     assert all(" ip lb_shop lb_" in line for line in lines), "it touches nothing but its own table"
 
 
-def test_without_checks_there_is_no_agent():
-    assert [each.name for each in ENGINE.render(plan(pool(HOST, (1, 1))), "1.0")] == ["lbgen.nft"]
-
-
 def test_backups_and_slow_start_need_checks():
     plain = pool(HOST, (1, 1))
     spare = replace(plain, slow_start=1000, endpoints=(plain.endpoints[0], replace(plain.endpoints[1], backup=True)))

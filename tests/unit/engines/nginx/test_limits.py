@@ -12,6 +12,7 @@ import lbgen
 from lbgen.engines.nginx.limits import above, format_rate, geo_default, geo_networks
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from tests.support.nginx import with_includes
+from tests.support.plans import topology
 
 
 @pytest.mark.parametrize("limit", [0, 1, 8, 9, 10, 99, 100, 1024, 1999, 9998, 65536, 10485760])
@@ -55,16 +56,6 @@ def test_rates_that_nginx_can_write(amount, seconds, written):
     assert format_rate(RateLimit(amount, seconds, 1, Key(KeyKind.ROUTE))) == written
 
 
-def topology(route: dict, **listener) -> dict:
-    return {
-        "version": 1,
-        "name": "t",
-        "listeners": {"web": {"port": 8080, **listener}},
-        "pools": {"p": {"endpoints": [{"address": "10.0.0.1:80"}]}},
-        "routes": [{"name": "r", "match": [{"path": {"prefix": "/x"}}], **route}],
-    }
-
-
 def rendered(data: dict) -> str:
     return with_includes(lbgen.render(lbgen.load(data), engine="nginx", accept=("all",)))
 
@@ -73,6 +64,7 @@ def test_limits_come_before_an_answer_of_nginx_itself():
     text = rendered(
         topology(
             {
+                "match": [{"path": {"prefix": "/x"}}],
                 "respond": {"status": 200, "body": "x"},
                 "rate_limit": {"rate": "5/s", "key": "client_ip"},
                 "response_headers": {"set": {"x-a": "1"}},
@@ -86,8 +78,8 @@ def test_limits_come_before_an_answer_of_nginx_itself():
 
 
 def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_told():
-    route = {"forward": "p", "rate_limit": {"rate": "5/s", "key": "client_ip"}}
-    text = rendered(topology(route, trusted_proxies=["10.0.0.0/8"]))
+    route = {"rate_limit": {"rate": "5/s", "key": "client_ip"}}
+    text = rendered(topology(route, listener={"trusted_proxies": ["10.0.0.0/8"]}))
     assert "set_real_ip_from 10.0.0.0/8;" in text
     assert "geo $realip_remote_addr $trusted {" in text
     assert '"$http_x_forwarded_for, $realip_remote_addr"' in text
@@ -96,11 +88,6 @@ def test_a_counted_client_behind_proxies_leaves_the_peer_for_what_endpoints_are_
 def test_a_rate_that_nginx_cannot_write_is_refused_with_the_nearest():
     with pytest.raises(lbgen.LbgenError, match="the nearest is 2/m"):
         rendered(topology({"forward": "p", "rate_limit": {"rate": "100/h", "key": "route"}}))
-
-
-def test_nothing_is_paid_for_what_nobody_asked():
-    text = rendered(topology({"forward": "p"}))
-    assert not re.search("limit_req|limit_conn|client_max_body_size [1-9]|set_real_ip|429|413", text)
 
 
 def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_own():
@@ -112,10 +99,3 @@ def test_targets_of_a_split_that_are_spoken_to_differently_have_places_of_their_
     assert "proxy_pass https://s;" in text
     # The limit is at each, not where they are chosen; nginx compares no length on the way to a named location.
     assert text.count("client_max_body_size 1024;") == text.count("if ($over_1024) { return 413; }") == 2
-
-
-def test_limits_of_heads_are_one_comparison_and_two_buffers():
-    text = rendered(topology({"forward": "p"}, limits={"headers": "24KiB", "target": "4KiB"}))
-    assert "large_client_header_buffers 2 25k;" in text
-    assert re.search(r"map \$request_length \$long_head_web \{ .* default 0; \}", text)
-    assert "if ($long_target_web) { return 414; }" in text

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx.tls import HTTP_SESSIONS, VirtualServer, tls_directives, virtual_servers
+from lbgen.engines.nginx.tls import VirtualServer, virtual_servers
 from lbgen.plan.model import HostPattern, HostTable, Listener, Mode, Protocol
 from lbgen.plan.tls import Certificate, File, ListenerTls
 
@@ -71,11 +71,3 @@ def test_names_lead_to_certificates_and_rules(name, number):
 def test_one_block_is_the_default():
     _, every = made()
     assert [face.default for face in every].count(True) == 1
-
-
-def test_curves_are_the_librarys_unless_written() -> None:
-    """Newer libraries prefer X25519MLKEM768, which a list could leave out."""
-    default, own = ListenerTls(certificates=CERTIFICATES), ListenerTls(certificates=CERTIFICATES, curves=("P-384",))
-    for tls, expected in ((default, False), (own, True)):
-        names = [line.name.text for line in tls_directives(tls, CERTIFICATES[0], HTTP_SESSIONS)]
-        assert ("ssl_ecdh_curve" in names) is expected

@@ -14,6 +14,7 @@ from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.quote import quote_text
 from lbgen.engines.traefik.run import judge
 from lbgen.plan.overlay import with_admin
+from lbgen.runtime.common.certificates import temporary_certificates
 from tests.unit.engines.traefik.test_routers import plan_of
 
 SHOP = Path(__file__).parents[4] / "examples" / "shop" / "topology.yaml"
@@ -28,25 +29,6 @@ def files_of(*routes: dict[str, Any], **more: Any) -> dict[str, Any]:
 def http_of(*routes: dict[str, Any], **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = files_of(*routes, **more)["dynamic/http.yaml"]["http"]
     return found
-
-
-def test_a_plain_plan_has_no_plugin_and_two_files():
-    files = files_of({"name": "a", "forward": "app"})
-    assert list(files) == ["traefik.yaml", "dynamic/http.yaml"]
-    assert "experimental" not in files["traefik.yaml"]
-    assert set(files["dynamic/http.yaml"]["http"]["middlewares"]) == {"bare", "refuse-400"}
-
-
-def test_the_plugin_is_loaded_where_a_field_needs_it():
-    route = {"name": "a", "forward": "app"}
-    for more in ({"timeouts": {"request": "5s"}}, {"max_body": "0B"}):
-        files = files_of({**route, **more})
-        assert "experimental" in files["traefik.yaml"]
-        assert files["dynamic/http.yaml"]["http"]["routers"]["a"]["middlewares"]
-    files = files_of(route, profile="production")
-    assert files["traefik.yaml"]["entryPoints"]["web"]["http"]["middlewares"] == ["requests@file"]
-    requests = files["dynamic/http.yaml"]["http"]["middlewares"]["requests"]["plugin"]["lbgen"]["requests"]
-    assert requests == {"requestID": True}
 
 
 def test_listeners_of_other_settings_have_their_own_middleware_for_requests():
@@ -91,13 +73,6 @@ def test_the_internal_entry_point_is_on_loopback_beside_the_listeners():
     assert rendered["dynamic/admin.yaml"]["http"]["routers"]["lbgen-admin"]["service"] == "api@internal"
 
 
-def test_escapes_that_could_form_another_path_are_refused_and_the_rest_resolved():
-    point = files_of({"name": "a", "forward": "app"})["traefik.yaml"]["entryPoints"]["web"]
-    assert point["http"]["sanitizePath"] is True
-    refused = {name for name, allowed in point["http"]["encodedCharacters"].items() if not allowed}
-    assert refused == {"allowEncodedSlash", "allowEncodedBackSlash", "allowEncodedNullCharacter"}
-
-
 def test_the_shop_fits_on_a_few_pages():
     rendered = ENGINE.render(lbgen.plan(lbgen.load(SHOP)), "3.7")
     files = [file for file in rendered if not file.name.startswith("plugins-local/")]
@@ -126,12 +101,6 @@ def test_checks_of_l7_pools_are_judged_by_place():
     assert levels_of(*routes, listeners=listeners, pools=pools)["pool.health.active", "place"] == "habit"
     pools["app"]["health"] = {"active": {"path": "/", "expect": [204, 404]}}
     assert levels_of(*routes, listeners=listeners, pools=pools)["pool.health.active", "place"] == "approximate"
-
-
-def test_backups_without_checks_are_refused():
-    endpoints = [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80", "backup": True}]
-    levels = levels_of({"name": "a", "forward": "app"}, pools={"app": {"endpoints": endpoints}})
-    assert levels["pool.backup", "place"] == "refused"
 
 
 def test_text_of_a_topology_is_no_template_and_ends_no_scalar():
@@ -173,10 +142,7 @@ def test_response_headers_show_on_answers_of_limits_too():
     assert http_of(route)["routers"]["a"]["middlewares"] == ["a-headers", "a-rate"]
 
 
-def test_listeners_with_other_tls_options_are_kept_apart_by_a_router_of_their_own(tmp_path):
-    from lbgen.runtime.common.certificates import temporary_certificates
-
-    tls = {"certificates": [{"cert": "shop.crt", "key": "shop.key"}]}
+def test_listeners_with_other_tls_options_are_kept_apart_by_a_router_of_their_own():
     names = sorted(path.name for path in temporary_certificates().iterdir())
     pair = next(name[:-4] for name in names if name.endswith(".crt") and name[:-4] + ".key" in names)
     tls = {"certificates": [{"cert": f"{pair}.crt", "key": f"{pair}.key"}]}

@@ -6,9 +6,9 @@ import pytest
 
 from lbgen.engines.traefik.matching import build_rule, count_rules, decode_path, find_priority, quote_regex
 from lbgen.engines.traefik.quote import quote_rule_text
-from lbgen.plan.conditions import Exact, Present, Regex
+from lbgen.plan.conditions import Exact, Regex
 from lbgen.plan.model import HostPattern, Match, Rule
-from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from tests.support.plans import match
 
 EVERY = PrefixPath("/")
@@ -21,20 +21,13 @@ def rule(match: Match, host: HostPattern | None = None, rank: int = 0) -> Rule:
 @pytest.mark.parametrize(
     ("match", "host", "wanted"),
     [
-        (Match(EVERY), None, "PathPrefix(`/`)"),
-        (Match(EVERY), HostPattern("a.example"), "Host(`a.example`)"),
-        (Match(EVERY), HostPattern("a.example", wildcard=True), r"HostRegexp(`^.+\.a\.example\.?$`)"),
         (Match(ExactPath("/a%20b")), None, "Path(`/a b`)"),
-        (Match(PrefixPath("/api")), None, "(Path(`/api`) || PathPrefix(`/api/`))"),
-        (Match(RegexPath("/[0-9]+")), None, "PathRegexp(`^(?:/[0-9]+)$`)"),
-        (match(EVERY, methods=("GET",)), None, "Method(`GET`)"),
         (match(EVERY, methods=("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
         (
             match(EVERY, headers=(("x-v", Exact("1.0")),)),
             None,
             r"HeaderRegexp(`x-v`, `(?:^|,)[ \t]*1\.0[ \t]*(?:,|$)`)",
         ),
-        (match(EVERY, headers=(("x-v", Present()),)), None, "HeaderRegexp(`x-v`, `.`)"),
         (match(EVERY, query=(("v", Exact("`")),)), None, 'Query(`v`, "`")'),
         (match(EVERY, query=(("v", Regex("1|2")),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
         (

@@ -157,12 +157,3 @@ def test_listeners_with_the_same_rules_share_routers():
         "x~second": ["second"],
         "all~second": ["second"],
     }
-
-
-def test_denied_clients_have_a_router_before_the_rule_itself():
-    access = {"allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"]}
-    routers = routers_of(plan_of([{"name": "a", "forward": "app", "access": access}]))
-    assert routers["a~denied"]["rule"] == "PathPrefix(`/`) && (ClientIP(`10.1.0.0/16`))"
-    assert routers["a~denied"]["service"] == "noop@internal"
-    assert routers["a"]["rule"] == "PathPrefix(`/`) && !(ClientIP(`10.1.0.0/16`))"
-    assert routers["a"]["middlewares"] == ["a-access"]

@@ -8,7 +8,6 @@ import pytest
 
 from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
-from lbgen.engines.traefik.support import SUPPORT
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -30,11 +29,6 @@ from tests.support.plans import endpoint, forward, on_tcp, pool
 
 def l4_plan(idle: int) -> Plan:
     return on_tcp(forward("db", times=Timeouts(1000, 0, idle)), pool("db", endpoint("127.0.0.1", 5432)))
-
-
-def test_every_feature_is_answered_for_every_version():
-    for version in ENGINE.versions:
-        assert set(SUPPORT[version]) == set(Feature)
 
 
 def test_idle_time_on_l4_is_approximate_and_named():
@@ -144,12 +138,6 @@ def test_tls_is_rendered_for_its_listener_alone_and_closes_what_it_does_not_know
     assert "http/1.1" in files["dynamic/tls.yaml"]
     assert "h2" not in files["dynamic/tls.yaml"]
     assert r"!HostSNIRegexp(`^(?:x\.test|y\.test)$`)" in files["dynamic/tls.yaml"]
-
-
-def test_l4_alone_needs_no_plugin():
-    files = {file.name: file.text for file in ENGINE.render(l4_plan(0), "3.7")}
-    assert sorted(files) == ["dynamic/tcp.yaml", "traefik.yaml"]
-    assert "plugin" not in files["traefik.yaml"].lower()
 
 
 def test_l4_waits_for_ever_without_a_connect_time_and_keeps_half_closed_connections():
