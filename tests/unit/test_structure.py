@@ -61,14 +61,12 @@ PARTS = {
     "objections": {"pool_objections", "route_objections"},
     "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "routers"},
     "headers": {"forwarded_headers", "request_values", "rewrites"},
-    "upstreams": {"balancing", "pool_selection", "backend_selection"}
-    | {"tcp_weights", "upstream_protocols", "upstream_servers"},
+    "upstreams": {"balancing", "pool_selection", "backend_selection"} | {"tcp_weights", "upstream_protocols"},
     "l4": {"direct"},
     "run": {"counters", "live", "transaction"},
-    "routes": {"routes", "actions", "per_route"} | {"middlewares", "server_blocks", "includes"},
+    "routes": {"routes", "actions"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",
-        "lua",
         "names",
         "plugin",
         "protobuf",
