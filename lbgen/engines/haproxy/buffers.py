@@ -57,8 +57,7 @@ def _edited_bytes(route: Route) -> int:
 
 
 def _size(edits: HeaderEdits) -> int:
-    added = (*edits.set, *edits.add)
-    return sum(len(f"{name}: {value}".encode()) for name, value in added) if added else 0
+    return sum(len(f"{name}: {value}".encode()) for name, value in (*edits.set, *edits.add))
 
 
 def _buffered_bytes(plan: Plan) -> int:

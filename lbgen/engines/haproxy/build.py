@@ -127,8 +127,7 @@ def _called_functions(frontends: Iterable[Frontend]) -> tuple[str, ...]:
     for each in frontends:
         sections = (each.guards, each.routing, each.admission, each.edits)
         for one in (*each.filters, *each.paths.statements, *(one for part in sections for one in part.statements)):
-            words = (one.directive, *one.arguments, *(word for acl in one.acls for word in acl.words))
-            found.update(_CALL.findall(" ".join(word.text for word in words if isinstance(word, Atom))))
+            found.update(_CALL.findall(" ".join(one.texts())))
     return tuple(sorted(found))
 
 

@@ -8,7 +8,7 @@ from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.haproxy.statements import Statement, acl, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Plan, Pool
+from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
 _RETRYABLE_STATUSES = (401, 403, 404, 408, 425, 500, 501, 502, 503, 504)
@@ -42,17 +42,13 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         if other := [status for status in retries.statuses if status not in _RETRYABLE_STATUSES]:
             note = f"HAProxy retries on {', '.join(map(str, _RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
             yield Objection(refused(note), where, Feature.RETRIES)
-        pools = [plan.pool(target.pool) for target in route.action.targets]
-        if RetryCause.CONNECT_FAILURE in retries.causes and any(map(_has_unreachable_backup, pools)):
+        unchecked = [p for p in (plan.pool(t.pool) for t in route.action.targets) if not (p.active or p.passive)]
+        has_backup = any(endpoint.backup for pool in unchecked for endpoint in pool.endpoints)
+        if RetryCause.CONNECT_FAILURE in retries.causes and has_backup:
             note = "a retry does not use a backup; without health checks a backup never serves"
             yield Objection(
                 approximate(note, {"pool.backup.by_retry": ("status 502", "status 503")}), where, Feature.BACKUP
             )
-
-
-def _has_unreachable_backup(pool: Pool) -> bool:
-    """Whether no check can bring a backup of this pool in."""
-    return any(endpoint.backup for endpoint in pool.endpoints) and not (pool.active or pool.passive)
 
 
 RETRIES = Contributor(backend=_backend, objections=_objections)

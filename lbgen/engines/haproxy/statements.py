@@ -38,6 +38,11 @@ class Statement(Struct, frozen=True, eq=False):
     origin: Atom
     comment: Atom | None = None
 
+    def texts(self) -> list[str]:
+        """Its words, those of its ACLs included, but for texts of users."""
+        every = (self.directive, *self.arguments, *(word for acl in self.acls for word in acl.words))
+        return [word.text for word in every if isinstance(word, Atom)]
+
     def extend(self, *arguments: str | Word, acls: Iterable[Acl] = (), origin: str) -> Statement:
         """The same statement with `arguments` after its own, and `acls` before its own."""
         return replace(

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.haproxy.backend_selection import Choice
     from lbgen.engines.haproxy.statements import Word
-    from lbgen.plan.model import Plan, Pool, Timeouts
-    from lbgen.plan.policy import Compression, Retries
+    from lbgen.plan.model import Plan, Pool, Route, Timeouts
 
 _MAX_WEIGHT = 256
 # These place endpoints on a ring in numbers that follow their weights; small numbers would share requests unevenly.
@@ -58,22 +57,16 @@ class Backends(Struct):
 
     def for_choice(self, choice: Choice, plan: Plan) -> str:
         """The name of the backend that serves this target of an L7 route."""
-        pool, key = plan.pool(choice.target.pool), choice.route_key.name
         route = plan.route(choice.route_key.route)
-        action = route.action
-        assert isinstance(action, Forward)  # noqa: S101  # only forwards have targets
-        return self.name(pool, action.timeouts, action.retries, route.compression, True, key)
+        assert isinstance(route.action, Forward)  # noqa: S101  # only forwards have targets
+        return self.name(plan.pool(choice.target.pool), route.action.timeouts, True, route, choice.route_key.name)
 
-    def name(
-        self,
-        pool: Pool,
-        times: Timeouts,
-        retries: Retries | None = None,
-        pack: Compression | None = None,
-        l7: bool = True,
-        key: str = "",
-    ) -> str:
-        """The name of the backend with that pool's endpoints for a route with those times, whose key is `key`."""
+    def name(self, pool: Pool, times: Timeouts, l7: bool = True, route: Route | None = None, key: str = "") -> str:
+        """The name of the backend with that pool's endpoints for a route with those times; without `route` and its
+        `key` that of an L4 route, or of copies."""
+        action = None if route is None else route.action
+        retries = action.retries if isinstance(action, Forward) else None
+        pack = None if route is None else route.compression
         # Routes share a backend that has state; their times are set per request.
         is_shared = l7 and bool(pool.active or pool.passive or pool.max_per_endpoint or pool.slow_start)
         identity = (pool.name, times.connect if is_shared else times, retries, pack, l7)
