@@ -12,13 +12,23 @@ from lbgen.plan.model import Plan
 from lbgen.plan.resolve import plan
 from lbgen.records import replace
 from lbgen.runtime import registry
-from lbgen.runtime.common.driver import DRAIN_SECONDS, RELOAD_SECONDS, START_SECONDS, ReloadOptions, UpOptions
-from lbgen.runtime.common.progress import REPORTED_AT_START, Progress, Step, no_progress
-from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.error_locations import add_locations
+from lbgen.runtime.common.driver import (
+    DRAIN_SECONDS,
+    RELOAD_SECONDS,
+    REPORTED_AT_START,
+    START_SECONDS,
+    Progress,
+    ReloadOptions,
+    Step,
+    UpOptions,
+    no_progress,
+)
+from lbgen.runtime.common.selection import for_routes
+from lbgen.runtime.json_types import SwapResult
 from lbgen.runtime.registry import docker_unreachable
 from lbgen.runtime.results import Stack
 from lbgen.runtime.stack_request import (
+    add_locations,
     check_runtime,
     chosen_engines,
     select_runtime,
@@ -29,15 +39,14 @@ from lbgen.runtime.stack_request import (
 )
 from lbgen.runtime.stacks import down, logs, ps, requests
 from lbgen.runtime.swap import verify_and_swap as swap_engines
-from lbgen.runtime.swap_result import SwapResult
-from lbgen.runtime.tiers.preview import preview as preview_tiers
-from lbgen.runtime.tiers.request import TiersRequest, with_name
+from lbgen.runtime.tiers.rollout import TiersRequest, with_name
+from lbgen.runtime.tiers.rollout import preview as preview_tiers
 from lbgen.runtime.tiers.rollout import up as tiers_up
 
 if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
     from lbgen.conformance.verify.report import Report
-    from lbgen.runtime.common.decision import Decision, GroupDecision
+    from lbgen.runtime.common.driver import Decision, GroupDecision
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
@@ -197,12 +206,12 @@ def preview(
         if by_reload:
             stack = registry.find_stack(topology.name)
             how = ReloadOptions(accept, no_progress, RELOAD_SECONDS)
-            decision = registry.previewer(stack.runtime).preview_reload(stack, topology, how)
+            decision = registry.driver(stack.runtime).preview_reload(stack, topology, how)
             return _shown(stack.name, stack.runtime, decision, *warnings)
         runtime, fallen_back = select_runtime(
             topology.name, runtime, lambda: registry.default_runtime(topology, backends=backends)
         )
-        decision = registry.previewer(runtime).preview_up(topology, chosen_engines(asked), options)
+        decision = registry.driver(runtime).preview_up(topology, chosen_engines(asked), options)
     return _shown(topology.name, runtime, decision, *warnings, *fallen_back)
 
 
@@ -222,7 +231,7 @@ def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
 def _tiers_preview(wanted: TiersRequest, runtime: str | None) -> Preview:
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
-        decision = preview_tiers(wanted, registry.driver(runtime), registry.previewer(runtime), runtime)
+        decision = preview_tiers(wanted, registry.driver(runtime), runtime)
     return _shown(wanted.topology.name, runtime, decision, *of_files, *fallen_back)
 
 

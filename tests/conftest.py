@@ -19,7 +19,7 @@ import hypothesis
 import pytest
 
 from lbgen.installed import engine_names
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local import network
 
 # A worker holds thousands of tests, and each collection of garbage looked at all of them: a fifth of what it computed.
 gc.set_threshold(50_000, 20, 100)
@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("lbgen")
 
 # Where it can be, each worker is in a network of its own, so that fixed ports are free in each of them; not where what
 # docker publishes is asked (tests/phases.py says so).
-_NETWORKS = not isolated_network.why_unavailable() and shutil.which("ip") is not None
+_NETWORKS = not network.why_unavailable() and shutil.which("ip") is not None
 if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
     # Stacks of one name in two workers are two stacks.
     os.environ["LBGEN_STATE_DIR"] = tempfile.mkdtemp(prefix=f"lbgen-{_WORKER}-")
@@ -37,7 +37,7 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
     number = int(_WORKER.removeprefix("gw"))
     os.environ["LBGEN_DOCKER_PORTS"] = str(int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_200 * number)
     if _NETWORKS and os.environ.get("LBGEN_TEST_NETWORK") != "host":
-        isolated_network.enter()
+        network.enter()
         for change in ("link set lo up", "address add 192.0.2.1/32 dev lo", "route add default dev lo src 192.0.2.1"):
             subprocess.run(("ip", *change.split()), check=True)  # nobody answers at other addresses
     else:

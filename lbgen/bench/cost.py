@@ -26,7 +26,7 @@ from lbgen.bench.target import choose_target
 from lbgen.bench.without import Variant, variants
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.json_types import Printed
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine

@@ -15,11 +15,11 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_version
 from lbgen.records import replace
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
     from lbgen.engines.api import EndpointRules, Engine
     from lbgen.plan.model import Plan

@@ -19,7 +19,7 @@ import msgspec
 
 from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import DIRECT, Sample
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import group_members
 
 if TYPE_CHECKING:
     from lbgen.bench.subjects import Subject

@@ -23,12 +23,12 @@ from lbgen.bench.report import (
 from lbgen.bench.rounds import LADDER, Measurement, PartialResults, Samples
 from lbgen.bench.subjects import BODY_BYTES, Unit, running
 from lbgen.bench.target import LoadTarget, choose_target
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
 from lbgen.plan.resolve import plan as resolve
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.common.selection import configured
 
 if TYPE_CHECKING:

@@ -20,19 +20,17 @@ from lbgen.bench.constant_rate import trusting_context
 from lbgen.bench.gate import endpoint_rules
 from lbgen.bench.report import DIRECT
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.conformance.verify.loopback import move_to_loopback
-from lbgen.conformance.verify.messages import Job
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK, move_to_loopback
+from lbgen.conformance.verify.jobs import Job
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers
 from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import group_members
 from lbgen.runtime.local.network import Network, free_pair, network
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from lbgen.bench.target import LoadTarget

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.conformance.corpus import matching_draft
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol
 from lbgen.plan.pool import PoolProtocol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import lbgen
 from lbgen.cli import exit_codes, options, values
 from lbgen.cli.output import console, pluralize, print_json, say, show_status
 from lbgen.cli.topology_files import TopologyFiles, refuse_second_stdin
-from lbgen.conformance.fingerprint import DifferenceRecord, Fingerprint, compare, measure, read, read_stored, sent
+from lbgen.conformance.fingerprint import ChangedProbe, Fingerprint, compare, measure, read, read_stored, sent
 from lbgen.json_types import Printed
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Fingerprints(Printed, frozen=True):
 
     before: Annotated[str, Meta(description="Engine and version.")]
     after: str
-    differences: list[DifferenceRecord]
+    differences: list[ChangedProbe]
 
 
 @click.command(
@@ -110,8 +111,7 @@ def fingerprint_command(engine: str, other: str | None, stored: bool, output: st
     after = read(Path(other or "")) if is_file else read_stored(name, other or found.version)
     differences = compare(found, after)
     if as_json:
-        records = [each.as_dict() for each in differences]
-        print_json(Fingerprints(f"{name} {found.version}", f"{name} {after.version}", records))
+        print_json(Fingerprints(f"{name} {found.version}", f"{name} {after.version}", list(differences)))
     else:
         for each in differences:
             click.echo(f"{each.probe}: {_sent(each.probe)}")
@@ -131,5 +131,5 @@ def _sent(probe: str) -> str:
 
 
 def _write(path: Path, found: Fingerprint) -> None:
-    path.write_text(json.dumps(found.as_dict(), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(asdict(found), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
     say(f"wrote {path}: {found.engine} {found.version}")

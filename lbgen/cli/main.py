@@ -16,7 +16,7 @@ import click
 from lbgen.cli import exit_codes
 from lbgen.cli.output import Verbosity, adapt_output, print_findings, set_verbosity
 from lbgen.diagnostics import LbgenError
-from lbgen.runtime.common import signals
+from lbgen.runtime.common import processes
 from lbgen.system_errors import remedy
 from lbgen.version import VERSION
 
@@ -129,7 +129,7 @@ def _internal(bug: Exception) -> str:
 def main() -> None:
     """Run the console script: turn every expected error into messages and an exit code."""
     gc.disable()  # a short run builds one big tree, and collecting would take more than half of its time
-    signals.raise_signals()
+    processes.raise_signals()
     adapt_output()
     try:
         code = group.main(standalone_mode=False)

@@ -21,7 +21,8 @@ from lbgen.cli.logs import EngineAccess, LogLine
 from lbgen.cli.output import print_json
 from lbgen.cli.render import RenderedFiles, RenderedTier
 from lbgen.cli.route import Answer
-from lbgen.conformance.json_types import ComparisonRecord, PreviewRecord, ReportRecord
+from lbgen.conformance.json_types import PreviewRecord, ReportRecord
+from lbgen.conformance.topology_diff import ComparisonRecord
 from lbgen.engines.costs import CostsRecord
 from lbgen.engines.verdicts import VerdictRecord
 from lbgen.json_types import FindingRecord

@@ -21,8 +21,7 @@ from lbgen.cli import options, values
 from lbgen.cli.output import console, print_json
 from lbgen.cli.stacks import stack_argument, stack_name
 from lbgen.runtime import registry
-from lbgen.runtime.common.metrics_stats import fetch
-from lbgen.runtime.common.stats import Counter, RouteStats
+from lbgen.runtime.common.stats import Counter, RouteStats, fetch
 from lbgen.runtime.stacks import requests
 from lbgen.spec.quantities import parse_duration
 

@@ -20,7 +20,7 @@ from lbgen.engines.api import engine_names
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lbgen.conformance.verify.messages import JobProgress
+    from lbgen.conformance.verify.jobs import JobProgress
     from lbgen.conformance.verify.report import Report
 
 SHOWN = 5  # differences printed, the first ones

@@ -18,38 +18,11 @@ from lbgen.runtime.standins.stand_in import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"
-_REQUEST = {
-    "ask",
-    "host",
-    "headers",
-    "listener",
-    "client",
-    "version",
-    "body",
-    "target_size",
-    "header_size",
-    "header_lines",
-    "tls",
-    "proxy",
-}
+_SIZES = {"target_size", "header_size", "header_lines"}
+_REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body", "tls", "proxy", *_SIZES}
+_KINDS = {"raw", "send", "script", "with", "tries", "websocket", "tcp", "times", "clients"}
+_CASE = {"clause", "features", "why", "routes", "timeout_ms", "expect", *_KINDS, *_REQUEST}
 _BODY = {"text", "size", "chunked"}
-_CASE = {
-    "clause",
-    "features",
-    "why",
-    "raw",
-    "send",
-    "script",
-    "with",
-    "routes",
-    "tries",
-    "websocket",
-    "tcp",
-    "times",
-    "clients",
-    "timeout_ms",
-    "expect",
-}
 _FILE = {"title", "topology", "stand_ins", "defaults", "about", "cases"}
 
 HANDSHAKE = (
@@ -200,7 +173,7 @@ def load_file(path: Path) -> CaseFile:
     counts: dict[str, int] = {}
     for entry in data["cases"]:
         where = f"{path.name}: {entry.get('clause', entry)}"
-        _known(where, entry, _CASE | _REQUEST)
+        _known(where, entry, _CASE)
         entry = {**defaults, **entry}
         entry["features"] = [*entry.get("features", ()), *_parts(entry["clause"], data.get("about", {}))]
         asks = entry.get("raw", entry.get("ask", "GET /"))

@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from ipaddress import ip_network
 
+from lbgen.plan.conditions import with_conditions
 from lbgen.plan.forwarding import PROXY_FIELDS
-from lbgen.plan.model import Listener, Mode, NamedMatch, PathKind, PathMatch, Plan, Rule, ValueKind, ValueMatch
-from lbgen.plan.request import Request
+from lbgen.plan.model import Listener, Mode, Plan, Rule
+from lbgen.plan.request import Draft, Request
 from lbgen.records import replace
-from lbgen.runtime.common.regex_example import regex_example
 
 NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names
-_QUERY_RAW = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?@!$'()*,")
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A request in parts, before it is put on the wire. Values are unencoded text."""
-
-    method: str
-    host: str
-    path: str
-    headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[tuple[str, str], ...] = ()
-    cookies: tuple[tuple[str, str], ...] = ()
-
-    def request(self, listener: str) -> Request:
-        """As a request to `listener`."""
-        pairs = "&".join(f"{name}={encoded(value)}" for name, value in self.query)
-        headers = [("Host", self.host), *((n, raw(v)) for n, v in self.headers)]
-        if self.cookies:
-            headers.append(("Cookie", "; ".join(f"{n}={raw(v)}" for n, v in self.cookies)))
-        target = self.path + (f"?{pairs}" if pairs else "")
-        return Request(self.method, target, tuple(headers), listener)
-
-
-def raw(text: str) -> str:
-    """Text as it travels: UTF-8 bytes, one character each."""
-    return text.encode().decode("latin-1")
-
-
-def encoded(text: str) -> str:
-    """A query value with everything escaped that delimits or may not stand there."""
-    return "".join(c if c in _QUERY_RAW else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 
 def corpus(plan: Plan) -> tuple[Request, ...]:
@@ -75,23 +42,20 @@ def drafts(rule: Rule) -> Iterator[Draft]:
 
 
 def labelled_drafts(rule: Rule) -> Iterator[tuple[str, Draft]]:
-    """As `drafts`, each with what it tries: rule, path, host, method, header, query or cookie."""
+    """As `drafts`, each with what it tries: rule, path, host, or the label of a condition's subject."""
     hit = matching_draft(rule)
     if hit is None:
         return
     yield "rule", hit
-    for neighbour in neighbours(rule.match.path, hit.path):
+    for neighbour in rule.match.path.neighbours(hit.path):
         yield "path", replace(hit, path=neighbour)
     for host in _hosts(rule):
         yield "host", replace(hit, host=host)
-    for method in _methods(rule):
-        yield "method", replace(hit, method=method)
-    for headers in _lists(rule.match.headers, hit.headers):
-        yield "header", replace(hit, headers=headers)
-    for query in _lists(rule.match.query, hit.query):
-        yield "query", replace(hit, query=query)
-    for cookies in _lists(rule.match.cookies, hit.cookies):
-        yield "cookie", replace(hit, cookies=cookies)
+    if not rule.match.methods:
+        yield from (("method", replace(hit, method=method)) for method in ("HEAD", "POST"))
+    for condition in rule.match.conditions:
+        for values in condition.operator.neighbours(condition.operator.examples()[0]):
+            yield condition.subject.label, condition.subject.write(hit, values)
 
 
 def overlapping_drafts(one: Rule, other: Rule) -> Iterator[Draft]:
@@ -101,17 +65,13 @@ def overlapping_drafts(one: Rule, other: Rule) -> Iterator[Draft]:
     hosts = [x for x in (one, other) if x.host is not None]
     if hits[0] is None or hits[1] is None or not _hosts_meet(one, other):
         return
-    methods = [m for m in one.match.methods or other.match.methods if m in (other.match.methods or one.match.methods)]
-    if not methods and (one.match.methods or other.match.methods):
-        return
     # The narrower host lies within the wider; of two paths the one that both cover is one of the two, or below.
     narrow = max(hosts, key=lambda x: (not x.host.wildcard, len(x.host.name)) if x.host else (False, 0), default=one)
     host = (hits[0] if narrow is one else hits[1]).host
     for path in dict.fromkeys((hits[0].path, hits[1].path)):
-        named = [_union(getattr(hits[0], key), getattr(hits[1], key)) for key in ("headers", "query", "cookies")]
-        headers, query, cookies = named
-        if headers is not None and query is not None and cookies is not None:
-            yield Draft(methods[0] if methods else "GET", host, path, headers, query, cookies)
+        draft = with_conditions(Draft("GET", host, path), (*one.match.conditions, *other.match.conditions))
+        if draft is not None:
+            yield draft
 
 
 def _hosts_meet(one: Rule, other: Rule) -> bool:
@@ -120,66 +80,13 @@ def _hosts_meet(one: Rule, other: Rule) -> bool:
     return one.host.covers_pattern(other.host) or other.host.covers_pattern(one.host)
 
 
-def _union(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
-    """Both lists of values; None when they want two values of one name."""
-    found = dict(one)
-    for name, value in other:
-        if found.setdefault(name, value) != value:
-            return None
-    return tuple(found.items())
-
-
 def matching_draft(rule: Rule) -> Draft | None:
     """A request that fulfils the rule; None when no text was found for one of its regexes."""
-    return _hit(rule, example(rule.match.path))
-
-
-def _hit(rule: Rule, path: str | None) -> Draft | None:
     host = NOWHERE if rule.host is None else f"x.{rule.host.name}" if rule.host.wildcard else rule.host.name
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
-    parts = [_named(part) for part in (rule.match.headers, rule.match.query, rule.match.cookies)]
-    headers, query, cookies = parts
-    if path is None or headers is None or query is None or cookies is None:
-        return None
-    return Draft((rule.match.methods or ("GET",))[0], host, path, headers, query, cookies)
-
-
-def _named(wanted: Iterable[NamedMatch]) -> tuple[tuple[str, str], ...] | None:
-    found = []
-    for match in wanted:
-        value = value_of(match.value)
-        if value is None:
-            return None
-        found.append((match.name, value))
-    return tuple(found)
-
-
-def value_of(wanted: ValueMatch) -> str | None:
-    """A value that matches; None when none was found."""
-    if wanted.kind is ValueKind.PRESENT:
-        return "1"
-    return wanted.value if wanted.kind is ValueKind.EXACT else regex_example(wanted.value)
-
-
-def example(path: PathMatch) -> str | None:
-    """A path that matches; None when none was found."""
-    if path.kind is not PathKind.REGEX:
-        return path.value
-    found = regex_example(path.value)
-    return found if found is not None and found.startswith("/") else None
-
-
-def neighbours(path: PathMatch, hit: str) -> Iterator[str]:
-    """Paths just inside and just outside of what `path` covers."""
-    bare = hit.rstrip("/")
-    yield from (bare + "/", bare + "/x", bare + "/x/y", hit + "x", hit + ".x", hit + "%20")
-    if bare:
-        yield bare[:-1] or "/"
-        yield bare.rpartition("/")[0] or "/"
-        yield bare.swapcase() if "%" not in bare else bare
-    if path.kind is PathKind.PREFIX and hit != bare:
-        yield bare or "/"
+    path = next(iter(rule.match.path.examples()), None)
+    return None if path is None else with_conditions(Draft("GET", host, path), rule.match.conditions)
 
 
 def _hosts(rule: Rule) -> Iterator[str]:
@@ -188,21 +95,3 @@ def _hosts(rule: Rule) -> Iterator[str]:
     name = rule.host.name
     yield from (name, f"x.{name}", f"y.x.{name}", f"x{name}", name.upper(), f"{name}.", f"{name}:8080")
     yield name.partition(".")[2] or NOWHERE
-
-
-def _methods(rule: Rule) -> Iterator[str]:
-    yield from rule.match.methods[1:]
-    others = ("GET", "HEAD", "POST", "OPTIONS") if rule.match.methods else ("HEAD", "POST")
-    yield from (m for m in others if m not in rule.match.methods)
-
-
-def _lists(wanted: tuple[NamedMatch, ...], hit: tuple[tuple[str, str], ...]) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Each pair once missing, empty, longer, behind another of its name, before another of its name."""
-    for at, match in enumerate(wanted):
-        name, value = hit[at]
-        before, behind = hit[:at], hit[at + 1 :]
-        yield before + behind
-        for values in (("",), (value + "x",), ("other", value), (value, "other")):
-            yield (*before, *((name, v) for v in values), *behind)
-        if match.value.kind is ValueKind.EXACT and value.swapcase() != value:
-            yield (*before, (name, value.swapcase()), *behind)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError, UsageError
-from lbgen.engines.api import Binary, engine, engine_names, target_version
+from lbgen.engines.api import Binary, Engine, engine, engine_names, target_version
 from lbgen.runtime.common.executables import candidates
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 
 if TYPE_CHECKING:
     from lbgen.runtime.docker.images import Image
@@ -54,28 +54,19 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
     """
     found: list[EngineUnderTest] = []
     wanted = tuple(wanted)
-    for name, version in [_split(w) for w in wanted] or [(n, "") for n in engine_names()]:
+    for name, version in _split(wanted):
         try:
             target = engine(name)
-        except UsageError as error:
-            if wanted:
-                raise
-            found.append(
-                EngineUnderTest(name, gap=str(error))
-            )  # an engine that does not load is a gap, not the end of a run
-            continue
-        only = target_version(target, version) if version else ""
-        try:
             binaries = candidates(target)
-        except EngineError as error:
+        except (UsageError, EngineError) as error:
+            if wanted and isinstance(error, UsageError):
+                raise
+            # An engine that does not load is a gap, not the end of a run.
             found.append(EngineUnderTest(name, gap=str(error)))
             continue
-        for supported in target.versions:
-            if only and supported != only:
-                continue
+        for supported in _versions(target, version):
             binary = next((b for b in binaries if _is_of(b, supported)), None)
-            gap = "" if binary is not None else f"no executable of {target.title} {supported} here"
-            gap = gap or "; ".join(each.message for each in missing_in_kernel(target))
+            gap = _gap(target, "" if binary is not None else f"no executable of {target.title} {supported} here")
             found.append(EngineUnderTest(name, supported, binary, gap))
     return tuple(found)
 
@@ -83,30 +74,36 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
 def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineUnderTest, ...]:
     """As `engines_on_host`, for the images that containers run from. One that is missing is fetched for the default
     version, and for others that `wanted` or this host has. UsageError LB305, EngineError LB402 and LB421."""
-    from lbgen.runtime.docker.single_engine import available_images
+    from lbgen.runtime.docker.single_engine import available_images  # the docker SDK is heavy
 
     found: list[EngineUnderTest] = []
-    for name, version in [_split(w) for w in tuple(wanted)] or [(n, "") for n in engine_names()]:
+    for name, version in _split(tuple(wanted)):
         target = engine(name)
-        only = target_version(target, version) if version else ""
+        asked = _versions(target, version)
         binaries = candidates(target)  # a version that is not here is not fetched either, unless it is asked for
-        here = {each for each in target.versions[1:] if each == only or any(_is_of(b, each) for b in binaries)}
+        here = {x for x in target.versions[1:] if (version and x in asked) or any(_is_of(b, x) for b in binaries)}
         every = available_images(room, target, {target.versions[0], *here})
-        for supported in target.versions:
-            if only and supported != only:
-                continue
+        for supported in asked:
             image = every.get(supported)
-            gap = "" if image is not None else f"no image of {target.title} {supported} here"
-            gap = gap or "; ".join(each.message for each in missing_in_kernel(target))
-            found.append(
-                EngineUnderTest(name, supported, gap=gap, in_image=InImage(room, image) if image is not None else None)
-            )
+            gap = _gap(target, "" if image is not None else f"no image of {target.title} {supported} here")
+            in_image = InImage(room, image) if image is not None else None
+            found.append(EngineUnderTest(name, supported, gap=gap, in_image=in_image))
     return tuple(found)
 
 
-def _split(wanted: str) -> tuple[str, str]:
-    name, _, version = wanted.partition("@")
-    return name, version
+def _split(wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Engine and version ("" = all) of each."""
+    for each in wanted or engine_names():
+        name, _, version = each.partition("@")
+        yield name, version
+
+
+def _versions(target: Engine, version: str) -> tuple[str, ...]:
+    return (target_version(target, version),) if version else target.versions
+
+
+def _gap(target: Engine, missing: str) -> str:
+    return missing or "; ".join(each.message for each in missing_in_kernel(target))
 
 
 def _is_of(binary: Binary, supported: str) -> bool:

@@ -11,9 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from msgspec import Meta
+from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import load_file
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
@@ -23,7 +21,6 @@ from lbgen.conformance.prepare import Verdicts, without_refused
 from lbgen.conformance.runner import engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
-from lbgen.json_types import Record
 from lbgen.plan.features import Feature
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
@@ -49,22 +46,6 @@ _VOLATILE = (
 )
 
 
-class FingerprintRecord(Record):
-    """A fingerprint: the lines that each probe gave."""
-
-    engine: str
-    version: Annotated[str, Meta(description="As the executable reports it.")]
-    probes: dict[str, list[str]]
-
-
-class DifferenceRecord(Record):
-    """A probe that two versions answer differently, or a feature that they honour differently."""
-
-    probe: str
-    before: list[str]
-    after: list[str]
-
-
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """What `version` of an engine did with each probe, as lines: the answer, then what the endpoint received."""
@@ -73,23 +54,14 @@ class Fingerprint:
     version: str
     probes: Mapping[str, tuple[str, ...]]
 
-    def as_dict(self) -> FingerprintRecord:
-        """The JSON record, which `read` takes."""
-        probes = {name: list(lines) for name, lines in self.probes.items()}
-        return {"engine": self.engine, "version": self.version, "probes": probes}
-
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ChangedProbe:
     """A probe, or `verdict of <feature>`, and the lines of the versions that the other does not have."""
 
     probe: str
     before: tuple[str, ...]
     after: tuple[str, ...]
-
-    def as_dict(self) -> DifferenceRecord:
-        """The JSON record."""
-        return {"probe": self.probe, "before": list(self.before), "after": list(self.after)}
 
 
 @cache
@@ -224,19 +196,19 @@ def read_stored(engine_name: str, version: str | None) -> Fingerprint:
     return read(path)
 
 
-def compare(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
+def compare(before: Fingerprint, after: Fingerprint) -> tuple[ChangedProbe, ...]:
     """Probes that give other lines, and features whose verdict is another one; in the order of the probes."""
     found = []
     for name in dict.fromkeys((*before.probes, *after.probes)):
         old, new = before.probes.get(name, ()), after.probes.get(name, ())
         if old != new:
             gone, come = (tuple(x for x in a if x not in b) for a, b in ((old, new), (new, old)))
-            found.append(Difference(name, gone or old, come or new))
+            found.append(ChangedProbe(name, gone or old, come or new))
     target = engine(before.engine)
     versions = [target_version(target, each.version) for each in (before, after)]
     for feature in Feature:
         old_verdict, new_verdict = (target.verdict(feature, version) for version in versions)
         if (old_verdict.level, old_verdict.note) != (new_verdict.level, new_verdict.note):
             texts = ((f"{x.level}: {x.note}".rstrip(": "),) for x in (old_verdict, new_verdict))
-            found.append(Difference(f"verdict of {feature}", *texts))
+            found.append(ChangedProbe(f"verdict of {feature}", *texts))
     return tuple(found)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 TIMEOUT = 6.0  # seconds for one exchange
 _CHUNK = 16_384
-_SHORT = 200  # bytes of a body that a command line holds
 _GRACE = 0.03  # seconds in which bytes behind a finished answer would have come
 
 
@@ -281,27 +280,14 @@ def serialize(request: Request) -> bytes:
 
 def exchange(
     address: Address,
-    data: bytes,
-    *,
+    *parts: bytes | float,
     method: str = "GET",
     client: str = "",
     timeout: float = TIMEOUT,
     transport: Transport = PLAIN,
 ) -> Answer:
-    """Send `data` over a connection of its own and read one answer. `client` is the loopback address to come from."""
-    return exchange_parts(address, (data,), method=method, client=client, timeout=timeout, transport=transport)
-
-
-def exchange_parts(
-    address: Address,
-    parts: tuple[bytes | float, ...],
-    *,
-    method: str = "GET",
-    client: str = "",
-    timeout: float = TIMEOUT,
-    transport: Transport = PLAIN,
-) -> Answer:
-    """As `exchange`, with pauses (seconds) between the bytes; an answer, or the end, cuts them short."""
+    """Send bytes over a connection of its own and read one answer. Pauses (seconds) between them are cut short by an
+    answer or the end. `client` is the loopback address to come from."""
     try:
         with ClientConnection(address, client=client, timeout=timeout, transport=transport) as stream:
             for part in parts:

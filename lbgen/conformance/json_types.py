@@ -7,41 +7,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from lbgen.conformance.runner import CaseState, Result
+from lbgen.conformance.topology_diff import ComparisonRecord
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
-from lbgen.runtime.common.decision import Action, Kind
-
-
-class ChangedAnswerRecord(Record):
-    """A request that is answered differently, the smallest of its kind."""
-
-    listener: str
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    curl: Annotated[str, Meta(description="The request as a curl line.")]
-    routes: Annotated[tuple[str, str], Meta(description="The route before and after; empty where none serves it.")]
-    before: Annotated[str, Meta(description="What happens to it, in words.")]
-    after: str
-    requests: Annotated[int, Meta(description="How many requests change in the same way.")]
-
-
-class FieldChangeRecord(Record):
-    """A field whose change no single request shows."""
-
-    field: str
-    before: Annotated[str, Meta(description="Empty where the object is not there.")]
-    after: str
-    meaning: str
-
-
-class ComparisonRecord(Record):
-    """What changes between two topologies."""
-
-    same: bool
-    asked: Annotated[int, Meta(description="The number of requests that were compared.")]
-    requests: list[ChangedAnswerRecord]
-    fields: list[FieldChangeRecord]
+from lbgen.runtime.common.driver import Action, Kind
 
 
 class PartChangeRecord(Record):

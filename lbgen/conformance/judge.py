@@ -1,4 +1,4 @@
-"""Compare an answer with the oracle and the literals of a case: differences, one sentence each."""
+"""Compare an answer, and what reached its endpoint, with the oracle and the literals of a case."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.difference import WAITED, Difference, Kind
-from lbgen.conformance.header_comparison import combine_lines, header_differences, literal_differences, lookup
+from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.own_answers import (
     account_of,
     check_dropped,
     check_refused,
     check_unanswered,
     in_time,
+    no_answer,
     own_differences,
 )
 from lbgen.plan.compression import compresses
@@ -37,6 +37,7 @@ _HOP = frozenset({"connection", "content-length", "date", "keep-alive", "transfe
 # Unlisted: how the body is framed, and what the hop to the endpoint says about its own connection.
 _UPSTREAM_HOP = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding"})
 _PLAIN = (("content-type", "text/plain"),)
+_AT_ENDPOINT = "to the endpoint"
 _UPGRADE = frozenset({"sec-websocket-accept", "upgrade"})
 # Response fields of the endpoint's connection alone, which no client sees, like those that its Connection names.
 _ENDED = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
@@ -51,32 +52,38 @@ def behaviour_of(case: Case) -> Behaviour:
     return Behaviour()
 
 
-def contradictions(expect: Expect, outcome: Outcome) -> Iterator[str]:
+def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
     """Where a case's literals and the oracle disagree: then one of the two is wrong."""
+
+    def wrong(oracle: object, case: object) -> Difference:
+        return Difference(Kind.OTHER, f"oracle: {oracle}, case: {case}")
+
     if expect.route is not None and expect.route != (outcome.route or ""):
-        yield f"oracle: route {outcome.route}, case: {expect.route}"
+        yield wrong(f"route {outcome.route}", expect.route)
     if expect.fault is not None or expect.pool is not None:
         if not outcome.upstreams:
-            yield f"oracle: answers {outcome.status} by itself, case: forwarded"
+            yield wrong(f"answers {outcome.status} by itself", "forwarded")
         elif expect.pool is not None and expect.pool not in {u.pool for u in outcome.upstreams if u.weight}:
-            yield f"oracle: pools {[u.pool for u in outcome.upstreams]}, case: {expect.pool}"
+            yield wrong(f"pools {[u.pool for u in outcome.upstreams]}", expect.pool)
     elif not outcome.upstreams and {outcome.status, *outcome.others}.isdisjoint(expect.statuses or (outcome.status,)):
-        yield f"oracle: status {outcome.status}, case: {expect.status}"
+        yield wrong(f"status {outcome.status}", expect.status)
     elif (expect.location is not None or expect.refused) and outcome.upstreams:
-        yield "oracle: forwarded, case: answered by the proxy"
+        yield wrong("forwarded", "answered by the proxy")
     if expect.location is not None and expect.location != outcome.location:
-        yield f"oracle: location {outcome.location}, case: {expect.location}"
+        yield wrong(f"location {outcome.location}", expect.location)
     for upstream in outcome.upstreams:
         for name in ("method", "target", "host"):
             want = getattr(expect, name)
             if want is not None and want != getattr(upstream, name):
-                yield f"oracle: {name} {getattr(upstream, name)!r}, case: {want!r}"
+                yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
             yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
 
 
-def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
+def differences(
+    case: Case, outcome: Outcome, answer: Answer, own: Iterable[tuple[str, str]] = ()
+) -> Iterator[Difference]:
     """What is not as the oracle and the case say; nothing = pass. `own`: headers that the engine's own answers have by
     its verdict, see `prepare.own_headers`."""
     expect = case.expect
@@ -84,13 +91,13 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
         yield from check_refused(answer) if expect.refused else check_unanswered(answer, expect)
         return
     if answer.status is None:
-        yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
+        yield no_answer(answer)
         return
     answer = decompress(answer, outcome, behaviour_of(case))
     if answer.problem and not expect.cut:
-        yield f"answer {answer.status}: {answer.problem}"
+        yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
-        yield Difference("the body is complete, it should be cut", Kind.WHOLE)
+        yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
     if (made := own_differences(expect, outcome, answer)) is not None:
         yield from made
         yield from _handshake(expect, answer)
@@ -102,7 +109,7 @@ def differences(case: Case, outcome: Outcome, answer: Answer, own: Iterable[tupl
     yield from _literals(expect, answer)
 
 
-def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
+def raw_differences(case: Case, answer: Answer) -> Iterator[Difference]:
     """As `differences`, for bytes that the oracle does not simulate."""
     if case.expect.refused:
         yield from check_refused(answer)
@@ -111,7 +118,7 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[str]:
     elif case.expect.dropped:
         yield from check_dropped(case, answer)
     elif answer.status is None:
-        yield f"no answer: {answer.problem}; got {answer.raw[:120]!r}"
+        yield no_answer(answer)
     else:
         yield from _literals(case.expect, answer)
 
@@ -130,16 +137,19 @@ def _proxy_made(
     headers: Headers,
     outcome: Outcome,
     own: Iterable[tuple[str, str]],
-) -> Iterator[str]:
+) -> Iterator[Difference]:
     if account_of(answer) is not None:
-        yield f"status {status} by the proxy expected, an endpoint answered: {answer.body[:200]!r}"
+        yield Difference(
+            Kind.ACCEPTED, f"status {status} by the proxy expected, an endpoint answered: {answer.body[:200]!r}"
+        )
         return
     if answer.status != status and not (_is_preflight(case.request) and {answer.status, status} == {200, 204}):
-        yield f"status {answer.status}, expected {status} ({outcome.reason})"
+        yield Difference(Kind.STATUS, answer.status, status, why=outcome.reason)
         return
     bodiless = case.request.method == "HEAD" or status in (204, 304)
-    if body is not None and answer.body != (b"" if bodiless else body.encode("latin-1")):
-        yield f"body {answer.body!r}, expected {b'' if bodiless else body.encode('latin-1')!r}"
+    text = b"" if bodiless or body is None else body.encode("latin-1")
+    if body is not None and answer.body != text:
+        yield Difference(Kind.BODY, repr(answer.body), repr(text))
     headers = apply_edits(headers, outcome.cors_edits)
     expected = [h for h in apply_edits(headers, outcome.response_edits) if h[0].lower() != "location"]
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
@@ -151,7 +161,7 @@ def _proxy_made(
     if outcome.location is not None and tuple(map(without_default_port, answer.lines("location"))) != (
         outcome.location,
     ):
-        yield f"location {answer.header('location')!r}, expected {outcome.location!r}"
+        yield Difference(Kind.HEADER, answer.header("location"), outcome.location, "location", "answer")
 
 
 def without_default_port(location: str) -> str:
@@ -165,30 +175,32 @@ def without_default_port(location: str) -> str:
     )
 
 
-def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
+def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
     account = account_of(answer)
     if case.expect.cut and answer.header(NAME) is not None:
         return
     if account is None:
-        wanted = [u.pool for u in outcome.upstreams]
-        sentence = f"status {answer.status} {answer.body[:80]!r}, expected an answer of {wanted}"
-        yield Difference(sentence, Kind.FAILED if answer.status in WAITED else Kind.OTHER)
+        wanted, got = f"an answer of {[u.pool for u in outcome.upstreams]}", repr(answer.body[:80])
+        if answer.header(NAME) is not None:
+            yield Difference(Kind.CUT, f"status {answer.status} {got}", wanted)
+        else:
+            yield Difference(Kind.STATUS, answer.status, wanted, why=got)
         return
     upstream = next((u for u in outcome.upstreams if u.pool == account["pool"] and u.weight), None)
     if upstream is None:
-        pools = [u.pool for u in outcome.upstreams if u.weight]
-        yield f"pool {account['pool']}, expected {pools} (route {outcome.route})"
+        pools = str([u.pool for u in outcome.upstreams if u.weight])
+        yield Difference(Kind.POOL, account["pool"], pools, why=f"route {outcome.route}")
         return
     yield from _arrived(upstream, account, case)
     behaviour = behaviour_of(case)
     status = 101 if case.websocket is not None else behaviour.status if behaviour.mode == "fixed" else 200
     if answer.status != status:
-        yield f"status {answer.status}, the endpoint said {status}"
+        yield Difference(Kind.STATUS, answer.status, status, why="the endpoint's")
     sent: list[tuple[str, str]] = [*behaviour.headers]
     if behaviour.mode == "fixed":
         body = b"" if case.request.method == "HEAD" or status in (204, 304) else body_of(behaviour)
         if answer.body != body and not case.expect.cut:
-            yield f"body {answer.body[:200]!r}, the endpoint said {body[:200]!r}"
+            yield Difference(Kind.BODY, repr(answer.body[:200]), repr(body[:200]), why="the endpoint's")
     elif status == 200:
         sent.append(("content-type", "application/json"))
     shown = [h for h in answer.headers if h[0] not in (NAME, SEEN)]
@@ -210,14 +222,14 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[str]:
     yield from header_differences("answer", expected, shown, (_HOP | free) - named)
 
 
-def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
+def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Difference]]:
     """`headers` without the sticky Set-Cookie, and what is wrong with it; attributes stand in any order and case."""
     name = want.partition("=")[0]
     found = [v for n, v in headers if n == "set-cookie" and v.partition("=")[0] == name]
     rest = [(n, v) for n, v in headers if n != "set-cookie" or v not in found]
     if [_attributes(one) for one in found] == [_attributes(want)]:
         return rest, []
-    return rest, [f"answer: set-cookie {found}, expected {want!r}"]
+    return rest, [Difference(Kind.HEADER, "\n".join(found) or None, want, "set-cookie", "answer")]
 
 
 def _attributes(cookie: str) -> tuple[str, list[str]]:
@@ -254,28 +266,27 @@ def decompress(answer: Answer, outcome: Outcome, behaviour: Behaviour) -> Answer
         return replace(answer, problem=f"the body is no gzip: {error}")
 
 
-def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterator[str]:
-    for name, want in (("method", upstream.method), ("target", upstream.target)):
-        if account[name] != want:
-            yield f"to the endpoint: {name} {account[name]!r}, expected {want!r}"
+def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterator[Difference]:
+    yield from _of_account(account, upstream)
     headers: list[tuple[str, str]] = [(n.lower(), v) for n, v in account["headers"]]
     hosts = [v for n, v in headers if n == "host"]
     if upstream.host is not None and hosts != [upstream.host]:
-        yield f"to the endpoint: Host {hosts}, expected {upstream.host!r}"
+        yield Difference(Kind.HEADER, ", ".join(hosts), upstream.host, "host", _AT_ENDPOINT)
     if account["body_length"] != len(case.request.body) and not _framed(case.request):
-        yield f"to the endpoint: {account['body_length']} bytes of body, expected {len(case.request.body)}"
+        length = f"{account['body_length']} bytes of body"
+        yield Difference(Kind.OTHER, length, len(case.request.body), place=_AT_ENDPOINT)
     elif account["body_length"] and account["body_sha256"] != hashlib.sha256(case.request.body).hexdigest():
-        yield "to the endpoint: the body is not what was sent"
+        yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences("to the endpoint", known, headers, _UPSTREAM_HOP | made | {"te"})
+    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te"})
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
-        yield "to the endpoint: te is missing"
+        yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):
         if not any(n == name and v for n, v in headers):
-            yield f"to the endpoint: {name} is missing"
-    if len([1 for n, _ in headers if n == "x-forwarded-for"]) > 1:
-        yield "to the endpoint: x-forwarded-for on several lines"
+            yield Difference(Kind.HEADER, None, "", name, _AT_ENDPOINT)
+    if len(lines := [v for n, v in headers if n == "x-forwarded-for"]) > 1:
+        yield Difference(Kind.HEADER, "\n".join(lines), "", "x-forwarded-for", _AT_ENDPOINT, why="on one line")
 
 
 def _is_preflight(request: Request) -> bool:
@@ -290,36 +301,107 @@ def _framed(request: Request) -> bool:
     return any(n.lower() == "content-length" for n, _ in request.headers)
 
 
-def _literals(expect: Expect, answer: Answer) -> Iterator[str]:
+def _literals(expect: Expect, answer: Answer) -> Iterator[Difference]:
     account = account_of(answer)
     if expect.statuses and answer.status not in expect.statuses:
-        yield f"status {answer.status}, expected {' or '.join(map(str, expect.statuses))}"
+        yield Difference(Kind.STATUS, answer.status, _or(expect.statuses))
     if expect.body is not None and answer.body != expect.body.encode():
-        yield f"body {answer.body!r}, expected {expect.body.encode()!r}"
+        yield Difference(Kind.BODY, repr(answer.body), repr(expect.body.encode()))
     if expect.location is not None and answer.header("location") != expect.location:
-        yield f"location {answer.header('location')!r}, expected {expect.location!r}"
+        yield Difference(Kind.HEADER, answer.header("location"), expect.location, "location", "answer")
     if account is not None:
-        for name in ("pool", "method", "target"):
-            want = getattr(expect, name)
-            if want is not None and account[name] != want:
-                yield f"to the endpoint: {name} {account[name]!r}, expected {want!r}"
+        if expect.pool not in (None, account["pool"]):
+            yield Difference(Kind.POOL, account["pool"], expect.pool, place=_AT_ENDPOINT)
+        yield from _of_account(account, expect)
         arrived = combine_lines((n, v) for n, v in account["headers"])
-        if expect.host is not None and arrived.get("host") != expect.host:
-            yield f"to the endpoint: Host {arrived.get('host')!r}, expected {expect.host!r}"
-        yield from literal_differences("to the endpoint", expect.sends, arrived)
+        sends = expect.sends if expect.host is None else {**expect.sends, "host": expect.host}
+        yield from literal_differences(_AT_ENDPOINT, sends, arrived)
         for path, value in expect.saw.items():
             if (found := lookup(account, path)) != value:
-                yield f"the endpoint saw {path} {found!r}, expected {value!r}"
+                yield Difference(Kind.SAW, str(found), str(value), path, "the endpoint saw")
     elif expect.pool is not None and expect.fault is None:
-        yield f"status {answer.status}, expected an answer of pool {expect.pool}"
+        yield Difference(Kind.STATUS, answer.status, f"an answer of pool {expect.pool}")
     yield from literal_differences("answer", expect.shows, combine_lines(answer.headers))
     yield from literal_differences("trailers", expect.trailers, combine_lines(answer.trailers))
     yield from _handshake(expect, answer)
     yield from in_time(expect, answer)
 
 
-def _handshake(expect: Expect, answer: Answer) -> Iterator[str]:
+def _of_account(account: dict[str, Any], want: Upstream | Expect) -> Iterator[Difference]:
+    for kind, expected in ((Kind.METHOD, want.method), (Kind.TARGET, want.target)):
+        if expected not in (None, account[kind]):
+            yield Difference(kind, account[kind], expected, place=_AT_ENDPOINT)
+
+
+def _or(statuses: Iterable[int]) -> int | str:
+    """One status, or a choice of several."""
+    first, *others = statuses
+    return first if not others else " or ".join(map(str, (first, *others)))
+
+
+def _handshake(expect: Expect, answer: Answer) -> Iterator[Difference]:
     for name, value in expect.tls.items():
         got = None if answer.handshake is None else getattr(answer.handshake, name)
         if (value not in got) if isinstance(got, tuple) else (value != got):
-            yield f"TLS: {name} {got!r}, expected {value!r}"
+            shown = ", ".join(got) if isinstance(got, tuple) else got
+            yield Difference(Kind.TLS, str(shown), str(value), name, "TLS")
+
+
+def combine_lines(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in headers:
+        name = name.lower()
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def header_differences(
+    where: str, expected: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]], free: Iterable[str]
+) -> Iterator[Difference]:
+    """Differences of two header lists by combined value; names in `free` may come or not."""
+    want = {n: v for n, v in combine_lines(expected).items() if n not in free}
+    have = {n: v for n, v in combine_lines(got).items() if n not in free}
+    for name in sorted(want.keys() | have.keys()):
+        if name not in have or name not in want or not _equal(name, have[name], want[name]):
+            yield Difference(Kind.HEADER, have.get(name), want.get(name), name, where)
+
+
+def _equal(name: str, have: str, want: str) -> bool:
+    return _same_elements(have, want) if name == "vary" else _same(have, want)
+
+
+def _same(have: str, want: str) -> bool:
+    """Equal up to RFC 9110 5.6.1 (blanks and empty elements of a list); text beyond ASCII travels as UTF-8."""
+    return _loose(have) in (_loose(want), _loose(want.encode().decode("latin-1")))
+
+
+def _same_elements(have: str, want: str) -> bool:
+    """Equal as sets of words, such as header names."""
+    return {x.strip().lower() for x in have.split(",")} == {x.strip().lower() for x in want.split(",")}
+
+
+def _loose(text: str) -> str:
+    parts = [part.strip(" \t") for part in text.split(",")]
+    return ",".join(lookup for lookup in parts if lookup) or ",".join(parts)
+
+
+def lookup(account: dict[str, Any], path: str) -> object:
+    """The part of an account that a dotted path names; None when it is not there."""
+    found: object = account
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def literal_differences(
+    where: str, want: Mapping[str, str | bool | None], have: Mapping[str, str]
+) -> Iterator[Difference]:
+    """As `header_differences`, for literals of a case; True: any value will do."""
+    for name, value in want.items():
+        got = have.get(name)
+        if (
+            (value is None and got is not None)
+            or (value is True and not got)
+            or (isinstance(value, str) and (got is None or not _equal(name, got, value)) and got != "\0")
+        ):
+            yield Difference(Kind.HEADER, got or None, "" if value is True else value, name, where)

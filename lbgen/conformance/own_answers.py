@@ -8,10 +8,9 @@ from base64 import b64decode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.difference import WAITED, Difference, Kind, late
+from lbgen.conformance.difference import Difference, Kind, late
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.paths import PathError, normalise_path
-from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import host_of
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.records import replace
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _OTHER_METHOD = "LBGEN-OTHER"  # which no rule names
-_STATUS = re.compile(r"\b([45]\d\d)\b")
 
 
 def account_of(answer: Answer) -> dict[str, Any] | None:
@@ -44,22 +42,17 @@ def account_of(answer: Answer) -> dict[str, Any] | None:
     return found
 
 
-def reason_body(status: int) -> str:
-    """The body of a status that the proxy makes: the reason phrase and a newline."""
-    return f"{reason_phrase(status)}\n"
-
-
-def check_refused(answer: Answer) -> Iterator[str]:
+def check_refused(answer: Answer) -> Iterator[Difference]:
     """A request that must not pass: any 4xx, 501 for a coding, or the connection closed without an answer."""
     if account_of(answer) is not None:
-        yield f"reached an endpoint: {answer.body[:200]!r}"
+        yield Difference(Kind.ACCEPTED, f"reached an endpoint: {answer.body[:200]!r}")
     elif answer.status not in (None, 501) and not is_own_status(answer.status, 400):
-        yield f"status {answer.status}, expected 4xx or a closed connection"
+        yield Difference(Kind.STATUS, answer.status, "4xx or a closed connection")
     elif answer.status is None and answer.after == "open":
-        yield f"no answer and the connection stays open ({answer.problem})"
+        yield no_answer(answer)
 
 
-def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
+def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[Difference]:
     """A request that is not well-formed: refused, or served in a form on which the rules hold: its endpoint is one that
     the rules give to the request as the endpoint saw it, and the fields that proxies set are the proxy's."""
     account = account_of(answer)
@@ -80,17 +73,25 @@ def check_safe(plan: Plan, request: Request, answer: Answer) -> Iterator[str]:
         if upstream.pool == account["pool"] and upstream.target == _readable(account["target"])
     ]
     if not fitting:
-        yield f"reached an endpoint: {account['pool']} as {account['target']!r}, which the rules do not say"
+        seen = f"{account['pool']} as {account['target']!r}"
+        yield Difference(Kind.ACCEPTED, f"reached an endpoint: {seen}, which the rules do not say")
         return
     client = dict(fitting[0].headers).get("x-forwarded-for")
     arrived = [value for name, value in account["headers"] if name.lower() == "x-forwarded-for"]
-    if client is not None and arrived != [client]:
-        yield f"to the endpoint: x-forwarded-for: {arrived}, expected {client}"
+    if client is not None and _elements(arrived) != _elements([client]):
+        yield Difference(Kind.HEADER, "\n".join(arrived) or None, client, "x-forwarded-for", "to the endpoint")
+
+
+def _elements(lines: list[str]) -> list[str]:
+    """The elements of a list, on however many lines (RFC 9110 5.3)."""
+    return [element.strip() for line in lines for element in line.split(",")]
 
 
 def _hosts(request: Request, account: dict[str, Any]) -> Iterator[str]:
-    """Hosts for which the request may have been served: the one that the endpoint saw, or that the client sent where a
-    route rewrites it, whatever its port, or none."""
+    """Hosts for which the request may have been served: the one that the endpoint saw, or that the client sent, in its
+    target or Host, where a route rewrites it; whatever its port, or none."""
+    authority = re.match(r"https?://([^/?#:]*)", request.target)
+    yield from authority.groups() if authority is not None else ()
     yield from (value.partition(":")[0] for name, value in request.headers if name.lower() == "host")
     seen = next((value for name, value in account["headers"] if name.lower() == "host"), "")
     plain = host_of(seen).strip(".")
@@ -113,49 +114,53 @@ def _readable(target: str) -> str:
     return re.sub("%(0[1-9A-Fa-f]|1[0-9A-Fa-f]|7[Ff])", "%20", path) + mark + re.sub("[^!-~]|#", "%20", query)
 
 
-def check_unanswered(answer: Answer, expect: Expect) -> Iterator[str]:
+def check_unanswered(answer: Answer, expect: Expect) -> Iterator[Difference]:
     """A connection that gets nothing: it is closed, in the handshake or after it."""
     if expect.no_handshake and answer.handshake is not None:
-        yield f"TLS: the handshake ended well, with a certificate of {', '.join(answer.handshake.names) or 'some name'}"
+        names = ", ".join(answer.handshake.names) or "some name"
+        yield Difference(Kind.TLS, f"ended well, with a certificate of {names}", name="handshake", place="TLS")
     if answer.status is not None:
-        yield f"status {answer.status}, expected a closed connection and no answer"
+        yield Difference(Kind.STATUS, answer.status, "a closed connection and no answer")
     elif answer.after == "open":
-        yield f"no answer and the connection stays open ({answer.problem})"
+        yield no_answer(answer)
 
 
-def check_dropped(case: Case, answer: Answer) -> Iterator[str]:
+def check_dropped(case: Case, answer: Answer) -> Iterator[Difference]:
     """A client that was too slow: any 4xx, or the connection closed without an answer, in time."""
     if answer.status is not None and not is_own_status(answer.status, 408):
-        yield f"status {answer.status}, expected 4xx or a closed connection"
+        yield Difference(Kind.STATUS, answer.status, "4xx or a closed connection")
     elif answer.status is None and answer.after == "open":
-        yield f"no answer and the connection stays open ({answer.problem})"
+        yield no_answer(answer)
     yield from in_time(case.expect, answer)
 
 
-def own_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[str] | None:
+def no_answer(answer: Answer) -> Difference:
+    """What came instead of an answer."""
+    kind = Kind.OPEN if answer.after == "open" else Kind.CUT if answer.raw else Kind.CLOSED
+    if answer.problem.startswith("status line"):
+        kind = Kind.NO_HTTP
+    stays = " and the connection stays open" if kind is Kind.OPEN else ""
+    return Difference(kind, f"no answer{stays}: {answer.problem}; got {answer.raw[:120]!r}")
+
+
+def own_differences(expect: Expect, outcome: Outcome, answer: Answer) -> list[Difference] | None:
     """What is wrong with an answer that the engine makes: its status counts, and the fields that its route sets; its
     text is the engine's own. None where an endpoint or a route has to answer."""
     others = set(outcome.others)
     if not (outcome.made or expect.fault is not None or answer.status in others):
         return None
     if account_of(answer) is not None:
-        return [f"an answer of the proxy expected, an endpoint answered: {answer.body[:200]!r}"]
+        said = f"an answer of the proxy expected, an endpoint answered: {answer.body[:200]!r}"
+        return [Difference(Kind.ACCEPTED, said)]
     known = expect.fault if expect.fault is not None else outcome.status
     contract = sorted({*others, *expect.statuses, *(() if known is None else (known,))})
     if not any(is_own_status(answer.status, each) for each in contract):
-        sentence = f"status {answer.status}, expected {' or '.join(map(str, contract))} ({outcome.reason})"
-        return [Difference(sentence, Kind.FAILED if answer.status in WAITED else Kind.OTHER)]
+        expected = contract[0] if len(contract) == 1 else " or ".join(map(str, contract))
+        return [Difference(Kind.STATUS, answer.status, expected, why=outcome.reason)]
     return list(in_time(expect, answer))
 
 
-def is_own_difference(found: str) -> bool:
-    """Whether a script found nothing but another status for the same failure: `502 b'...', expected 503`."""
-    seen, mark, contract = found.partition("expected ")
-    statuses, wanted = _STATUS.findall(seen), _STATUS.findall(contract)
-    return bool(mark and statuses and wanted) and all(is_own_status(int(status), int(wanted[0])) for status in statuses)
-
-
-def in_time(expect: Expect, answer: Answer) -> Iterator[str]:
+def in_time(expect: Expect, answer: Answer) -> Iterator[Difference]:
     """Whether the answer came in the time that the case gives."""
     if expect.within_ms is not None:
         low, high = expect.within_ms

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.topology_diff import Comparison, compare, compare_tiers
-from lbgen.runtime.common.decision import Action, Decision, GroupDecision, PartChange
+from lbgen.runtime.common.driver import Action, Decision, GroupDecision, PartChange
 
 if TYPE_CHECKING:
     from lbgen.conformance.json_types import PreviewRecord

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import convert, to_builtins
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -132,13 +132,13 @@ def markdown(results: Sequence[Result]) -> str:
 def as_json(results: Sequence[Result]) -> str:
     """All results and the counts per engine."""
     counts = {s: Counter(str(r.state) for r in results if r.subject == s) for s in columns(results)}
-    return json.dumps({"totals": counts, "results": [asdict(r) for r in results]}, indent=1) + "\n"
+    return json.dumps({"totals": counts, "results": to_builtins(results)}, indent=1) + "\n"
 
 
 def from_json(texts: Iterable[str]) -> tuple[Result, ...]:
     """The results in texts that `as_json` wrote, subject by subject."""
     rows = [row for text in texts for row in json.loads(text)["results"]]
-    found = [Result(**{**row, "state": CaseState(row["state"])}) for row in rows]
+    found = convert(rows, list[Result])
     return tuple(sorted(found, key=lambda r: (r.subject, r.file)))
 
 

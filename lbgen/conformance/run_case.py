@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lbgen.conformance import judge
-from lbgen.conformance.difference import Difference, Kind, in_context, late
-from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange_parts, websocket_exchange
+from lbgen.conformance.difference import Difference, Kind, as_difference, in_context, late
+from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange, websocket_exchange
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _SETTLED = 0.12  # seconds after which no further try of an answered request comes
 
 
-def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
-    """Run `case` against the listener at `address`; yields one sentence per difference, none when it passes."""
+def run_case(case: Case, address: Address, ctx: ScriptContext) -> Iterator[Difference]:
+    """Run `case` against the listener at `address`; yields the differences, none when it passes."""
     if case.script is not None:
         try:
-            yield from SCRIPTS[case.script](ctx)
+            yield from (as_difference(found, case.clause) for found in SCRIPTS[case.script](ctx))
         except OSError as error:
-            yield f"connection failed: {error}"
+            yield as_difference(f"connection failed: {error}")
     elif case.tcp is not None:
         yield from _tcp(case, address, _via(case, ctx))
     elif case.times > 1:
@@ -68,12 +68,12 @@ def _via(case: Case, ctx: ScriptContext) -> Transport:
     return ctx.transport(case.request.listener or ctx.plan.listeners[0].name, case.request, case.transport)
 
 
-def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, list[str]]:
+def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, list[Difference]]:
     """The answer to one request of `case`, and what is wrong."""
     client, timeout, transport = case.request.client, case.timeout, _via(case, ctx)
     if case.raw is not None or case.send is not None:
         parts = case.send if case.raw is None else (case.raw,)
-        answer = exchange_parts(address, parts or (), client=client, timeout=timeout, transport=transport)
+        answer = exchange(address, *(parts or ()), client=client, timeout=timeout, transport=transport)
         return answer, list(judge.raw_differences(case, answer))
     tag = ""
     if case.steps:
@@ -85,7 +85,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
         answer, echoes = websocket_exchange(address, case.request, case.websocket, transport=transport)
         found = list(judge.differences(case, outcome, answer, ctx.own))
         if echoes != case.websocket:
-            found.append(f"echoes {echoes}, expected {case.websocket}")
+            found.append(as_difference(f"echoes {echoes}, expected {case.websocket}"))
         return answer, found
     answer = fetch(address, case.request, timeout=timeout, transport=transport)
     if not outcome.well_formed:
@@ -98,7 +98,7 @@ def _once(case: Case, address: Address, ctx: ScriptContext) -> tuple[Answer, lis
     return answer, found
 
 
-def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
+def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[Difference]:
     """Differences between the endpoint that answered and the one that a sticky cookie names."""
     account = account_of(answer)
     for upstream in outcome.upstreams:
@@ -106,19 +106,19 @@ def _stuck(outcome: Outcome, answer: Answer, plan: Plan) -> Iterator[str]:
             authorities = [endpoint.authority for endpoint in plan.pool(upstream.pool).endpoints]
             want = f"{upstream.pool}-{authorities.index(upstream.endpoint)}"
             if account["name"] != want:
-                yield f"endpoint {account['name']}, the cookie names {want}"
+                yield Difference(Kind.ENDPOINT, account["name"], want, "endpoint", why="the cookie's")
 
 
-def _spoken(answer: Answer, plan: Plan) -> Iterator[str]:
+def _spoken(answer: Answer, plan: Plan) -> Iterator[Difference]:
     """Whether the endpoint was spoken to in its pool's version of HTTP."""
     account = account_of(answer)
     if account is not None and account.get("version") in ("1.1", "2"):
         want = "1.1" if plan.pool(account["pool"]).protocol is PoolProtocol.HTTP1 else "2"
         if account["version"] != want:
-            yield f"to the endpoint: HTTP/{account['version']}, expected HTTP/{want}"
+            yield Difference(Kind.SAW, account["version"], want, "version", "the endpoint saw")
 
 
-def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
+def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[Difference]:
     """Differences in how often and where the request reached endpoints."""
     time.sleep(_SETTLED)
     copied = _mirrors(case, ctx)
@@ -126,12 +126,11 @@ def _tries(case: Case, tag: str, ctx: ScriptContext) -> Iterator[str]:
     names = [one.name for one in seen]
     expect = case.expect
     if expect.tries is not None and len(seen) != expect.tries:
-        sentence = f"{len(seen)} tries reached endpoints ({', '.join(names)}), expected {expect.tries}"
-        yield Difference(sentence, Kind.OTHER if seen else Kind.FAILED)
+        yield Difference(Kind.TRIES, len(seen), expect.tries, "tries", why=", ".join(names))
     if expect.visits is not None and len(set(names)) != expect.visits:
-        yield f"tries went to {', '.join(names)}, expected {expect.visits} different endpoints"
+        yield Difference(Kind.ENDPOINT, ", ".join(names), f"{expect.visits} different endpoints", "tries at")
     if len({(one.method, one.target, one.body_sha256) for one in seen}) > 1:
-        yield "the tries differ in method, target or body"
+        yield as_difference("the tries differ in method, target or body")
 
 
 def _mirrors(case: Case, ctx: ScriptContext) -> set[str]:
@@ -143,7 +142,7 @@ def _mirrors(case: Case, ctx: ScriptContext) -> set[str]:
     return {mirror.pool for mirror in mirrors} - {upstream.pool for upstream in outcome.upstreams}
 
 
-def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[str]:
+def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[Difference]:
     assert case.tcp is not None  # noqa: S101  # the caller asked
     try:
         with ClientConnection(address, timeout=case.timeout, transport=transport) as stream:
@@ -156,18 +155,18 @@ def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[str]:
     except ConnectionRefusedError:  # an engine in the kernel hands the endpoint's refusal on
         got, took, end = b"", 0.0, "reset"
     except OSError as error:
-        yield f"cannot connect: {error}"
+        yield as_difference(f"cannot connect: {error}")
         return
     want = (case.expect.receives or "").encode("latin-1")
     if got != want:
-        yield f"received {got!r}, expected {want!r}"
+        yield Difference(Kind.BODY, repr(got), repr(want))
     if end == "open":
-        yield "the connection stays open"
+        yield Difference(Kind.OPEN, "the connection stays open")
     if case.expect.within_ms is not None and not case.expect.within_ms[0] <= took <= case.expect.within_ms[1]:
         yield late(f"took {took:.0f} ms, expected {case.expect.within_ms[0]} to {case.expect.within_ms[1]}")
 
 
-def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
+def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[Difference]:
     counts: Counter[str] = Counter()
     homes: dict[str, set[str]] = {}
     for number in range(case.times):
@@ -175,18 +174,20 @@ def _many(case: Case, address: Address, ctx: ScriptContext) -> Iterator[str]:
         one = replace(case, request=replace(case.request, client=client))
         answer, found = _once(one, address, ctx)
         if found:
-            yield from (in_context(f"request {number + 1} of {case.times}: ", one) for one in found)
+            yield from (in_context(f"request {number + 1} of {case.times}", one) for one in found)
             return
         account = account_of(answer)
         if account is None:
             if case.expect.fault is not None:
                 continue
-            yield f"request {number + 1} of {case.times}: no endpoint answered (status {answer.status})"
+            where = f"request {number + 1} of {case.times}"
+            yield Difference(Kind.STATUS, answer.status, "an answer of an endpoint", place=where)
             return
         counts.update((account["name"], account["pool"]) if account["name"] != account["pool"] else (account["name"],))
         homes.setdefault(client, set()).add(account["name"])
     for name, (low, high) in case.expect.share.items():
         if not low <= counts[name] <= high:
-            yield f"{name} got {counts[name]} of {case.times}, expected {low} to {high}; all: {dict(counts)}"
+            share = f"{name} got {counts[name]} of {case.times}"
+            yield Difference(Kind.ENDPOINT, share, f"{low} to {high}", why=f"all: {dict(counts)}")
     if case.expect.sticky and (moved := {c: sorted(h) for c, h in homes.items() if len(h) > 1}):
-        yield f"clients that did not stay: {moved}"
+        yield Difference(Kind.ENDPOINT, f"clients that did not stay: {moved}")

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.difference import Kind, kind_of
+from lbgen.conformance.difference import Difference  # noqa: TC001  # the schema of `Result` names it
 from lbgen.conformance.expected_difference import (
     USUAL,
     MissingDifferenceError,
@@ -19,7 +19,6 @@ from lbgen.conformance.expected_difference import (
     explained_by,
     explained_by_use,
 )
-from lbgen.conformance.own_answers import is_own_difference
 from lbgen.conformance.prepare import Prepared, own_headers, plan_of, prepare
 from lbgen.conformance.run_case import fill_placeholders, run_case
 from lbgen.conformance.scripts.context import ScriptContext
@@ -58,8 +57,8 @@ class CaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration. `kinds`:
-    of each difference in the `detail` of a failure."""
+    """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration.
+    `differences` are those of a failure, which `detail` says in sentences."""
 
     subject: str
     file: str
@@ -69,7 +68,7 @@ class Result:
     detail: str = ""
     again: str = ""
     seconds: float = 0.0
-    kinds: tuple[Kind, ...] = ()
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class EngineSession:
     def run(self, case: Case) -> Result:
         """Judge one case."""
         begun = time.monotonic()
-        state, detail, again, *kinds = self._run(case)
+        state, detail, again, *found = self._run(case)
         if state is CaseState.FAIL and self.handle is not None:
             try:
                 self.handle.ensure_alive()
@@ -101,10 +100,10 @@ class EngineSession:
                 detail = f"{detail}; {ended}"
         seconds = time.monotonic() - begun
         return Result(
-            self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds, tuple(kinds)
+            self.subject.label, self.file.name, case.id, case.clause, state, detail, again, seconds, tuple(found)
         )
 
-    def _run(self, case: Case) -> tuple[CaseState, str, str, *tuple[Kind, ...]]:
+    def _run(self, case: Case) -> tuple[CaseState, str, str, *tuple[Difference, ...]]:
         plan = self.ready.whole
         case = fill_placeholders(case, plan)
         listener = case.request.listener or str(case.params.get("listener") or plan.listeners[0].name)
@@ -144,10 +143,8 @@ class EngineSession:
             return CaseState.PASS, "", again
         if near:
             worst = max((n.level for n in near), key=list(Level).index)
-            return CaseState(worst.value), "; ".join([*(n.note for n in near), *found]), again
-        if case.script is not None and all(map(is_own_difference, found)):
-            return CaseState.PASS, "", again
-        return CaseState.FAIL, "; ".join(found), again, *map(kind_of, found)
+            return CaseState(worst.value), "; ".join([*(n.note for n in near), *(one.sentence for one in found)]), again
+        return CaseState.FAIL, "; ".join(one.sentence for one in found), again, *found
 
     def _routes(self, case: Case, listener: str) -> set[str]:
         """The routes that the case needs."""

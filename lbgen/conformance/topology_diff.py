@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from lbgen.conformance.curl import curl
-from lbgen.conformance.equal_answers import EqualAnswers
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
+from lbgen.json_types import Record
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.records import counted, defaults, field_names, replace
+from lbgen.plan.tiers import parts
+from lbgen.records import as_json, counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
-    from lbgen.conformance.json_types import ChangedAnswerRecord, ComparisonRecord, FieldChangeRecord
     from lbgen.plan.request import Request
     from lbgen.plan.tiers import Tier
     from lbgen.spec.load import Topology
@@ -94,18 +96,37 @@ class ChangedAnswer:
         }
 
 
+class ChangedAnswerRecord(Record):
+    """A request that is answered differently, the smallest of its kind."""
+
+    listener: str
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    curl: Annotated[str, Meta(description="The request as a curl line.")]
+    routes: Annotated[tuple[str, str], Meta(description="The route before and after; empty where none serves it.")]
+    before: Annotated[str, Meta(description="What happens to it, in words.")]
+    after: str
+    requests: Annotated[int, Meta(description="How many requests change in the same way.")]
+
+
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field whose change no single request shows. `before` or `after` is "" where the object is not there."""
+    """A field whose change no single request shows. `before` or `after` is empty where the object is not there."""
 
     field: str
     before: str
     after: str
     meaning: str
 
-    def as_dict(self) -> FieldChangeRecord:
-        """The JSON record."""
-        return {"field": self.field, "before": self.before, "after": self.after, "meaning": self.meaning}
+
+class ComparisonRecord(Record):
+    """What changes between two topologies."""
+
+    same: bool
+    asked: Annotated[int, Meta(description="The number of requests that were compared.")]
+    requests: list[ChangedAnswerRecord]
+    fields: list[FieldChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +151,13 @@ class Comparison:
             "same": self.same,
             "asked": self.asked,
             "requests": [each.as_dict() for each in self.requests],
-            "fields": [each.as_dict() for each in self.fields],
+            "fields": list(map(as_json, self.fields)),
         }
 
 
 def diff(before: Topology, after: Topology) -> Comparison:
     """Requests whose answer changes from one topology to another, each kind with its smallest one, and the fields whose
     change no request shows. Raises LbgenError with the findings of either."""
-    from lbgen.plan.tiers import parts
-
     return compare_tiers(parts(before), parts(after))
 
 
@@ -154,9 +173,8 @@ def compare(before: Plan, after: Plan) -> Comparison:
         if ask.request.listener in common
     )
     groups: dict[tuple[str, str, str], list[Request]] = {}
-    equal = EqualAnswers(before, after)
     for request in requests:
-        if not equal.certain(request) and (kind := changed_route(before, after, request)):
+        if kind := changed_route(before, after, request):
             groups.setdefault(kind, []).append(request)
     found = [_changed(before, after, kind, group) for kind, group in groups.items()]
     found.sort(key=lambda x: (x.listener, x.routes))

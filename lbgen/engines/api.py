@@ -48,11 +48,10 @@ class Verdict:
 
     `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
     instead. A case about such a part must show just that; what `FEATURE.everywhere` names may show in any case,
-    `FEATURE.routes` in any of a route that uses the feature. The words are: `accepted` (an endpoint gets it),
-    `another rule` (the request matches a later rule, or none), `closed` (the connection ends without an answer),
-    `open` (nothing happens), `cut` (the body ends early), `no http`, `text` (body and media type are the engine's own),
-    `time`, `spelling` (of a target: how characters are escaped, `&` for `;`), `status N`, `header NAME`,
-    `header NAME: VALUE`, `text: WORDS` (of a script). `at times: WORD` may show, the others must.
+    `FEATURE.routes` in any of a route that uses the feature. A word is `KIND`, `KIND NAME` or `KIND NAME: VALUE`, such
+    as `status 404`, `header x-*` or `header server: nginx`; the kinds are those of `lbgen.conformance.difference`, and
+    `another rule` (the request matches a later rule, or none), `text` (body and media type are the engine's own) and
+    `spelling` (of a target: how characters are escaped, `&` for `;`). `at times: WORD` may show, the others must.
 
     `when` says of a plan and a field that asks for the feature whether any request can show the difference (None:
     always); where none of the fields can, the plan has what it asks for, and the verdict is `emulated`.

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import HostPattern, L4Rule, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
+from lbgen.plan.conditions import SUBJECTS, read_conditions
+from lbgen.plan.model import HostPattern, L4Rule, Match, Rule
+from lbgen.plan.path_conditions import EVERY_PATH, read_path
 from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
 
 if TYPE_CHECKING:
     from lbgen.spec.match import Match as WrittenMatch
-    from lbgen.spec.match import PathMatch as WrittenPath
-    from lbgen.spec.match import ValueMatch as WrittenValue
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.route import Route as WrittenRoute
 
-EVERYTHING = Match(PathMatch(PathKind.PREFIX, "/"))
+EVERYTHING = Match(EVERY_PATH)
 _L4, _L7 = frozenset({"l4"}), frozenset({"l7"})
 
 
@@ -97,11 +97,6 @@ def host_pattern(text: str) -> HostPattern:
     return HostPattern(text.removeprefix("*."), wildcard=text.startswith("*."))
 
 
-def path_prefix(text: str) -> str:
-    """A prefix without its trailing slash, except `/` itself."""
-    return text.rstrip("/") or "/"
-
-
 def _hosts(index: int, route: WrittenRoute) -> list[tuple[HostPattern | None, str]]:
     if route.hosts is None:
         return [(None, f"routes[{index}]")]
@@ -124,35 +119,8 @@ def _entries(index: int, route: WrittenRoute) -> list[UnrankedRule]:
 
 
 def resolve_match(written: WrittenMatch) -> Match:
-    """The plan's match: defaults written out, conditions sorted by name."""
-    return Match(
-        _path(written.path),
-        tuple(dict.fromkeys(written.methods)) if written.methods else (),
-        _named(written.headers),
-        _named(written.query),
-        _named(written.cookies),
+    """The plan's match: the default path written out, conditions of one subject sorted by name."""
+    conditions = sorted(
+        read_conditions(written), key=lambda each: (SUBJECTS.index(type(each.subject)), each.subject.name)
     )
-
-
-def _path(written: WrittenPath | None) -> PathMatch:
-    if written is None:
-        return EVERYTHING.path
-    if written.exact is not None:
-        return PathMatch(PathKind.EXACT, written.exact)
-    if written.regex is not None:
-        return PathMatch(PathKind.REGEX, written.regex)
-    return PathMatch(PathKind.PREFIX, path_prefix(written.prefix or "/"))
-
-
-def _named(written: Mapping[str, WrittenValue] | None) -> tuple[NamedMatch, ...]:
-    if not written:
-        return ()
-    return tuple(NamedMatch(name, _value(value)) for name, value in sorted(written.items()))
-
-
-def _value(written: WrittenValue) -> ValueMatch:
-    if written.exact is not None:
-        return ValueMatch(ValueKind.EXACT, written.exact)
-    if written.regex is not None:
-        return ValueMatch(ValueKind.REGEX, written.regex)
-    return ValueMatch(ValueKind.PRESENT)
+    return Match(read_path(written) or EVERY_PATH, tuple(conditions))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts
+from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
 
 if TYPE_CHECKING:
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
-    from lbgen.spec.match import Match, ValueMatch
+    from lbgen.spec.match import Match
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.policy import Timeouts
     from lbgen.spec.pool import Pool
@@ -29,11 +31,6 @@ _BALANCE = {
     "source_hash": Feature.SOURCE_HASH,
 }
 _WEIGHTED = {"least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED, "source_hash": Feature.SOURCE_HASH_WEIGHTED}
-_VALUES = {
-    "headers": (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT),
-    "query": (Feature.QUERY, Feature.QUERY_REGEX, Feature.QUERY_PRESENT),
-    "cookies": (Feature.COOKIE, Feature.COOKIE_REGEX, Feature.COOKIE_PRESENT),
-}
 # Fields whose presence is a use of a feature.
 _LISTENER = {
     "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
@@ -315,26 +312,9 @@ def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, w
 
 
 def _match(field: str, match: Match) -> list[FeatureUse]:
-    found: list[FeatureUse] = []
-    if match.path is not None:
-        if match.path.exact is not None:
-            feature = Feature.PATH_EXACT
-        else:
-            feature = Feature.PATH_PREFIX if match.path.regex is None else Feature.PATH_REGEX
-        found.append((feature, f"{field}.path"))
-    if match.methods is not None:
-        found.append((Feature.METHOD, f"{field}.methods"))
-    for key, features in _VALUES.items() if match.headers or match.query or match.cookies else ():
-        for name, value in (getattr(match, key) or {}).items():
-            found.append((_of_value(value, features), f"{field}.{key}.{name}"))
-    return found
-
-
-def _of_value(value: ValueMatch, features: tuple[Feature, Feature, Feature]) -> Feature:
-    exact, regex, present = features
-    if value.exact is not None:
-        return exact
-    return present if value.regex is None else regex
+    path = read_path(match)
+    found = [] if path is None else [(Feature(FEATURES[type(path)]), f"{field}.path")]
+    return found + [(Feature(FEATURES[each.kind]), f"{field}.{each.field}") for each in read_conditions(match)]
 
 
 def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:

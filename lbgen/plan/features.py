@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from lbgen.plan.conditions import FEATURES
+
 
 class Feature(StrEnum):
     """A feature that a topology can use, named as in `--accept` and reports; sections are those of the contract."""
+
+    _ignore_ = "_members _name"
 
     # section 1 and 7: listeners
     L7 = "listener.l7"
@@ -29,19 +33,9 @@ class Feature(StrEnum):
     # section 2: matching
     HOST_EXACT = "match.host"
     HOST_WILDCARD = "match.host.wildcard"
-    PATH_EXACT = "match.path.exact"
-    PATH_PREFIX = "match.path.prefix"
-    PATH_REGEX = "match.path.regex"
-    METHOD = "match.methods"
-    HEADER = "match.headers"
-    HEADER_REGEX = "match.headers.regex"
-    HEADER_PRESENT = "match.headers.present"
-    QUERY = "match.query"
-    QUERY_REGEX = "match.query.regex"
-    QUERY_PRESENT = "match.query.present"
-    COOKIE = "match.cookies"
-    COOKIE_REGEX = "match.cookies.regex"
-    COOKIE_PRESENT = "match.cookies.present"
+    _members = vars()  # as the manual of `enum` does it
+    for _name in FEATURES.values():
+        _members[_name.upper().replace(".", "_")] = _name
     PRIORITY = "route.priority"
     L4_SNI = "match.sni"
     L4_SOURCES = "match.sources"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lbgen.plan.addresses import is_within
-from lbgen.plan.matching import to_wire
-from lbgen.plan.model import (
-    Endpoint,
-    Forward,
-    HeaderEdits,
-    Listener,
-    PathKind,
-    PathMatch,
-    Plan,
-    Pool,
-    Redirect,
-    Rewrite,
-    Target,
-)
-from lbgen.plan.request import ParsedRequest, connection_options
+from lbgen.plan.path_conditions import Path, PrefixPath
+from lbgen.plan.request import ParsedRequest, connection_options, to_wire
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import (
+        Endpoint,
+        Forward,
+        HeaderEdits,
+        Listener,
+        Plan,
+        Pool,
+        Redirect,
+        Rewrite,
+        Target,
+    )
 
 Lines = list[tuple[str, str | None]]
 
@@ -93,14 +95,14 @@ def apply_edits(lines: Lines, edits: HeaderEdits) -> Lines:
     return kept + [(name, to_wire(value)) for name, value in (*edits.set, *edits.add)]
 
 
-def replace_prefix(request: ParsedRequest, matched: PathMatch, prefix: str) -> str:
+def replace_prefix(request: ParsedRequest, matched: Path, prefix: str) -> str:
     """The request's path with the matched prefix (or matched exact path) replaced; never empty, never `//...`."""
     old = matched.value.rstrip("/")
-    tail = request.path[len(old) :] if matched.kind is PathKind.PREFIX else ""
+    tail = request.path[len(old) :] if isinstance(matched, PrefixPath) else ""
     return to_wire(prefix).rstrip("/") + tail or "/"
 
 
-def rewrite_target(request: ParsedRequest, matched: PathMatch, rewrite: Rewrite | None) -> str:
+def rewrite_target(request: ParsedRequest, matched: Path, rewrite: Rewrite | None) -> str:
     """The target that the endpoint sees."""
     if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
         return request.target
@@ -110,7 +112,7 @@ def rewrite_target(request: ParsedRequest, matched: PathMatch, rewrite: Rewrite 
     return path + _query(request)
 
 
-def redirect_location(request: ParsedRequest, matched: PathMatch, redirect: Redirect, listener: Listener) -> str:
+def redirect_location(request: ParsedRequest, matched: Path, redirect: Redirect, listener: Listener) -> str:
     """The absolute URL that a redirect leads to."""
     scheme = redirect.scheme or listener.scheme
     default = DEFAULT_PORTS[scheme]

@@ -23,12 +23,7 @@ from lbgen.plan.rules import (
     HostTable,
     L4Rule,
     Match,
-    NamedMatch,
-    PathKind,
-    PathMatch,
     Rule,
-    ValueKind,
-    ValueMatch,
 )
 from lbgen.plan.spans import Spans
 from lbgen.records import counted
@@ -52,9 +47,6 @@ __all__ = [
     "Match",
     "Metrics",
     "Mode",
-    "NamedMatch",
-    "PathKind",
-    "PathMatch",
     "Plan",
     "Pool",
     "PoolProtocol",
@@ -68,8 +60,6 @@ __all__ = [
     "TierOf",
     "Timeouts",
     "Use",
-    "ValueKind",
-    "ValueMatch",
 ]
 
 

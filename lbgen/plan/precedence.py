@@ -12,14 +12,15 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from lbgen.plan.model import HostPattern, HostTable, L4Rule, Match, PathKind, Rule
-from lbgen.plan.regex import literal_start, matches_whole
+from lbgen.plan.conditions import SUBJECTS
+from lbgen.plan.model import HostPattern, HostTable, L4Rule, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
-_PATH_ORDER = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}
 _BY_RANK = attrgetter("rank")
+_PATH_ALONE = [0] * len(SUBJECTS)
 _CASE_OPEN = re.compile("%(?:[A-F].|.[A-F])")  # an escape that a client may also write in lower case
 
 
@@ -46,7 +47,7 @@ class UnrankedL4Rule(Struct, frozen=True, eq=False):
 
 
 class Candidate(Struct, frozen=True, eq=False):
-    """A rule that requests of one path group can meet. `test_path`: its path (always a regex) must still be tested;
+    """A rule that requests of one path group can meet. `test_path`: its path (always a pattern) must still be tested;
     otherwise the group implies it."""
 
     rule: Rule
@@ -59,9 +60,10 @@ class Candidate(Struct, frozen=True, eq=False):
 
 
 class PathGroup(Struct, frozen=True, eq=False):
-    """All requests of one table that go the same way through a path tree; see `path_groups`."""
+    """All requests of one table that go the same way through a path tree; see `path_groups`. `kind` is ExactPath or
+    PrefixPath."""
 
-    kind: PathKind
+    kind: type[Path]
     path: str
     candidates: tuple[Candidate, ...]
 
@@ -74,16 +76,12 @@ def host_order(host: HostPattern | None) -> tuple[int, int]:
 
 
 def _order(entry: UnrankedRule) -> tuple[object, ...]:
-    match = entry.match
-    length = 0 if match.path.kind is PathKind.EXACT else -len(match.path.value)
+    path, subjects = entry.match.path, [type(each.subject) for each in entry.match.conditions]
     return (
         -entry.priority,
         host_order(entry.host),
-        (_PATH_ORDER[match.path.kind], length),
-        not match.methods,
-        -len(match.headers),
-        -len(match.query),
-        -len(match.cookies),
+        (path.order, -path.length),
+        [-subjects.count(each) for each in SUBJECTS] if subjects else _PATH_ALONE,
     )
 
 
@@ -141,49 +139,36 @@ def _meetable(host: HostPattern | None, own: Mapping[HostPattern | None, Sequenc
 def path_groups(rules: Sequence[Rule]) -> tuple[PathGroup, ...]:
     """The rules of one table by the paths they name, for engines that find a path in a tree before anything else.
 
-    Guarantee: a request belongs to the EXACT group of its path (upper-case hex escapes) if there is one, else to the
-    longest PREFIX group that covers it by segment, else no rule takes it. The first candidate of its group that holds
+    Guarantee: a request belongs to the exact group of its path (upper-case hex escapes) if there is one, else to the
+    longest prefix group that covers it by segment, else no rule takes it. The first candidate of its group that holds
     is the rule that the table asks for, and a group whose candidates all fail means 404: no other group is needed.
     Candidates are in order of trial and end at the first unconditional one. A group decides exact and prefix paths
-    itself. A regex is decided in an EXACT group (unless the path has an escape that a client may write in the other
-    case) and stays to be tested in a PREFIX group; regexes that cannot match there are left out. When a regex can match
-    below no prefix, a PREFIX group `/` is made for it. Groups are sorted: EXACT by path, then PREFIX longest first.
+    itself. A pattern is decided in an exact group (unless the path has an escape that a client may write in the other
+    case) and stays to be tested in a prefix group; patterns that cannot match there are left out. When one can match
+    below no prefix, a prefix group `/` is made for it. Groups are sorted: exact by path, then prefix longest first.
     """
-    exact = group((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.EXACT)
-    prefix = group((r.match.path.value, r) for r in rules if r.match.path.kind is PathKind.PREFIX)
-    regexes = _Regexes([r for r in rules if r.match.path.kind is PathKind.REGEX], prefix)
+    exact = group((r.match.path.value, r) for r in rules if isinstance(r.match.path, ExactPath))
+    prefix = group((r.match.path.value, r) for r in rules if isinstance(r.match.path, PrefixPath))
+    patterns = _Patterns([r for r in rules if not r.match.path.is_text], prefix)
     groups = [
-        PathGroup(PathKind.EXACT, path, _candidates(path, exact[path], prefix, regexes.at(path)))
-        for path in sorted(exact)
+        PathGroup(ExactPath, path, _candidates(path, exact[path], prefix, patterns.at(path))) for path in sorted(exact)
     ]
     for path in sorted({*prefix, "/"}, key=lambda p: (-len(p), p)):
-        if candidates := _candidates(path, (), prefix, regexes.below(path)):
-            groups.append(PathGroup(PathKind.PREFIX, path, candidates))
+        if candidates := _candidates(path, (), prefix, patterns.below(path)):
+            groups.append(PathGroup(PrefixPath, path, candidates))
     return tuple(groups)
 
 
-def covering_prefixes(path: str) -> list[str]:
-    """The prefixes that cover `path`, longest first: `/a/b`, `/a`, `/`; of `/a/` they are `/a`, `/`."""
-    found = []
-    at = len(path)
-    while at > 0:
-        if path[at - 1] != "/":
-            found.append(path[:at])
-        at = path.rfind("/", 0, at)
-    found.append("/")
-    return found
-
-
 def _candidates(
-    path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], regexes: Iterator[Candidate] | None
+    path: str, own: Sequence[Rule], prefix: Mapping[str, Sequence[Rule]], patterns: Iterator[Candidate] | None
 ) -> tuple[Candidate, ...]:
     implied = [prefix[p] for p in covering_prefixes(path) if p in prefix]
     if own:
         implied.insert(0, own)
-    if regexes is None and len(implied) == 1 and implied[0][0].match.path_only:
+    if patterns is None and len(implied) == 1 and implied[0][0].match.path_only:
         return (Candidate(implied[0][0], test_path=False),)  # most paths have one rule
     decided = [[Candidate(rule, test_path=False) for rule in implying] for implying in implied]
-    sources = (*decided, regexes) if regexes is not None else decided
+    sources = (*decided, patterns) if patterns is not None else decided
     return tuple(until_unconditional(merge(*sources, key=lambda c: c.rule.rank)))
 
 
@@ -195,13 +180,13 @@ def until_unconditional(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
             return
 
 
-class _Regexes:
-    """The regex rules of a table, found by the literal text that every path they match begins with."""
+class _Patterns:
+    """The rules of a table whose paths have to be tested, found by the text that every path they match begins with."""
 
     def __init__(self, rules: Iterable[Rule], prefix: Mapping[str, Sequence[Rule]]) -> None:
-        self._starts = group((literal_start(rule.match.path.value), rule) for rule in rules)
+        self._starts = group((rule.match.path.start, rule) for rule in rules)
         self._lengths = sorted({len(start) for start in self._starts})
-        # A regex whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
+        # A pattern whose matches all lie below a prefix concerns that prefix and those inside it, no wider one.
         self._homes = group(
             (next((p for p in covering_prefixes(start.rpartition("/")[0]) if p in prefix), "/"), rule)
             for start, same_start in self._starts.items()
@@ -211,7 +196,7 @@ class _Regexes:
             same_home.sort(key=_BY_RANK)
 
     def at(self, path: str) -> Iterator[Candidate] | None:
-        """Candidates for this one path, in order of rank; None where there is no regex."""
+        """Candidates for this one path, in order of rank; None where there is no pattern."""
         return self._at(path) if self._starts else None
 
     def below(self, path: str) -> Iterator[Candidate] | None:
@@ -222,7 +207,7 @@ class _Regexes:
         for rule in self._possible(path):
             if _CASE_OPEN.search(path):
                 yield Candidate(rule, test_path=True)
-            elif matches_whole(rule.match.path.value, path):
+            elif rule.match.path.matches(path):
                 yield Candidate(rule, test_path=False)
 
     def _below(self, path: str) -> Iterator[Candidate]:

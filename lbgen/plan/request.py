@@ -29,6 +29,7 @@ _OPTIONS = frozenset(
     {"close", "keep-alive", "upgrade", "te", "trailer", "trailers", "http2-settings", "proxy-connection"}
 )
 _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#]*)([^#]*)", re.DOTALL)
+_QUERY_RAW = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?@!$'()*,")
 _STRICT = Paths()
 
 Headers = tuple[tuple[str, str], ...]
@@ -49,6 +50,36 @@ class Request(Struct, frozen=True):
     def __repr__(self) -> str:
         more = {"header": len(self.headers), "byte": len(self.body)}
         return f"<Request {self.method} {self.target} from {self.client}: {counted(more)}>"
+
+
+class Draft(Struct, frozen=True):
+    """A request in parts, before it is on the wire. Values are unencoded text."""
+
+    method: str
+    host: str
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    query: tuple[tuple[str, str], ...] = ()
+    cookies: tuple[tuple[str, str], ...] = ()
+
+    def request(self, listener: str) -> Request:
+        """As a request to `listener`."""
+        pairs = "&".join(f"{name}={encode_query(value)}" for name, value in self.query)
+        headers = [("Host", self.host), *((n, to_wire(v)) for n, v in self.headers)]
+        if self.cookies:
+            headers.append(("Cookie", "; ".join(f"{n}={to_wire(v)}" for n, v in self.cookies)))
+        target = self.path + (f"?{pairs}" if pairs else "")
+        return Request(self.method, target, tuple(headers), listener)
+
+
+def to_wire(text: str) -> str:
+    """Text of the plan as sent: its UTF-8 bytes, one character for each byte."""
+    return text.encode().decode("latin-1")
+
+
+def encode_query(text: str) -> str:
+    """A query value with everything escaped that delimits or may not stand there."""
+    return "".join(c if c in _QUERY_RAW else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 
 class RefusedError(Exception):

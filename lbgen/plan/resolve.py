@@ -9,7 +9,7 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
-from lbgen.plan.expand import ExpandedTopology, expand, path_prefix
+from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
 from lbgen.plan.model import (
@@ -32,6 +32,7 @@ from lbgen.plan.model import (
     Target,
     Use,
 )
+from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.spans import Spans
@@ -264,7 +265,7 @@ def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: 
 
 
 def _rewrite(rewrite: written_route.Rewrite) -> Rewrite:
-    return Rewrite(None if rewrite.prefix is None else path_prefix(rewrite.prefix), rewrite.path, rewrite.host)
+    return Rewrite(None if rewrite.prefix is None else PrefixPath.of(rewrite.prefix).value, rewrite.path, rewrite.host)
 
 
 def _default_headers(model: TopologyModel, expanded: ExpandedTopology, index: int) -> written_route.HeaderEdits | None:
@@ -282,7 +283,7 @@ def _redirect(redirect: written_route.Redirect) -> Redirect:
         redirect.host,
         redirect.port,
         redirect.path,
-        None if redirect.prefix is None else path_prefix(redirect.prefix),
+        None if redirect.prefix is None else PrefixPath.of(redirect.prefix).value,
     )
 
 

@@ -12,11 +12,11 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from lbgen.plan.addresses import client_ip
-from lbgen.plan.model import L4Rule, Listener, PathKind, Rule
-from lbgen.plan.precedence import covering_prefixes, group
-from lbgen.plan.regex import literal_start
+from lbgen.plan.path_conditions import places, start_lengths
+from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
+    from lbgen.plan.model import L4Rule, Listener, Rule
     from lbgen.plan.request import ParsedRequest
 
 _INDEXES = 64  # listeners whose index is kept
@@ -28,20 +28,14 @@ class RuleIndex:
     def __init__(self, listener: Listener) -> None:
         by_rank = {rule.rank: rule for table in listener.hosts for rule in table.rules}
         self.rules = tuple(by_rank[rank] for rank in sorted(by_rank))
-        self._found = group((_key(rule), rule) for rule in self.rules)
-        self._starts = sorted({len(key[2]) for key in self._found if key[1] is PathKind.REGEX})
+        self._found = group(((_pattern(rule.host), rule.match.path.place), rule) for rule in self.rules)
+        self._starts = start_lengths(rule.match.path for rule in self.rules)
 
     def candidates(self, request: ParsedRequest) -> list[Rule]:
         """Every rule whose host and path `request` can have, in the order of trial."""
-        path = request.matched_path
-        paths = [(PathKind.EXACT, path), *((PathKind.PREFIX, prefix) for prefix in covering_prefixes(path))]
-        raw = request.path
-        paths += [(PathKind.REGEX, raw[:length]) for length in self._starts if length <= len(raw)]
+        paths = [*places(request.matched_path, request.path, self._starts)]
         found = [
-            rule
-            for host in _patterns(request.host)
-            for kind, text in paths
-            for rule in self._found.get((host, kind, text), ())
+            rule for host in _patterns(request.host) for path in paths for rule in self._found.get((host, path), ())
         ]
         found.sort(key=lambda rule: rule.rank)
         return found
@@ -106,11 +100,6 @@ def _l7(key: _Same) -> RuleIndex:
 @lru_cache(maxsize=_INDEXES)
 def _l4(key: _Same) -> L4Index:
     return L4Index(key.listener)
-
-
-def _key(rule: Rule) -> tuple[str, PathKind, str]:
-    path = rule.match.path
-    return _pattern(rule.host), path.kind, literal_start(path.value) if path.kind is PathKind.REGEX else path.value
 
 
 def _pattern(host: object) -> str:

@@ -1,24 +1,13 @@
-"""Rules, and the conditions by which they take a request: host, path, method, headers, query and cookies."""
+"""Rules, and what they ask of a request: a host, a path and further conditions."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-
-class PathKind(StrEnum):
-    """Tried in this order within one host."""
-
-    EXACT = "exact"
-    REGEX = "regex"
-    PREFIX = "prefix"
-
-
-class ValueKind(StrEnum):
-    EXACT = "exact"
-    REGEX = "regex"
-    PRESENT = "present"  # there and not empty
+from lbgen.plan.conditions import AnySubject, Condition, OneOf
+from lbgen.plan.path_conditions import Path  # noqa: TC001  # read at run time by saved
 
 
 class HostPattern(Struct, frozen=True, cache_hash=True):
@@ -41,49 +30,30 @@ class HostPattern(Struct, frozen=True, cache_hash=True):
         return other == self or other.name.endswith("." + self.name)
 
 
-class PathMatch(Struct, frozen=True):
-    """A prefix has no trailing slash, but `/` itself; escapes are in upper-case hex. A regex matches the whole path."""
-
-    kind: PathKind
-    value: str
-
-    @property
-    def covers_all(self) -> bool:
-        return self.kind is PathKind.PREFIX and self.value == "/"
-
-
-class ValueMatch(Struct, frozen=True):
-    """How a header, query parameter or cookie value is compared; a regex matches the whole value."""
-
-    kind: ValueKind
-    value: str = ""
-
-
-class NamedMatch(Struct, frozen=True):
-    """A header (lower-case name), query parameter or cookie (both case-sensitive) and what its value must be."""
-
-    name: str
-    value: ValueMatch
-
-
 class Match(Struct, frozen=True):
-    """All parts must hold. `methods` empty = any method; the three lists are sorted by name."""
+    """All conditions must hold. They stand in the order of their subjects, then of their names."""
 
-    path: PathMatch
-    methods: tuple[str, ...] = ()
-    headers: tuple[NamedMatch, ...] = ()
-    query: tuple[NamedMatch, ...] = ()
-    cookies: tuple[NamedMatch, ...] = ()
+    path: Path
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def path_only(self) -> bool:
         """Whether the path is the only condition."""
-        return not (self.methods or self.headers or self.query or self.cookies)
+        return not self.conditions
 
     @property
     def covers_all(self) -> bool:
         """Whether it is the catch-all: prefix `/` and no further condition."""
-        return self.path.covers_all and self.path_only
+        return self.path.covers_all and not self.conditions
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The only methods that it covers; empty where it may cover any."""
+        return next((x.operator.values for x in self.conditions if isinstance(x.operator, OneOf)), ())
+
+    def on(self, subject: type[AnySubject]) -> Iterator[Condition]:
+        """The conditions on one kind of subject."""
+        return (each for each in self.conditions if type(each.subject) is subject)
 
 
 class Rule(Struct, frozen=True):

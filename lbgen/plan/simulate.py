@@ -22,10 +22,10 @@ from lbgen.plan.forwarding import (
     sticky_cookies,
     sticky_target,
 )
-from lbgen.plan.matching import covers_host, mismatch, to_wire
+from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.reason_phrases import reason_phrase
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
 from lbgen.records import replace
 

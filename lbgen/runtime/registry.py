@@ -9,37 +9,23 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.records import replace
+from lbgen.runtime.docker import client, inspect, labels
+from lbgen.runtime.docker import stack as docker
 from lbgen.runtime.local import stack as local
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import Driver, Previewer
-    from lbgen.runtime.common.progress import Progress
+    from lbgen.runtime.common.driver import Driver, Progress
     from lbgen.runtime.common.state import StackState
 
 RUNTIMES = ("local", "docker")
 
 
 def driver(runtime: str) -> Driver:
-    """The runtime of that name; docker's is loaded when it is first asked for."""
-    if runtime == "local":
-        return local
-    from lbgen.runtime.docker import stack
-
-    return stack
-
-
-def previewer(runtime: str) -> Previewer:
-    """The previewer of that runtime: it lists the changes that its driver would make."""
-    if runtime == "local":
-        from lbgen.runtime.local import preview as of_processes
-
-        return of_processes
-    from lbgen.runtime.docker import preview as of_containers
-
-    return of_containers
+    """The runtime of that name."""
+    return local if runtime == "local" else docker
 
 
 def list_stacks(name: str | None = None) -> tuple[StackState, ...]:
@@ -62,10 +48,9 @@ def _containers(names: Collection[str] | None) -> tuple[tuple[StackState, ...], 
     """Stacks of containers (None = all); none where no daemon answers, and why."""
     if not may_have_docker():
         return (), ()
-    from lbgen.runtime.docker.client import has_containers
 
     try:
-        return driver("docker").running(names) if has_containers() else (), ()
+        return docker.running(names), ()
     except EngineError as error:
         if any(each.code != "LB420" for each in error.diagnostics):
             raise
@@ -76,9 +61,8 @@ def docker_unreachable() -> tuple[Diagnostic, ...]:
     """Why stacks of containers cannot be seen (LB420), where there is reason to think of a docker daemon."""
     if not may_have_docker():
         return ()
-    from lbgen.runtime.docker.client import why_unavailable
 
-    found = why_unavailable()
+    found = client.why_unavailable()
     return () if found is None else (replace(found, severity=Severity.WARNING),)
 
 
@@ -92,22 +76,19 @@ def default_runtime(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnosti
     hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
     if any(ip_address(host).is_loopback for host in hosts) or not may_have_docker():
         return "local", ()
-    from lbgen.runtime.docker import client, saved_plan
 
     try:
         client.connect().close()
     except EngineError as error:
-        if isinstance(error, client.DaemonFailureError) or saved_plan.folder(plan.name).exists():
+        if isinstance(error, client.DaemonFailureError) or labels.saved_folder(plan.name).exists():
             raise
         return "local", tuple(replace(each, severity=Severity.WARNING) for each in error.diagnostics)
     return "docker", ()
 
 
 def may_have_docker() -> bool:
-    """Whether it is worth asking a daemon; importing its SDK alone takes a fifth of a second."""
-    from lbgen.runtime.docker.client import is_configured
-
-    return find_spec("docker") is not None and is_configured()
+    """Whether it is worth asking a daemon."""
+    return find_spec("docker") is not None and client.is_configured()
 
 
 def find_stack(name: str | None) -> StackState:
@@ -147,9 +128,8 @@ def find_leftovers(name: str | None) -> StackState | None:
     this state directory."""
     if not may_have_docker():
         return None
-    from lbgen.runtime.docker.inspect import leftover_stacks
 
-    left = leftover_stacks()
+    left = inspect.leftover_stacks()
     found = [each for each in left if (each.name == name if name is not None else not each.foreign_owner)]
     return found[0] if len(found) == 1 else None
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 from lbgen.engines.api import engine, engine_names
+from lbgen.engines.verdicts import unknown_version
 from lbgen.records import as_json
 from lbgen.runtime import registry
-from lbgen.runtime.common.driver import Result
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import Result, no_progress
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
     from lbgen.runtime.common.health import EndpointHealth
     from lbgen.runtime.common.state import Address, EndpointState, EngineState
-    from lbgen.runtime.json_types import MemberRecord, StackRecord
-    from lbgen.runtime.swap_result import SwapResult
+    from lbgen.runtime.json_types import MemberRecord, StackRecord, SwapResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,6 @@ class Stack(Result):
     @classmethod
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
-        from lbgen.engines.verdicts import unknown_version  # nothing that only finds stacks needs the verdicts
-
         values = {each.name: getattr(result, each.name) for each in fields(result)}
         installed = engine_names()  # an engine may have come as an object
         known = [each for each in result.state.engines if each.name in installed]
@@ -92,7 +90,6 @@ class Stack(Result):
         engines = {engine.name: engine for engine in self.engines}
         if len(engines) < 2:
             return {name: engine.health for name, engine in engines.items()}
-        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(len(engines)) as side_by_side:
             found = side_by_side.map(lambda engine: engine.health, engines.values())

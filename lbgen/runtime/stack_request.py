@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lbgen.diagnostics import Diagnostic, UsageError, without_errors
+from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError, without_errors
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.api import engines as installed
+from lbgen.plan.checks import find_file_problems
+from lbgen.plan.model import Plan, Protocol
+from lbgen.plan.tiers import tiers
 from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.tiers.group import GroupState
-from lbgen.runtime.tiers.request import TiersRequest, with_name
+from lbgen.runtime.tiers.rollout import TiersRequest, with_name
+from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier
@@ -51,8 +56,6 @@ def tiers_request(
 
 def usable_files(topology: Topology) -> tuple[Diagnostic, ...]:
     """Warnings about the files that `topology` names. EngineError LB211, LB427 for those that no engine could use."""
-    from lbgen.plan.checks import find_file_problems
-
     return without_errors(find_file_problems(topology))
 
 
@@ -84,8 +87,6 @@ def tiers_to_run(
 ) -> tuple[tuple[Diagnostic, ...], tuple[Tier, ...], str, tuple[Diagnostic, ...]]:
     """Warnings about files, the tiers, the runtime for them, and warnings about that. Raises LbgenError, UsageError
     LB305, LB406."""
-    from lbgen.plan.tiers import tiers
-
     of_files = usable_files(wanted.topology)
     found = tiers(wanted.topology, wanted.replicas)
     if wanted.engines and all(tier.engine is not None for tier in found):
@@ -109,3 +110,45 @@ def tiers_reload(topology: Topology, options: UpOptions) -> tuple[TiersRequest, 
 
 def _engine(asked: str | Engine) -> Engine:
     return engine_by_name(asked) if isinstance(asked, str) else asked
+
+
+_KINDS = (EngineError, UsageError, DifferenceError, LbgenError)
+_TAKEN = "LB404"
+
+
+@contextmanager
+def add_locations(plans: Sequence[Plan]) -> Iterator[None]:
+    """Raises what the block raises; an LbgenError gets places from `plans`, the tiers of one topology or its only
+    plan, and an OSError becomes EngineError LB408 or LB425."""
+    try:
+        yield
+    except LbgenError as error:
+        kind = next(each for each in _KINDS if isinstance(error, each))
+        raise kind([_completed(each, plans) for each in error.diagnostics]) from error
+    except OSError as error:
+        raise EngineError(to_diagnostic(error)) from error
+
+
+def _completed(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
+    if found.code == _TAKEN and found.field:
+        found = _with_holder(found, plans)
+    if found.span != NOWHERE or not found.field:
+        return found
+    places = (plan.span(found.field) for plan in plans)
+    return replace(found, span=next((each for each in places if each != NOWHERE), NOWHERE))
+
+
+def _with_holder(found: Diagnostic, plans: Sequence[Plan]) -> Diagnostic:
+    """Name the other stack of lbgen's that has the port of the listener, where one has it."""
+    for plan in plans:
+        for listener in plan.listeners:
+            if not found.field.startswith(f"{listener.field}."):
+                continue
+            for stack in registry.list_stacks():
+                for engine in stack.engines if stack.name != plan.name else ():
+                    udp = listener.protocol is Protocol.UDP
+                    if any(x.port == listener.port and (x.scheme == "udp") is udp for x in engine.addresses):
+                        message = f"{found.message}; that is {engine.title} of the stack {stack.name}"
+                        hint = f"`lbgen down {stack.name}`, or choose another port"
+                        return replace(found, message=message, hint=hint)
+    return found

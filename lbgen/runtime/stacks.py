@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.runtime import registry
 from lbgen.runtime.common import logs as log_files
-from lbgen.runtime.common.progress import Progress, no_progress
+from lbgen.runtime.common.driver import Progress, no_progress
 from lbgen.runtime.results import Stack
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
+from lbgen.spec.base import Strict, at_least_one, either_schema, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     CookieName,
@@ -24,6 +24,8 @@ from lbgen.spec.values import (
     Regex,
     UrlPath,
 )
+
+_OPERATORS = ("exact", "regex", "present", "absent")
 
 
 class PathMatch(Strict):
@@ -50,9 +52,10 @@ class PathMatch(Strict):
 
 
 class ValueMatch(Strict):
-    """How a value is compared: `"text"`, `{ regex: ... }` or `{ present: true }`; exactly one is set."""
+    """How a value is compared: `"text"`, `{ regex: ... }`, `{ present: true }` or `{ absent: true }`; exactly one is
+    set."""
 
-    model_config = exactly_one("exact", "regex", "present")
+    model_config = exactly_one(*_OPERATORS)
 
     exact: MatchText | None = Field(
         default=None,
@@ -65,6 +68,11 @@ class ValueMatch(Strict):
     present: Literal[True] | None = Field(
         default=None, description="the value is present and not empty; no default", examples=[True]
     )
+    absent: Literal[True] | None = Field(
+        default=None,
+        description="the opposite of present: there is no value, or an empty one; no default",
+        examples=[True],
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -73,7 +81,7 @@ class ValueMatch(Strict):
             return handler({"exact": data})
         if not isinstance(data, dict | ValueMatch):
             raise wrong_type("text or a mapping", data)
-        return needs_one_of(data, handler, "exact", "regex", "present", what="a value")
+        return needs_one_of(data, handler, *_OPERATORS, what="a value")
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
@@ -92,6 +100,35 @@ class HeaderMatch(ValueMatch):
         description="the exact value; the short form is the text alone; no default",
         examples=["beta"],
     )
+
+
+class Unless(Strict):
+    """None of its conditions may hold: of the method, and of each header, parameter and cookie that is named."""
+
+    model_config = at_least_one("methods", "headers", "query", "cookies")
+
+    methods: list[Method] | None = Field(
+        default=None, min_length=1, description="any method but these; no default", examples=[["POST"]]
+    )
+    headers: Annotated[dict[MatchedHeader, HeaderMatch], Field(min_length=1), no_case_twins] | None = Field(
+        default=None,
+        description="names in any case; no line of such a header may match; no default",
+        examples=[{"x-internal": {"present": True}}],
+    )
+    query: dict[QueryName, ValueMatch] | None = Field(
+        default=None,
+        min_length=1,
+        description="first parameter of that name, percent-decoded; no default",
+        examples=[{"preview": "1"}],
+    )
+    cookies: dict[CookieName, ValueMatch] | None = Field(
+        default=None, min_length=1, description="first cookie of that name; no default", examples=[{"plan": "free"}]
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _any(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
+        return needs_one_of(data, handler, "methods", "headers", "query", "cookies", many=True, what="unless")
 
 
 class Match(Strict):
@@ -122,6 +159,11 @@ class Match(Strict):
         min_length=1,
         description="first cookie of that name; not looked at when left out",
         examples=[{"plan": "gold"}],
+    )
+    unless: Unless | None = Field(
+        default=None,
+        description="conditions none of which may hold; no default",
+        examples=[{"headers": {"x-internal": {"present": True}}}],
     )
 
     @model_validator(mode="before")

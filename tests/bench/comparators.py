@@ -15,8 +15,7 @@ from zipfile import ZipFile
 from lbgen.bench.subjects import Subject, wait_serving
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.records import replace
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.bench.load import LoadShape, find_wrk, read_wrk, run_generator, wrk_command
 from lbgen.runtime.common.ports import accepts
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 from tests.bench.proxies import ENDPOINT_PORT, LOAD_CORE, BenchError
 
 if TYPE_CHECKING:

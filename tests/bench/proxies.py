@@ -19,11 +19,10 @@ from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_ports, with_version
 from lbgen.runtime.common.certificates import write_self_signed
 from lbgen.runtime.common.executables import candidates, environment_variable, find, supported_version
-from lbgen.runtime.common.workers import group_members
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.common.processes import group_members
+from lbgen.runtime.local import network
 from lbgen.runtime.local.network import ip
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +93,8 @@ def isolate() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
         limit = _DESCRIPTORS
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    if not isolated_network.why_unavailable():
-        isolated_network.enter()
+    if not network.why_unavailable():
+        network.enter()
         ip("link set lo up")
 
 

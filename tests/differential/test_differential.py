@@ -11,6 +11,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -167,10 +168,18 @@ def passes_underscores(plan: Plan, request: Request, subject: EngineUnderTest) -
     return verdict.level is Level.HABIT and passed and any("_" in name for name, _ in request.headers)
 
 
+def asks_patterns_for_raw(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
+    """Whether a path has characters that RFC 3986 has no place for, on an engine whose regexes see them escaped."""
+    verdict = engine(subject.engine).verdict(Feature("match.path.regex"), subject.version)
+    patterns = any(not rule.match.path.is_text for rule in rules_of(plan))
+    path = request.target.partition("?")[0]
+    return verdict.level is Level.HABIT and patterns and re.search(r'["<>\\^`{|}]', path) is not None
+
+
 def meets_habits(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
     """Whether engines answer the request each in its own way."""
     everywhere = repeats_a_name(request) or names_an_odd_host(request) or ends_fields(request)
-    return everywhere or passes_underscores(plan, request, subject)
+    return everywhere or passes_underscores(plan, request, subject) or asks_patterns_for_raw(plan, request, subject)
 
 
 def crossed(asked: list[Request]) -> list[Request]:

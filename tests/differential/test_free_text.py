@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from lbgen.conformance.case import CaseFile
-from lbgen.conformance.corpus import encoded, raw
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.http1_client import Answer, fetch
 from lbgen.conformance.own_answers import account_of
@@ -24,7 +23,7 @@ from lbgen.conformance.prepare import Prepared, prepare
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
-from lbgen.plan.request import Request
+from lbgen.plan.request import Request, encode_query, to_wire
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 
@@ -133,7 +132,7 @@ def read_back(
         return [v for n, v in told["headers"] if n.lower() == name]
 
     for i, text in enumerate(texts):
-        wire = raw(text)
+        wire = to_wire(text)
         if f"s{i}" in served:
             answer = fetch(address, get(f"/s{i}", ("x-s", "other"), ("x-a", "first")))
             yield from check(f"s{i}", "request set", sent(answer, "x-s"), [wire])
@@ -145,8 +144,8 @@ def read_back(
             yield from status(f"h{i} {text!r} header match", get(f"/h{i}", ("x-m", wire)))
             yield from status(f"h{i} {text!r} header miss", get(f"/h{i}", ("x-m", wire + "x")), 404)
         if f"q{i}" in served:
-            yield from status(f"q{i} {text!r} query match", get(f"/q{i}?q={encoded(text)}"))
-            yield from status(f"q{i} {text!r} query miss", get(f"/q{i}?q={encoded(text)}x"), 404)
+            yield from status(f"q{i} {text!r} query match", get(f"/q{i}?q={encode_query(text)}"))
+            yield from status(f"q{i} {text!r} query miss", get(f"/q{i}?q={encode_query(text)}x"), 404)
         if f"c{i}" in served:
             yield from status(f"c{i} {text!r} cookie match", get(f"/c{i}", ("Cookie", f"b=1; c={wire}")))
             yield from status(f"c{i} {text!r} cookie miss", get(f"/c{i}", ("Cookie", f"b=1; c={wire}x")), 404)

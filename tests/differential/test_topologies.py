@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.conformance.engine_under_test import engines_on_host
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local import network
 from lbgen.spec.dump import dump
 from tests.topologies.run import drawn, logged, smallest, verified
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.skipif(
-        bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
-    ),
+    pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible"),
 ]
 L7 = ("envoy", "haproxy", "nginx", "traefik")
 

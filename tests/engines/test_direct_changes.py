@@ -17,8 +17,7 @@ from lbgen.engines.api import engine
 from lbgen.engines.nftables import ENGINE
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.local.network import network
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn
+from lbgen.runtime.local.spawn import User, spawn
 from tests.engines.test_nftables import needs_kernel
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import images, saved_plan
+from lbgen.runtime.docker import images, labels
 from tests.support.daemon import IN_CONTAINERS, first_port, left, name_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def failed(daemon: DockerClient, name: str, port: int, **given: Any) -> EngineEr
     with pytest.raises(EngineError) as raised:
         lbgen.up(lbgen.load(data), [name], runtime="docker", accept=("all",))
     assert not left(daemon, NAME)
-    assert not saved_plan.folder(NAME).exists()
+    assert not labels.saved_folder(NAME).exists()
     assert len(raised.value.diagnostics) == 1
     assert raised.value.exit_code == 3
     return raised.value

@@ -45,7 +45,7 @@ PORTS = first_port(1_000)
 ENGINE = "haproxy"
 ACTS = ("reload", "renew", "up")
 # Requests of the sample: a signal, a container that sets rules, one that is started, what comes when it serves.
-SAMPLE = {"reload": ("/kill?signal",), "renew": ("-turn-", "/kill?signal"), "up": ("/start", "/volumes?")}
+SAMPLE = {"reload": ("/kill?signal",), "renew": ("-switch-", "/kill?signal"), "up": ("/start", "/volumes?")}
 WITHOUT = "up"  # the act before which nothing serves
 BACK_SECONDS = 30.0
 
@@ -239,7 +239,7 @@ def helper_in(daemon: DockerClient, text: str) -> Container | None:
         return None
     with suppress(APIError):
         each = daemon.containers.get(words[words.index("containers") + 1])
-        if "-check" in str(each.name) or "-turn-" in str(each.name):
+        if "-check" in str(each.name) or "-switch-" in str(each.name):
             return each
     return None
 
@@ -280,7 +280,7 @@ def test_a_helper_that_vanishes(
 # Imports need open files as well, and come first.
 PRELOADED = """
 import os, resource, sys
-import lbgen.cli.main, lbgen.cli.up, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.apply, docker
+import lbgen.cli.main, lbgen.cli.up, lbgen.cli.output, lbgen.runtime.docker.stack, docker
 import lbgen.runtime.tiers.rollout, lbgen.plan.resolve, lbgen.plan.checks, docker.context, rich.table, rich.status
 import rich.live, requests, requests.exceptions, urllib3.exceptions, concurrent.futures.thread, difflib, tempfile
 from lbgen.engines.api import engines

@@ -15,7 +15,7 @@ from lbgen.cli.schema import schema_of
 from lbgen.engines.api import engines
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import client, helper_image, images
-from lbgen.runtime.docker.image_archive import ImageArchive
+from lbgen.runtime.docker.helper_image import ImageArchive
 from tests.support.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import helper_image, saved_plan
+from lbgen.runtime.docker import helper_image, labels
 from lbgen.runtime.docker.converge import list_containers
 from tests.support.daemon import IN_CONTAINERS, DaemonProxy, daemon_proxy, first_port, left, name_of, proxied
 from tests.support.stacks import serves
@@ -82,7 +82,7 @@ class Act:
     def whole(self, daemon: DockerClient) -> str:
         """Which of the two states is there, and nothing beside it."""
         if not left(daemon, NAME):
-            assert not saved_plan.folder(NAME).exists()
+            assert not labels.saved_folder(NAME).exists()
             return "after" if self.after is None else "before" if self.before is None else "nothing at all"
         assert not [each.name for each in list_containers(daemon, NAME) if each.name.endswith("-before")]
         for state, wanted, port, path in (
@@ -248,4 +248,4 @@ def test_the_command_ends_with_one_word(number: signal.Signals, daemon: DockerCl
     assert "Traceback" not in complained
     assert not said
     assert not left(daemon, NAME)
-    assert not saved_plan.folder(NAME).exists()
+    assert not labels.saved_folder(NAME).exists()

@@ -19,7 +19,7 @@ from lbgen import api
 from lbgen.agent import state_file
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import apply, container_files
+from lbgen.runtime.docker import container_files, stack
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
@@ -197,7 +197,7 @@ def test_another_container_takes_the_rules_over_and_gives_them_back(
         raise EngineError(Diagnostic("LB405", "no route answers"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "_wait_for_routes", fail)
+        patch.setattr(stack, "_wait_for_routes", fail)
         with pytest.raises(EngineError, match="no route answers"):
             up(wider)
     assert serving() == 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
-from lbgen.runtime.common.decision import Action, Kind
+from lbgen.runtime.common.driver import Action, Kind
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import list_containers

@@ -15,7 +15,7 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import swap as exchange
 from lbgen.runtime.common.driver import UpOptions
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import network, sockets, traffic_switch
+from lbgen.runtime.docker import network, traffic_switch
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
@@ -165,7 +165,7 @@ udp
 
 
 def test_sockets_are_read_as_the_kernel_lists_them() -> None:
-    every = tuple(sockets.parse(LISTED))
-    assert sockets.listening(every, "10.214.10.200") == {(8080, "tcp")}
-    assert sockets.listening(every, "127.0.0.2") == {(53, "udp")}
-    assert sockets.connected(every, "10.214.10.200", {8080}) == 1
+    every = tuple(network.parse(LISTED))
+    assert network.listening(every, "10.214.10.200") == {(8080, "tcp")}
+    assert network.listening(every, "127.0.0.2") == {(53, "udp")}
+    assert network.connected(every, "10.214.10.200", {8080}) == 1

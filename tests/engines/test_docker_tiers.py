@@ -12,7 +12,7 @@ import lbgen
 from lbgen import api
 from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.docker import tier_links
+from lbgen.runtime.docker import external_networks
 from lbgen.runtime.tiers import group
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 from tests.support.hybrid import hybrid
@@ -55,11 +55,11 @@ def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerC
     assert found is not None
     edge, *nodes = (part for _, part in group.state(found, registry.driver("docker")).parts)
     clients = forwarded_for(port)
-    assert clients not in {host for node in nodes for host, _ in tier_links.listener_addresses(node).values()}
-    assert clients.rpartition(".")[0] == tier_links.listener_addresses(edge)["public"][0].rpartition(".")[0], (
+    assert clients not in {host for node in nodes for host, _ in external_networks.listener_addresses(node).values()}
+    assert clients.rpartition(".")[0] == external_networks.listener_addresses(edge)["public"][0].rpartition(".")[0], (
         "who came to the edge"
     )
-    assert clients != tier_links.listener_addresses(edge)["public"][0], "and not the edge itself"
+    assert clients != external_networks.listener_addresses(edge)["public"][0], "and not the edge itself"
     assert lbgen.up(topology, runtime="docker").unchanged
     with traffic(port) as seen:
         assert len(lbgen.up(topology, runtime="docker", replicas={"web": 3}).engines) == 4
@@ -80,7 +80,9 @@ def test_the_kernel_in_front_of_two_nodes() -> None:
     seen = set()
     for _ in range(6):
         seen.add(forwarded_for(port))
-    networks = {host.rpartition(".")[0] for node in nodes for host, _ in tier_links.listener_addresses(node).values()}
+    networks = {
+        host.rpartition(".")[0] for node in nodes for host, _ in external_networks.listener_addresses(node).values()
+    }
     assert {host.rpartition(".")[0] for host in seen} <= networks, "the edge's own addresses, as LB281 says"
     answered = {line.source for line in api.requests(NAME)}
     end = time.monotonic() + 10

@@ -16,7 +16,7 @@ from lbgen.api import Progress, Step
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from lbgen.runtime.docker.sockets import sockets
+from lbgen.runtime.docker.network import sockets
 from tests.engines.test_udp_ready import ENGINES, answer, dns, more
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 
@@ -36,7 +36,7 @@ def up_with_a_slow_start(daemon: DockerClient, topology: lbgen.Topology, name: s
 
     def look() -> None:
         [holder] = [each for each in list_containers(daemon, NAME) if each.record.role is Role.PORTS]
-        waits = [each for each in sockets(holder) if each.state in ("07", "0A")]
+        waits = [each for each in sockets(holder.handle) if each.state in ("07", "0A")]
         bound.append({(each.port, each.protocol) for each in waits})
 
     def stop_for_a_while(progress: Progress) -> None:

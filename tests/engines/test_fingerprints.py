@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lbgen.cli.main import group
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.fingerprint import compare, measure, read_stored
-from lbgen.runtime.local.run_as import User, accessible_copy
+from lbgen.runtime.local.spawn import User, accessible_copy
 from tests.support import farm
 from tests.support.version_results import FINGERPRINT, recorded
 

@@ -26,7 +26,8 @@ from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import target_version
 from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
-from lbgen.plan.model import HeaderEdits, Match, PathKind, PathMatch, Plan, Redirect, Respond, Timeouts
+from lbgen.plan.model import HeaderEdits, Match, Plan, Redirect, Respond, Timeouts
+from lbgen.plan.path_conditions import RegexPath
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers
@@ -159,7 +160,7 @@ def test_redirects_hold_odd_paths(binary, tmp_path_factory, path):
 
 
 def test_a_long_path_makes_no_regex_overflow(binary, tmp_path):
-    nested = Match(PathMatch(PathKind.REGEX, "/(a|b|(c|d)*)*/end"))
+    nested = Match(RegexPath("/(a|b|(c|d)*)*/end"))
     rules = [(nested, route("r", Respond(200, "", ())))]
     with serving(by_match(rules, port=free_port()), binary, tmp_path) as port:
         assert ask(port, "GET /" + "a" * 1_000 + "/end")[0] == 200

@@ -17,7 +17,7 @@ import lbgen
 from lbgen.engines.api import Binary, EndpointRules, Level
 from lbgen.engines.keepalived import ENGINE
 from lbgen.engines.keepalived.build import can_hold
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 from lbgen.runtime.local.check import check
 
 pytestmark = [

@@ -19,10 +19,9 @@ from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.executables import find
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.workers import group_members
-from lbgen.runtime.local.adopt import processes_in
+from lbgen.runtime.common.processes import ProcessId, group_members
 from lbgen.runtime.local.check import check
+from lbgen.runtime.local.spawn import processes_in
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_500

@@ -17,8 +17,8 @@ from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.records import replace
 from lbgen.runtime import registry
-from lbgen.runtime.local import tier_links
-from lbgen.runtime.local.adopt import processes_in
+from lbgen.runtime.common import ports
+from lbgen.runtime.local.spawn import processes_in
 from lbgen.runtime.tiers import group
 from tests.engines.test_local_runtime import need
 from tests.support.hybrid import hybrid
@@ -141,8 +141,8 @@ def test_a_node_that_dies_is_taken_out_and_up_brings_it_back() -> None:
 def test_a_port_that_another_process_takes_first_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         seen_free = iter([other.getsockname()[1]])
-        choose = tier_links.ports.free_port
-        monkeypatch.setattr(tier_links.ports, "free_port", lambda **options: next(seen_free, None) or choose(**options))
+        choose = ports.free_port
+        monkeypatch.setattr(ports, "free_port", lambda **options: next(seen_free, None) or choose(**options))
         stack = lbgen.up(hybrid(NAME, PORT), runtime="local")
     assert next(seen_free, None) is None, "the port was chosen"
     assert [x.name for x in stack.engines] == ["edge-1", "web-1", "web-2"]

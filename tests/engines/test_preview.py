@@ -15,9 +15,9 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engine
 from lbgen.runtime.common import state
-from lbgen.runtime.common.decision import Action, Kind
+from lbgen.runtime.common.driver import Action, Kind
 from lbgen.runtime.common.executables import find
-from lbgen.runtime.local import journal
+from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
 
@@ -42,7 +42,7 @@ def parts(stack: Stack) -> Parts:
     found: Parts = {}
     stand_ins = StandIns.adopt(state.folder(stack.name)).process
     if stand_ins is not None:
-        saved = journal.read(state.folder(stack.name))
+        saved = stack_processes.read_saved(state.folder(stack.name))
         assert saved is not None
         found[Kind.STAND_INS, ""] = Part(str(stand_ins.pid), str(saved.stand_in_set.stand_ins))
     for each in record.engines:

@@ -16,9 +16,8 @@ import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common import state
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.adopt import AdoptedProcess, processes_in, session_leaders
-from lbgen.runtime.local.child_process import UNKNOWN_STATUS
+from lbgen.runtime.common.processes import ProcessId
+from lbgen.runtime.local.spawn import UNKNOWN_STATUS, AdoptedProcess, processes_in, session_leaders
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, topology
 from tests.support.stacks import pool_of

@@ -14,7 +14,7 @@ from lbgen.plan.request import Request
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.local.spawn import engine_user
 from tests.support.plans import by_prefix, route
 
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(not candidates(ENGINE), reason="no traefik here")]

@@ -76,7 +76,7 @@ class Faults:
 
     def _watch_requests(self) -> None:
         """Begin with each request that a supervisor receives, once it has imported what receives them."""
-        connection = getattr(sys.modules.get("lbgen.runtime.local.connection"), "Connection", None)
+        connection = getattr(sys.modules.get("lbgen.runtime.local.messages"), "Connection", None)
         receive = getattr(connection, "receive", None)
         if receive is None or hasattr(receive, "watched"):
             return

@@ -111,11 +111,12 @@ def listed(place: str, path: str) -> bool:
 
 
 def values(model: type[BaseModel], key: str) -> list[Any]:
-    """KeyError for a field that nobody gave a value."""
+    """Those of `values.yaml`, else the examples of the field. KeyError for a field that nobody gave a value."""
     words = literals(model.model_fields[key].annotation)
     if words:
         return words
-    return VALUES[model.__name__][key]
+    given = VALUES.get(model.__name__, {})
+    return given[key] if key in given or not model.model_fields[key].examples else model.model_fields[key].examples
 
 
 def literals(annotation: Any) -> list[Any]:

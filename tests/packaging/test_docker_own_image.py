@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbgen.runtime.docker import client
-from lbgen.runtime.docker.image_archive import ImageArchive
+from lbgen.runtime.docker.helper_image import ImageArchive
 from tests.support.daemon import IN_CONTAINERS
 
 if TYPE_CHECKING:

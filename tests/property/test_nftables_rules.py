@@ -24,8 +24,7 @@ from lbgen.engines.nftables import ENGINE
 from lbgen.plan.model import Balance, Forward, Plan, Protocol
 from lbgen.plan.simulate import simulate_l4
 from lbgen.runtime.local.network import Network, ip, network
-from lbgen.runtime.local.run_as import User
-from lbgen.runtime.local.spawn import spawn
+from lbgen.runtime.local.spawn import User, spawn
 from tests.engines.test_nftables import needs_kernel
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import engines as installed
 from lbgen.runtime.common.certificates import write_self_signed
-from lbgen.runtime.common.decision import Action, Kind
+from lbgen.runtime.common.driver import Action, Kind
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:

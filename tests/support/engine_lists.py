@@ -6,7 +6,7 @@ import pytest
 
 from lbgen.engines.api import Level, engine, engine_names
 from lbgen.plan.features import Feature
-from lbgen.runtime.common.kernel_needs import missing_in_kernel
+from lbgen.runtime.common.selection import missing_in_kernel
 
 L7_ENGINES = tuple(
     name

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lbgen
+from lbgen.plan.conditions import SUBJECTS, AnyOperator, Condition, Exact, Method, OneOf, Present, Regex
 from lbgen.plan.model import (
     Balance,
     Endpoint,
@@ -18,24 +19,25 @@ from lbgen.plan.model import (
     Listener,
     Match,
     Mode,
-    NamedMatch,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
     Protocol,
     Route,
     Target,
     Timeouts,
-    ValueKind,
-    ValueMatch,
 )
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.path_conditions import Path as PathCondition
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
 from lbgen.records import replace
+from lbgen.spec.match import Match as WrittenMatch
+from lbgen.spec.match import PathMatch, Unless, ValueMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from pydantic import BaseModel
 
     from lbgen.plan.model import Redirect, Respond
 
@@ -123,21 +125,42 @@ def forward(*pools: str, times: Timeouts = TIMES, **more: Any) -> Forward:
     return Forward(tuple(Target(p, 1, HeaderEdits(), "") for p in pools), times, **more)
 
 
+def examples_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The example of the documentation for each field of a model."""
+    return {name: (field.examples or [None])[0] for name, field in model.model_fields.items()}
+
+
+def every_match() -> list[dict[str, Any]]:
+    """Matches with every field of `lbgen/spec/match.py`."""
+    values = {name: {name: example} for name, example in examples_of(ValueMatch).items()}
+    of_values = dict.fromkeys(("headers", "query", "cookies"), values)
+    paths = [{"path": {name: example}} for name, example in examples_of(PathMatch).items()]
+    return [{**examples_of(WrittenMatch), **of_values, "unless": examples_of(Unless)}, *paths]
+
+
+def match(path: PathCondition, *, methods: tuple[str, ...] = (), **named: Iterable[tuple[str, AnyOperator]]) -> Match:
+    """`named`: the fields of a match in a topology, each with names and what is asked of them."""
+    conditions = [Condition(Method(), OneOf(methods))] if methods else []
+    of = {subject.word: subject for subject in SUBJECTS}
+    conditions += [Condition(of[word](name), asked) for word, pairs in named.items() for name, asked in pairs]
+    return Match(path, tuple(conditions))
+
+
 def prefix(path: str, **more: Any) -> Match:
-    return Match(PathMatch(PathKind.PREFIX, path), **more)
+    return match(PrefixPath(path), **more)
 
 
 def exact(path: str, **more: Any) -> Match:
-    return Match(PathMatch(PathKind.EXACT, path), **more)
+    return match(ExactPath(path), **more)
 
 
-def equals(name: str, text: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.EXACT, text))
+def equals(name: str, text: str) -> tuple[str, Exact]:
+    return name, Exact(text)
 
 
-def like(name: str, regex: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.REGEX, regex))
+def like(name: str, regex: str) -> tuple[str, Regex]:
+    return name, Regex(regex)
 
 
-def present(name: str) -> NamedMatch:
-    return NamedMatch(name, ValueMatch(ValueKind.PRESENT))
+def present(name: str) -> tuple[str, Present]:
+    return name, Present()

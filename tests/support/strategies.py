@@ -7,13 +7,27 @@ values are hit by chance. Requests start from a rule of the plan and are then be
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from lbgen.plan import model as m
+from lbgen.plan.conditions import (
+    SUBJECTS,
+    AnySubject,
+    Condition,
+    Cookie,
+    Exact,
+    Header,
+    Not,
+    OneOf,
+    Operator,
+    Query,
+    Regex,
+    Subject,
+)
+from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
-from lbgen.plan.regex import matches_whole
 from lbgen.plan.request import Request
 from lbgen.records import replace
 from tests.support.plans import endpoint, forward, on_web, pool, route
@@ -70,39 +84,41 @@ def paths(draw: st.DrawFn, most: int = 3) -> str:
 
 
 @st.composite
-def path_matches(draw: st.DrawFn) -> m.PathMatch:
-    match draw(
-        st.sampled_from((m.PathKind.PREFIX, m.PathKind.PREFIX, m.PathKind.PREFIX, m.PathKind.EXACT, m.PathKind.REGEX))
-    ):
-        case m.PathKind.REGEX:
-            return m.PathMatch(m.PathKind.REGEX, draw(st.sampled_from(REGEXES)))
-        case m.PathKind.EXACT:
-            path = draw(paths())
-            return m.PathMatch(m.PathKind.EXACT, path + "/" if path != "/" and draw(st.integers(0, 4)) == 0 else path)
-        case _:
-            return m.PathMatch(m.PathKind.PREFIX, draw(paths()))
+def path_matches(draw: st.DrawFn) -> Path:
+    """Mostly prefixes."""
+    kind = draw(st.sampled_from((*(PrefixPath,) * 3, *PATHS)))
+    if not kind.is_text:
+        return kind(draw(st.sampled_from(REGEXES)))
+    path = draw(paths())
+    return kind.of(path + "/" if path != "/" and draw(st.integers(0, 4)) == 0 else path)
 
 
-VALUE_MATCHES = st.one_of(
-    st.sampled_from(VALUES).map(lambda text: m.ValueMatch(m.ValueKind.EXACT, text)),
-    st.sampled_from(VALUE_REGEXES).map(lambda text: m.ValueMatch(m.ValueKind.REGEX, text)),
-    st.just(m.ValueMatch(m.ValueKind.PRESENT)),
-)
+# What an operator is drawn from; others have no value of their own.
+OPERATORS: dict[type[Operator], st.SearchStrategy[Any]] = {
+    Exact: st.sampled_from(VALUES),
+    Regex: st.sampled_from(VALUE_REGEXES),
+    OneOf: st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple),
+}
+NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Cookie: COOKIES}
 
 
-def named_matches(names: tuple[str, ...]) -> st.SearchStrategy[tuple[m.NamedMatch, ...]]:
-    """None most of the time, else up to two, sorted by name."""
-    some = st.dictionaries(st.sampled_from(names), VALUE_MATCHES, min_size=1, max_size=2)
-    return st.one_of(*(st.just(()),) * 5, some.map(lambda d: tuple(m.NamedMatch(name, d[name]) for name in sorted(d))))
+def some_conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
+    """One or two, sorted by name."""
+    asked = st.one_of(*(OPERATORS.get(each, st.just(True)).map(each.of) for each in subject.operators))
+    operator = st.one_of(asked, asked, asked, asked.map(Not))
+    some = st.dictionaries(st.sampled_from(NAMES.get(subject, ("",))), operator, min_size=1, max_size=2)
+    return some.map(lambda of: tuple(Condition(subject(name), of[name]) for name in sorted(of)))
+
+
+def conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
+    """None most of the time, else up to two."""
+    return st.one_of(*(st.just(()),) * 5, some_conditions(subject))
 
 
 MATCHES = st.builds(
-    m.Match,
+    lambda path, *groups: m.Match(path, tuple(each for group in groups for each in group)),
     path_matches(),
-    st.one_of(*(st.just(()),) * 4, st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple)),
-    named_matches(HEADERS),
-    named_matches(QUERY),
-    named_matches(COOKIES),
+    *map(conditions, SUBJECTS),
 )
 
 EDITS = st.sampled_from(
@@ -136,10 +152,10 @@ _TARGETS = (
 
 
 @st.composite
-def actions(draw: st.DrawFn, path: m.PathMatch) -> m.Forward | m.Redirect | m.Respond:
+def actions(draw: st.DrawFn, path: Path) -> m.Forward | m.Redirect | m.Respond:
     """Mostly a forward. A prefix rewrite or redirect only where the match is no regex."""
     kind = draw(st.sampled_from(("forward", "forward", "forward", "rewrite", "redirect", "respond")))
-    with_prefix = path.kind is not m.PathKind.REGEX and draw(st.booleans())
+    with_prefix = path.is_text and draw(st.booleans())
     prefix = draw(st.sampled_from(("/", "/v1", "/v1/x"))) if with_prefix else None
     if kind == "respond":
         return draw(RESPONDS)
@@ -178,7 +194,7 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> m.Plan:
         if not ways:
             break
         kinds = [match.path for _, match in ways]
-        strictest = next((p for p in kinds if p.kind is m.PathKind.REGEX), kinds[0])
+        strictest = next((p for p in kinds if not p.is_text), kinds[0])
         twins.update((*w, priority) for w in ways)
         for at, (host, match) in enumerate(ways[: shape.rules - len(entries)]):
             entries.append(UnrankedRule(f"{name}.{at}", name, priority, host, match, f"routes[{index}]"))
@@ -205,13 +221,12 @@ def rules_of(plan: m.Plan) -> list[m.Rule]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _value(draw: st.DrawFn, wanted: m.ValueMatch) -> str:
-    if wanted.kind is m.ValueKind.EXACT:
-        return wanted.value
-    values = ("1", "a", "ab", "x", "xz", "22")
-    return draw(
-        st.sampled_from([v for v in values if wanted.kind is m.ValueKind.PRESENT or matches_whole(wanted.value, v)])
-    )
+def _values(draw: st.DrawFn, wanted: Operator) -> tuple[str, ...]:
+    """Values, or none, for which the operator holds."""
+    lists = [(each,) for each in ("1", "a", "ab", "x", "xz", "22", "")] + [()]
+    held = [values for values in lists if wanted.holds(values)]
+    held += [() if each is None else (each,) for each in wanted.examples()]
+    return draw(st.sampled_from(held))
 
 
 _REGEX_PATHS = (
@@ -232,10 +247,10 @@ _REGEX_PATHS = (
 )
 
 
-def _path(draw: st.DrawFn, wanted: m.PathMatch) -> str:
-    if wanted.kind is m.PathKind.REGEX:
-        return draw(st.sampled_from([path for path in _REGEX_PATHS if matches_whole(wanted.value, path)]))
-    if wanted.kind is m.PathKind.PREFIX and draw(st.booleans()):
+def _path(draw: st.DrawFn, wanted: Path) -> str:
+    if not wanted.is_text:
+        return draw(st.sampled_from([path for path in _REGEX_PATHS if wanted.matches(path)]))
+    if isinstance(wanted, PrefixPath) and draw(st.booleans()):
         return (wanted.value + draw(paths(2))).replace("//", "/")
     return wanted.value
 
@@ -305,13 +320,14 @@ def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
         method = draw(st.sampled_from(match.methods)) if match.methods else "GET"
         # The conditions of a second rule as well, so that several rules hold and their order decides.
         both = (match, draw(st.sampled_from(rules)).match) if draw(st.booleans()) else (match,)
-        headers = [(h.name, _value(draw, h.value)) for match in both for h in match.headers]
-        query = [f"{q.name}={_value(draw, q.value).replace(' ', '%20')}" for match in both for q in match.query]
-        cookies = [
-            f"{c.name}={_value(draw, c.value).replace(' ', '').replace(',', '')}"
-            for match in both
-            for c in match.cookies
-        ]
+        for each in (condition for match in both for condition in match.conditions):
+            name, values = each.subject.name, _values(draw, each.operator)
+            if isinstance(each.subject, Header):
+                headers += [(name, value) for value in values]
+            elif isinstance(each.subject, Query):
+                query += [f"{name}={value.replace(' ', '%20')}" for value in values]
+            elif isinstance(each.subject, Cookie):
+                cookies += [f"{name}={value.replace(' ', '').replace(',', '')}" for value in values]
     if draw(st.sampled_from((False, False, True))):
         path = _bend_path(draw, path)
     for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):

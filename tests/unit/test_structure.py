@@ -62,8 +62,7 @@ PARTS = {
     "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "routers"},
     "headers": {"forwarded_headers", "request_values", "rewrites"},
     "upstreams": {"balancing", "pool_selection", "backend_selection"} | {"tcp_weights", "upstream_protocols"},
-    "l4": {"direct"},
-    "run": {"counters", "live", "transaction"},
+    "run": {"live", "transaction"},
     "routes": {"routes", "actions"} | {"middlewares", "server_blocks", "includes"},
     "text of the engine": {
         "buffers",

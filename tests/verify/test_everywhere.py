@@ -16,8 +16,8 @@ import pytest
 import lbgen
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.runtime.local import isolated_network
-from lbgen.runtime.local.run_as import User, is_reachable
+from lbgen.runtime.local import network
+from lbgen.runtime.local.spawn import User, is_reachable
 from lbgen.spec.dump import dump
 from lbgen.spec.load import load_bytes
 from lbgen.spec.starter import starter, starters
@@ -157,9 +157,7 @@ def test_an_address_that_this_host_lacks_without_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(
-    bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
-)
+@pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible")
 @pytest.mark.parametrize("name", RED_ONCE)
 def test_what_was_red_once(name: str) -> None:
     engine, topology = RED_ONCE[name]

@@ -20,7 +20,7 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_of
 from lbgen.plan.features import Feature
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local import network
 from lbgen.spec.source import read_file
 from tests.verify import mutants
 
@@ -42,9 +42,7 @@ SEED = int(os.environ.get("LBGEN_MUTANTS_SEED", "1"))
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.skipif(
-        bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
-    ),
+    pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible"),
 ]
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from lbgen.cli import exit_codes
 from lbgen.cli.main import group
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local import network
 
 TEXT = """\
 version: 1
@@ -27,9 +27,7 @@ routes:
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
-    pytest.mark.skipif(
-        bool(isolated_network.why_unavailable()), reason=isolated_network.why_unavailable() or "it is possible"
-    ),
+    pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible"),
 ]
 
 

@@ -19,11 +19,11 @@ from lbgen.bench.report import this_machine
 from lbgen.bench.run import REQUESTS, plan_of
 from lbgen.bench.subjects import moved_plans, wait_serving
 from lbgen.bench.target import choose_target
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Mode, Plan
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
+from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME
 from lbgen.runtime.standins.server import stand_in_servers

@@ -13,11 +13,13 @@ def main() -> int:
     """Exit 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m lbgen.conformance.safety")
     parser.add_argument("-e", "--engine", action="append", default=[], help="nginx, or nginx@1.22")
+    parser.add_argument("--profile", default="", help="the topology's profile")
+    given = parser.parse_args()
     broken = 0
-    for subject in engines_on_host(parser.parse_args().engine):
+    for subject in engines_on_host(given.engine):
         if subject.binary is None:
             continue
-        plan, left_out = guarded_plan(subject)
+        plan, left_out = guarded_plan(subject, given.profile)
         report = judge_safety(plan, subject)
         broken += len(report.breaches)
         for each in (*report.breaches, *report.not_tried, *left_out):

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Forward, Listener, PathKind, Plan, Rewrite, Route
+from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
 from lbgen.plan.simulate import simulate
-from lbgen.runtime.common.regex_example import regex_example
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
-    from lbgen.conformance.safety.endpoint import Arrival
-    from lbgen.conformance.safety.message import Message
+    from lbgen.conformance.safety.endpoint import Arrival, Message
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
@@ -92,8 +90,8 @@ def _ways(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[R
         for headers in _line_choices(message.headers, host):
             method = message.method if _METHOD.fullmatch(message.method) else "LBGEN-OTHER"
             readable = _RAW.sub(lambda found: f"%{ord(found[0]):02X}", target)
-            if (method, target) == ("OPTIONS", "*"):
-                readable = "/*"  # of the server as a whole: no rule names it
+            if target == "*":
+                readable = "/*"  # the server as a whole: no rule names it
             request = Request(method, readable, headers, attack.target.listener, attack.client)
             outcome = simulate(plan, request)
             route = plan.route(outcome.route) if outcome.route and outcome.upstreams else None
@@ -122,10 +120,7 @@ def _before_rewrites(plan: Plan, pool: str, message: Message, attack: Attack) ->
         for rule in (each for each in rules if each.route == route.name):
             old = rule.match.path.value
             if rewrite.path == path:
-                yield (
-                    (regex_example(old) or "/" if rule.match.path.kind is PathKind.REGEX else old) + mark + query,
-                    sent,
-                )
+                yield next(iter(rule.match.path.examples()), "/") + mark + query, sent
             elif rewrite.prefix is not None and path.startswith(rewrite.prefix):
                 yield f"{old.rstrip('/')}/{path[len(rewrite.prefix) :].lstrip('/')}{mark}{query}", sent
             elif sent != host:

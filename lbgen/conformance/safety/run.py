@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +13,9 @@ from msgspec import Struct, field
 
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
-from lbgen.conformance.safety.clients import Clients
+from lbgen.conformance.safety.clients import Clients, Flood, floods
 from lbgen.conformance.safety.corpus import Attack, Target, attacks, targets
 from lbgen.conformance.safety.endpoint import MARK, Endpoints, endpoints
-from lbgen.conformance.safety.floods import FLOODS
 from lbgen.conformance.safety.judge import Breach, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
@@ -26,7 +25,7 @@ from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
     from lbgen.conformance.engine_under_test import EngineUnderTest
-    from lbgen.conformance.safety.message import Message
+    from lbgen.conformance.safety.endpoint import Message
 
 _TOGETHER = 8  # attacks at a time
 
@@ -40,9 +39,11 @@ class SafetyReport(Struct):
     not_tried: list[str] = field(default_factory=list)
 
 
-def guarded_plan(subject: EngineUnderTest) -> tuple[Plan, list[str]]:
-    """The plan of the guarded topology without what the engine refuses, which is listed."""
+def guarded_plan(subject: EngineUnderTest, profile: str = "") -> tuple[Plan, list[str]]:
+    """The plan of the guarded topology, by a profile or the default one, without what the engine refuses, which is
+    listed."""
     topology = yaml.safe_load(Path(__file__).with_name("topology.yaml").read_text(encoding="utf-8"))
+    topology |= {"profile": profile} if profile else {}
     ready = prepare(CaseFile("safety", "safety", topology, {}, ()), subject.engine, subject.version)
     assert ready.served is not None  # noqa: S101  # every L7 engine can serve some of it
     refused = (*ready.verdicts.routes.items(), *ready.verdicts.listeners.items())
@@ -93,18 +94,18 @@ def attack_engine(plan: Plan, clients: Clients, group: Endpoints, most: int | No
         for found in pool.map(lambda each: [*_attack(clients, each)], every.values()):
             breaches += found
     flooded = [every_target[0] for name, every_target in known.items() if name in plain][: 1 if most else None]
-    for target in flooded:
-        for name, flood in FLOODS.items():
-            breaches += [Breach("S4", name, each) for each in _flood(flood, clients, target)]
-            breaches += [Breach("S4", name, each) for each in clients.serve_innocent(target)]
+    every_flood = [(target, *each) for target in flooded for each in floods(plan.listener(target.listener)).items()]
+    for target, name, flood in every_flood:
+        breaches += [Breach("S4", name, each) for each in _flood(flood, clients, target)]
+        breaches += [Breach("S4", name, each) for each in clients.serve_innocent(target)]
     breaches += _judge(plan, group, every, plain)
     first: dict[tuple[str, str], Breach] = {}
     for breach in breaches:
         first.setdefault((breach.rule, breach.attack), breach)
-    return SafetyReport(len(every) + len(flooded) * len(FLOODS), list(first.values()), not_tried)
+    return SafetyReport(len(every) + len(every_flood), list(first.values()), not_tried)
 
 
-def _flood(flood: Callable[[Clients, Target], Iterator[str]], clients: Clients, target: Target) -> Iterator[str]:
+def _flood(flood: Flood, clients: Clients, target: Target) -> Iterator[str]:
     """What a flood finds; an engine that stops reading, or ends the connection, has stopped it."""
     with suppress(OSError):
         yield from flood(clients, target)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.http1_client import Address, Answer, ClientConnection, fetch
+from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import (
-    DEFAULT,
     Transport,
     TransportOptions,
     client_hello,
@@ -24,10 +25,13 @@ from lbgen.conformance.transport import (
 from lbgen.plan.model import Mode, Plan, Protocol
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
+from lbgen.records import replace
 from lbgen.runtime.local.network import reaches
+from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
+    from lbgen.conformance.difference import Difference
     from lbgen.runtime.standins.server import StandInServers
 
 
@@ -56,14 +60,60 @@ class ScriptContext:
     params: Mapping[str, Any] = field(default_factory=dict)
     own: frozenset[tuple[str, str]] = frozenset()
 
-    def transport(self, listener: str, request: Request = _ANY, options: TransportOptions = DEFAULT) -> Transport:
-        """What comes before HTTP on that listener."""
-        return transport_for(self.plan.listener(listener), request, options)
+    @property
+    def listener(self) -> str:
+        """The listener that the case asks."""
+        return str(self.params.get("listener", "web"))
 
-    def unverified(self, request: Request) -> Transport:
-        """As `transport`, for a certificate that the client does not verify."""
-        listener = self.plan.listener(request.listener)
-        return transport_for(listener, request, without_verification(listener, request))
+    @property
+    def target(self) -> str:
+        """The target that the case asks for: `target`, or the path of its `pool`."""
+        return str(self.params["target"] if "target" in self.params else f"/{self.params['pool']}")
+
+    def endpoint(self, number: int) -> str:
+        """The name of an endpoint of the case's pool."""
+        return f"{self.params['pool']}-{number}"
+
+    @property
+    def asked(self) -> int:
+        """How many requests came to endpoints."""
+        return sum(self.endpoints.requests.values())
+
+    def transport(self, listener: str, request: Request, options: TransportOptions | None = None) -> Transport:
+        """What comes before HTTP on that listener; without `options` its certificate is not verified."""
+        asked = self.plan.listener(listener)
+        return transport_for(asked, request, options or without_verification(asked, request))
+
+    def connect(self, request: Request = _ANY, *, timeout: float = TIMEOUT) -> ClientConnection:
+        """A connection of the client of a request to its listener (default: the case's own)."""
+        name = request.listener or self.listener
+        address, transport = self.at[name], self.transport(name, request)
+        return ClientConnection(address, client=request.client, timeout=timeout, transport=transport)
+
+    def ask(self, request: Request, *, timeout: float = TIMEOUT) -> Answer:
+        """The answer to a request on its listener (default: the case's own)."""
+        name = request.listener or self.listener
+        return fetch(self.at[name], request, timeout=timeout, transport=self.transport(name, request))
+
+
+class MismatchError(Exception):
+    """What a script finds wrong, where the rest of it would tell nothing more."""
+
+
+def require(holds: object, found: Difference | str) -> None:
+    """Raise MismatchError with what was found unless `holds`."""
+    if not holds:
+        raise MismatchError(found)
+
+
+def control(**behaviour: object) -> tuple[str, str]:
+    """The header that tells the endpoint how to behave (fields of `Behaviour`, `tag`, `steps`)."""
+    return CONTROL, json.dumps(behaviour)
+
+
+def with_control(request: Request, **behaviour: object) -> Request:
+    """`request` with the header that tells its endpoint how to behave."""
+    return replace(request, headers=(*request.headers, control(**behaviour)))
 
 
 def who_answers(ctx: ScriptContext, request: Request) -> str:
@@ -76,7 +126,7 @@ def who_answers(ctx: ScriptContext, request: Request) -> str:
         return NOBODY if got is None else got.partition(b": ")[0].decode()
     if listener.tls is not None and listener.tls.passthrough:
         return _end_of_hello(ctx, request)
-    answer = fetch(address, request, transport=ctx.unverified(request))
+    answer = ctx.ask(request)
     account = account_of(answer)
     if account is not None:
         return str(account["name"])
@@ -116,38 +166,41 @@ def own_status(answer: Answer, contract: int) -> int | None:
     return contract if account_of(answer) is None and is_own_status(answer.status, contract) else answer.status
 
 
-def reaches_endpoint(ctx: ScriptContext, request: Request) -> bool:
-    """Send a request to the listener `web`; whether it came to an endpoint."""
-    before = sum(ctx.endpoints.requests.values())
-    fetch(ctx.at["web"], request)
-    return sum(ctx.endpoints.requests.values()) > before
-
-
-def unavailable_answer(ctx: ScriptContext) -> str:
-    """What `answers` counts where no endpoint is left: 503, or at L4 a connection closed without an answer."""
-    return "None" if ctx.plan.listener(listener_of(ctx)).mode is Mode.L4 else "503"
-
-
-def listener_of(ctx: ScriptContext) -> str:
-    """The listener that the case asks."""
-    return str(ctx.params.get("listener", "web"))
-
-
 def account_field(answer: Answer, what: str) -> str:
     """A part of the endpoint's account, or what came instead of one."""
     account = account_of(answer)
     return str(account[what]) if account is not None else f"status {answer.status} {answer.problem}"
 
 
-def count_answers(ctx: ScriptContext, target: str, count: int, *headers: tuple[str, str]) -> Counter[str]:
+def count_answers(ctx: ScriptContext, count: int, target: str = "", *headers: tuple[str, str]) -> Counter[str]:
     """`count` requests one after the other: how often each endpoint answered, or each status came without one."""
-    request = get(target, *headers)
+    request = get(target or ctx.target, *headers)
     found: Counter[str] = Counter()
     for _ in range(count):
-        answer = fetch(ctx.at[listener_of(ctx)], request)
+        answer = ctx.ask(request)
         account = account_of(answer)
         found[str(account["name"]) if account is not None else str(own_status(answer, 503))] += 1
     return found
+
+
+def eventually(
+    ctx: ScriptContext,
+    count: int,
+    holds: Callable[[Counter[str]], object],
+    sentence: str,
+    *,
+    target: str = "",
+    seconds: float = PATIENCE,
+) -> None:
+    """Send `count` requests again and again until `holds` of who answered them."""
+    found: Counter[str] = Counter()
+
+    def fits() -> object:
+        nonlocal found
+        found = count_answers(ctx, count, target)
+        return holds(found)
+
+    require(wait_until(fits, seconds), f"{sentence}: answers {dict(found)}")
 
 
 def wait_until(holds: Callable[[], object], seconds: float = PATIENCE) -> bool:
@@ -219,11 +272,16 @@ def exchange_datagram(address: Address, data: bytes, client: str = "127.0.0.1") 
             return None
 
 
-def slow_start_shares(ctx: ScriptContext, back: str, target: str) -> Iterator[str]:
-    """Check that a returning endpoint, one of two, gets well below half in its first second (of 3 s)."""
-    end = time.monotonic() + 1.0
-    early = count_answers(ctx, target, 6)
-    while time.monotonic() < end and early.total() < 60:
-        early += count_answers(ctx, target, 6)
-    if early[back] * 60 > 22 * early.total():
-        yield f"just back, {back} got {early[back]} of {early.total()}, expected well below half"
+@contextmanager
+def held(ctx: ScriptContext, targets: Sequence[str], *seconds: float) -> Iterator[list[Future[Answer]]]:
+    """Requests that are under way at endpoints, one after the other, and that end after so many seconds (the last
+    number counts for all others)."""
+    with ThreadPoolExecutor(8) as pool:
+        under_way = []
+        for number, target in enumerate(targets):
+            wait = seconds[min(number, len(seconds) - 1)]
+            before = ctx.asked
+            request = get(target, control(mode="hang", wait_ms=int(wait * 1000)))
+            under_way.append(pool.submit(ctx.ask, request, timeout=TIMEOUT + wait))
+            wait_until(lambda before=before: ctx.asked > before, 1)  # type: ignore[misc]
+        yield under_way

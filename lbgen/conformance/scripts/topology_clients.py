@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.difference import late
-from lbgen.conformance.http1_client import ClientConnection, serialize
+from lbgen.conformance.difference import Difference, late
+from lbgen.conformance.http1_client import serialize
 from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
-from lbgen.conformance.scripts.context import ScriptContext, wait_until
-from lbgen.conformance.transport import transport_for, without_verification
+from lbgen.conformance.scripts.context import ScriptContext, wait_until, with_control
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Answer
@@ -50,11 +47,8 @@ def _call(ctx: ScriptContext, how: dict[str, object], body: bytes) -> tuple[Answ
     """The answer to a call, and the values of `te` and the names of all fields that arrived at the endpoint."""
     request: Request = replace(ctx.params["request"], method="POST", version="2")
     tag = f"call-{time.monotonic_ns()}"
-    control = (CONTROL, json.dumps({**how, "tag": tag}))
-    request = replace(request, headers=(*request.headers, *_GRPC, control))
-    listener = ctx.plan.listener(request.listener)
-    transport = transport_for(listener, request, without_verification(listener, request))
-    with ClientConnection(ctx.at[listener.name], client=request.client, transport=transport) as stream:
+    request = with_control(replace(request, headers=(*request.headers, *_GRPC)), **how, tag=tag)
+    with ctx.connect(request) as stream:
         client = Http2Client(stream)
         number = client.send_head(header_list(request, stream.secure), method="POST", end=False)
         client.send_body(number, body)
@@ -64,7 +58,7 @@ def _call(ctx: ScriptContext, how: dict[str, object], body: bytes) -> tuple[Answ
     return answer, [v for n, v in headers if n.lower() == "te"], {n.lower() for n, _ in headers}
 
 
-def events_arrive(ctx: ScriptContext) -> Iterator[str]:
+def events_arrive(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Events of a stream (`pause_ms` apart) arrive as the endpoint sends them, long before it ends."""
     request: Request = ctx.params["request"]
     stream_of_events = {
@@ -74,8 +68,8 @@ def events_arrive(ctx: ScriptContext) -> Iterator[str]:
         "headers": [["content-type", "text/event-stream"], ["cache-control", "no-cache"]],
     }
     asked = (("Accept", "text/event-stream"), ("Accept-Encoding", "gzip, deflate, br"))
-    request = replace(request, headers=(*request.headers, *asked, (CONTROL, json.dumps(stream_of_events))))
-    with ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request)) as stream:
+    request = with_control(replace(request, headers=(*request.headers, *asked)), **stream_of_events)
+    with ctx.connect(request) as stream:
         begun = time.monotonic()
         stream.send(serialize(request))
         first = None
@@ -97,7 +91,7 @@ def upload_passes(ctx: ScriptContext) -> Iterator[str]:
     size, names = ctx.params["size"], ctx.params["names"]
     body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     chunked = replace(request, headers=(*request.headers, ("Transfer-Encoding", "chunked")))
-    with ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request)) as stream:
+    with ctx.connect(request) as stream:
         before = _body_bytes(ctx, names)
         stream.send(serialize(chunked).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
         half = size // 2
@@ -122,12 +116,12 @@ def _body_bytes(ctx: ScriptContext, names: list[str]) -> int:
     return sum(ctx.endpoints.body_bytes[name] for name in names)
 
 
-def kept_connection_serves(ctx: ScriptContext) -> Iterator[str]:
+def kept_connection_serves(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Requests of several routes on one connection, as browsers and pools of connections send them: each is routed and
     edited by itself."""
     requests: list[Request] = ctx.params["requests"]
     first = requests[0]
-    with ClientConnection(ctx.at[first.listener], client=first.client, transport=ctx.unverified(first)) as stream:
+    with ctx.connect(first) as stream:
         for number, request in enumerate((*requests, *reversed(requests)), 1):
             answer = stream.ask(request)
             outcome = simulate(ctx.plan, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from lbgen.conformance.difference import late
+from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.scripts.context import ScriptContext, exchange_datagram, wait_until
 from lbgen.conformance.scripts.topology_timeouts import ends_in_time
@@ -73,7 +73,7 @@ def _first(ctx: ScriptContext) -> bytes:
     return client_hello(ctx.params["sni"])
 
 
-def bytes_idle(ctx: ScriptContext) -> Iterator[str]:
+def bytes_idle(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A silent connection is closed in time; so is one that the endpoint never answered (`mute`: it does not), and one
     whose client has ended its side (`half`)."""
     with _stream(ctx) as stream:
@@ -90,7 +90,7 @@ def bytes_idle(ctx: ScriptContext) -> Iterator[str]:
         yield from ends_in_time(stream, ctx, "the connection", earliest)
 
 
-def bytes_connect(ctx: ScriptContext) -> Iterator[str]:
+def bytes_connect(ctx: ScriptContext) -> Iterator[Difference | str]:
     """When no endpoint answers, the client's connection ends after the connect time."""
     low, high = ctx.params["within_ms"]
     begun = time.monotonic()

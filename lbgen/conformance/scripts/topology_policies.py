@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.difference import late
-from lbgen.conformance.http1_client import Answer, ClientConnection, fetch, serialize
-from lbgen.conformance.scripts.context import ScriptContext, wait_until
-from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL
+from lbgen.conformance.difference import Difference, late
+from lbgen.conformance.http1_client import serialize
+from lbgen.conformance.scripts.context import ScriptContext, own_status, wait_until, with_control
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -28,7 +25,7 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     found: list[int | None] = []
     took = 0.0
     while len(found) < burst + 8 + 2 * per_second * min(took, 3):  # more than come back on a slow machine
-        found.append(_ask(ctx, ctx.params["request"]).status)
+        found.append(ctx.ask(ctx.params["request"]).status)
         took = time.monotonic() - begun
     passed = sum(status != 429 for status in found)
     most = burst + int(per_second * took) + 1
@@ -36,7 +33,7 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
         yield f"{passed} of {len(found)} requests passed in {took:.2f} s, expected {burst} to {most}, then 429"
 
 
-def concurrency_holds(ctx: ScriptContext) -> Iterator[str]:
+def concurrency_holds(ctx: ScriptContext) -> Iterator[Difference | str]:
     """`most` requests are under way at a time; one more is refused (`status`) at once, and none is afterwards."""
     found = list(_held(ctx))
     if found:  # what was asked before may have been under way still
@@ -45,30 +42,28 @@ def concurrency_holds(ctx: ScriptContext) -> Iterator[str]:
     yield from found
 
 
-def _held(ctx: ScriptContext) -> Iterator[str]:
+def _held(ctx: ScriptContext) -> Iterator[Difference | str]:
     request: Request = ctx.params["request"]
     most, status = ctx.params["most"], ctx.params["status"]
     hold = ctx.params["hold_ms"]
-    held = replace(request, headers=(*request.headers, (CONTROL, json.dumps({"mode": "hang", "wait_ms": hold}))))
+    held = with_control(request, mode="hang", wait_ms=hold)
     with ExitStack() as stack:
         begun = time.monotonic()
         streams = []
         for _ in range(most):
-            stream = stack.enter_context(
-                ClientConnection(_at(ctx), client=request.client, transport=ctx.unverified(request))
-            )
+            stream = stack.enter_context(ctx.connect(request))
             stream.send(serialize(held))
             streams.append(stream)
             time.sleep(0.01)
         time.sleep(0.15)
-        over = _ask(ctx, request)
-        if time.monotonic() - begun < hold / 1000 - 0.1 and over.status != status:  # else the host was too busy
-            yield f"one more than {most} at a time: {over.status}, expected {status}"
+        over = own_status(ctx.ask(request), status)
+        if time.monotonic() - begun < hold / 1000 - 0.1 and over != status:  # else the host was too busy
+            yield f"one more than {most} at a time: {over}, expected {status}"
         ended = Counter(stream.read_answer().status for stream in streams)
         if set(ended) != {200}:
             yield f"{most} at a time: {dict(ended)}, expected 200"
-    if not wait_until(lambda: _ask(ctx, request).status == 200, 2):
-        yield late(f"after they have ended: {_ask(ctx, request).status}, expected 200")
+    if not wait_until(lambda: ctx.ask(request).status == 200, 2):
+        yield late(f"after they have ended: {ctx.ask(request).status}, expected 200")
 
 
 def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
@@ -83,7 +78,7 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
     before = -1
     while before != (before := arrived()):  # copies of earlier requests may be on their way
         time.sleep(_QUIET)
-    answers = Counter(_ask(ctx, ctx.params["request"]).status for _ in range(ctx.params["times"]))
+    answers = Counter(ctx.ask(ctx.params["request"]).status for _ in range(ctx.params["times"]))
     low, high = ctx.params["copies"]
     wait_until(lambda: arrived() - before >= low, 2)
     time.sleep(_QUIET)
@@ -92,12 +87,3 @@ def copies_reach_mirror(ctx: ScriptContext) -> Iterator[str]:
         yield f"{copies} copies of {ctx.params['times']} requests, expected {low} to {high}"
     if set(answers) != {200}:
         yield f"answers {dict(answers)}, expected 200"
-
-
-def _at(ctx: ScriptContext) -> tuple[str, int]:
-    request: Request = ctx.params["request"]
-    return ctx.at[request.listener]
-
-
-def _ask(ctx: ScriptContext, request: Request) -> Answer:
-    return fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections import Counter
@@ -15,24 +14,25 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.difference import late
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
+from lbgen.conformance.difference import Difference, late
+from lbgen.conformance.http1_client import ClientConnection, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
     HANDOVER,
     NOBODY,
     TAKES_HOLD,
+    MismatchError,
     ScriptContext,
     behaving,
     names_that_answer,
+    require,
     wait_until,
     who_answers,
+    with_control,
 )
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
-from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
@@ -40,146 +40,120 @@ if TYPE_CHECKING:
 
 _MOST = 1_600  # requests that wait for answers of a rare pool
 _HELD_MS = 1_500  # for which an endpoint keeps its client waiting
-_EARLY = 0.8  # of the time that failing checks must take
 
 
-def shares_hold(ctx: ScriptContext) -> Iterator[str]:
+def shares_hold(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Of `times` requests each pool (`by`: pool, `l4 pool`) or endpoint (name) gets its share, five deviations off at
     most. What each pool gets is what the oracle says."""
     request, by, pool = ctx.params["request"], ctx.params["by"], ctx.params.get("pool", "")
-    times = ctx.params["times"]
-    counts: Counter[str] = Counter()
+    share, counts = ctx.params["share"], Counter[str]()
     for _ in range(_MOST):
-        name = _pool_that_answers(ctx, request, counts) if by == "pool" else who_answers(ctx, request)
-        if isinstance(name, list):
-            yield from name
-            return
-        if by == "l4 pool":
-            name = name.rpartition("-")[0]
+        if by == "pool":
+            answer = ctx.ask(request)
+            account = account_of(answer)
+            name = NOBODY if account is None else str(account["pool"])
+            if account is not None and not counts[name]:
+                case = Case("", "", request, Expect())
+                found = list(judge.differences(case, simulate(ctx.plan, request), answer, ctx.own))
+                if found:
+                    yield from found
+                    return
+        else:
+            name = who_answers(ctx, request)
+            name = name.rpartition("-")[0] if by == "l4 pool" else name
         if not pool or name == NOBODY or name.rpartition("-")[0] == pool:
             counts[name] += 1
-        if counts.total() == times:
+        if counts.total() == ctx.params["times"]:
             break
-    for name, (low, high) in ctx.params["share"].items():
+    for name, (low, high) in share.items():
         if not low <= counts[name] <= high:
             yield f"{name} got {counts[name]} of {counts.total()}, expected {low} to {high}; all: {dict(counts)}"
-    if unexpected := counts.keys() - ctx.params["share"].keys():
-        yield f"answers of {sorted(unexpected)}, expected {sorted(ctx.params['share'])}"
+    if unexpected := counts.keys() - share.keys():
+        yield f"answers of {sorted(unexpected)}, expected {sorted(share)}"
 
 
-def _pool_that_answers(ctx: ScriptContext, request: Request, known: Counter[str]) -> str | list[str]:
-    """The pool that answers, or what is wrong with its first answer."""
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
-    account = account_of(answer)
-    if account is None:
-        return NOBODY
-    name = str(account["pool"])
-    if not known[name]:
-        case = Case("", "", request, Expect())
-        found = list(judge.differences(case, simulate(ctx.plan, request), answer, ctx.own))
-        if found:
-            return found
-    return name
-
-
-def equal_keys_stay(ctx: ScriptContext) -> Iterator[str]:
+def equal_keys_stay(ctx: ScriptContext) -> None:
     """Requests of one key go to one endpoint, those of many keys to each of `names`. `requests`: one for each key."""
-    homes = {}
+    homes: set[str] = set()
     for number, request in enumerate(ctx.params["requests"]):
         names = {who_answers(ctx, request) for _ in range(3)}
-        if len(names) > 1:
-            yield f"key {number} went to {sorted(names)}"
-            return
-        homes[number] = names.pop()
-    want = set(ctx.params["names"])
-    if set(homes.values()) - want or (ctx.params["every"] and set(homes.values()) != want):
-        yield f"{len(homes)} keys went to {sorted(set(homes.values()))}, expected {sorted(want)}"
-    elif len(set(homes.values())) < 2:
-        yield f"{len(homes)} keys all went to {next(iter(homes.values()))}"
+        require(len(names) == 1, f"key {number} went to {sorted(names)}")
+        homes |= names
+    want, count = set(ctx.params["names"]), len(ctx.params["requests"])
+    fits = homes == want if ctx.params["every"] else homes <= want
+    require(fits, f"{count} keys went to {sorted(homes)}, expected {sorted(want)}")
+    require(len(homes) > 1, f"{count} keys all went to {sorted(homes)}")
 
 
-def least_loaded_is_next(ctx: ScriptContext) -> Iterator[str]:
+def least_loaded_is_next(ctx: ScriptContext) -> None:
     """While one endpoint has a request under way the next ones go elsewhere, one at a time (of `names`)."""
-    found = list(_beside_a_slow_one(ctx))
-    if found:  # what another case left under way may have been in the way
+    try:
+        _beside_a_slow_one(ctx)
+    except MismatchError:  # what another case left under way may have been in the way
         time.sleep(1)
-        found = list(_beside_a_slow_one(ctx))
-    yield from found
+        _beside_a_slow_one(ctx)
 
 
-def _beside_a_slow_one(ctx: ScriptContext) -> Iterator[str]:
+def _beside_a_slow_one(ctx: ScriptContext) -> None:
     request, names, pool = ctx.params["request"], ctx.params["names"], ctx.params.get("pool", "")
-    held = _with_control(request, {"mode": "hang", "wait_ms": _HELD_MS})
-    listener = ctx.plan.listener(request.listener)
-    begun, busy = time.monotonic(), ""
+    busy: set[str] = set()
     with ExitStack() as stack:
         for _ in range(_MOST):
             before = ctx.endpoints.heads.copy()
-            client = ClientConnection(ctx.at[listener.name], client=request.client, transport=ctx.unverified(request))
-            stack.enter_context(client).send(serialize(held))
-            busy = _asked_since(ctx, before, names)
+            held = with_control(request, mode="hang", wait_ms=_HELD_MS)
+            stack.enter_context(ctx.connect(request)).send(serialize(held))
+
+            def asked_since(before: Counter[str] = before) -> set[str]:
+                return (ctx.endpoints.heads - before).keys() & set(names)
+
+            wait_until(asked_since, 0.3)
+            busy = asked_since()
             if busy or not pool:
                 break
-        if not busy:
-            yield f"no endpoint of {sorted(names)} was asked"
-            return
-        begun = time.monotonic()
-        asked: Counter[str] = Counter()
+        require(busy, f"no endpoint of {sorted(names)} was asked")
+        begun, asked = time.monotonic(), Counter[str]()
         for _ in range(_MOST):
             name = who_answers(ctx, request)
             if not pool or name.rpartition("-")[0] == pool:
                 asked[name] += 1
             if asked.total() >= 4 * len(names) or time.monotonic() - begun > _HELD_MS / 1000 - 0.2:
                 break
-    if asked[busy]:
-        yield f"{busy} was busy with a request, and got {asked[busy]} of {asked.total()} more: {dict(asked)}"
+    first = min(busy)
+    sentence = f"{first} was busy with a request, and got {asked[first]} of {asked.total()} more: {dict(asked)}"
+    require(not asked[first], sentence)
 
 
-def _asked_since(ctx: ScriptContext, before: Counter[str], names: list[str]) -> str:
-    """The endpoint of `names` that has got a request since `before`; "" when none has, soon."""
-
-    def found() -> set[str]:
-        return (ctx.endpoints.heads - before).keys() & set(names)
-
-    wait_until(lambda: bool(found()), 0.3)
-    return next(iter(sorted(found())), "")
-
-
-def failed_checks_take_out(ctx: ScriptContext) -> Iterator[str]:
+def failed_checks_take_out(ctx: ScriptContext) -> None:
     """An endpoint whose checks fail is left out in time, without any request failing afterwards, and serves again in
     time once they succeed. First its checks are answered wrongly (`status` at `path`; without one it refuses
     connections), then not at all. Where it is checked on another port, that one fails."""
-    name, others, request = ctx.params["name"], ctx.params["others"], ctx.params["request"]
-    want = set(others) or {NOBODY}
-    pool = ctx.params.get("pool", "")
-    checked = f"{name}-check" if f"{name}-check" in ctx.endpoints.listening else name
-    path = ctx.params["path"]
-
-    def serving(count: int) -> set[str]:
-        return names_that_answer(ctx, request, count, pool)
-
-    seconds = ctx.params["back_ms"] / 1000
+    name, path, seconds = ctx.params["name"], ctx.params["path"], ctx.params["back_ms"] / 1000
+    want, checked = set(ctx.params["others"]) or {NOBODY}, _checked(ctx, name)
     for how, out_ms in (("wrong", ctx.params["out_ms"]), ("silent", ctx.params["silent_ms"])):
-        if not wait_until(lambda: name in serving(12), seconds):
-            yield f"{name} serves nothing although it is healthy"
-            return
+        healthy = wait_until(lambda: name in _serving(ctx, 12), seconds)
+        require(healthy, f"{name} serves nothing although it is healthy")
         begun = time.monotonic()
         with _failing_checks(ctx, checked, how):
-            if not wait_until(lambda: serving(8) <= want, out_ms[1] / 1000):
-                yield f"{out_ms[1] / 1000:.1f} s after the checks of {name} failed: {sorted(serving(12))}, " + (
-                    f"expected only {sorted(want)}"
-                )
+            out = wait_until(lambda: _serving(ctx, 8) <= want, out_ms[1] / 1000)
             took = (time.monotonic() - begun) * 1000
-            failed = [
-                x for x in tuple(ctx.endpoints.seen) if x.name == checked and x.at > begun and _is(x.target, path)
-            ]
-        if took < out_ms[0]:
-            yield f"{name} was left out {took:.0f} ms after its checks failed, expected {out_ms[0]} at least"
-        elif path is not None and how == "wrong" and 0 < len(failed) < ctx.params["fall"]:
-            yield f"{name} was left out after {len(failed)} failed checks, expected {ctx.params['fall']}"
-        if not wait_until(lambda: name in serving(12), seconds):
-            yield f"{name} is back for {seconds:.1f} s and serves nothing"
-            return
+            failed = sum(x.name == checked and x.at > begun and _is(x.target, path) for x in tuple(ctx.endpoints.seen))
+            what = f"{out_ms[1] / 1000:.1f} s after the checks of {name} failed"
+            require(out, f"{what}: {sorted(_serving(ctx, 12))}, expected only {sorted(want)}")
+        in_time = took >= out_ms[0]
+        require(in_time, f"{name} was left out {took:.0f} ms after its checks failed, expected {out_ms[0]} at least")
+        enough = how != "wrong" or not 0 < failed < ctx.params["fall"]
+        require(enough, f"{name} was left out after {failed} failed checks, expected {ctx.params['fall']}")
+        back = wait_until(lambda: name in _serving(ctx, 12), seconds)
+        require(back, f"{name} is back for {seconds:.1f} s and serves nothing")
+
+
+def _serving(ctx: ScriptContext, count: int) -> set[str]:
+    return names_that_answer(ctx, ctx.params["request"], count, ctx.params.get("pool", ""))
+
+
+def _checked(ctx: ScriptContext, name: str) -> str:
+    """Where an endpoint is checked."""
+    return f"{name}-check" if f"{name}-check" in ctx.endpoints.listening else name
 
 
 def _is(target: str, path: str | None) -> bool:
@@ -204,7 +178,7 @@ def _failing_checks(ctx: ScriptContext, checked: str, how: str) -> Iterator[None
             ctx.endpoints.behave(checked, Behaviour(), path=path.partition("?")[0])
 
 
-def failures_eject(ctx: ScriptContext) -> Iterator[str]:
+def failures_eject(ctx: ScriptContext) -> None:
     """`failures` failures in a row take an endpoint out for `eject_ms`, then it serves again. Its checks (`path`)
     succeed meanwhile."""
     name, others, failures = ctx.params["name"], ctx.params["others"], ctx.params["failures"]
@@ -221,63 +195,57 @@ def failures_eject(ctx: ScriptContext) -> Iterator[str]:
             who_answers(ctx, request)
             if arrived() - before >= failures:
                 break
-        else:
-            yield f"{name} was asked {arrived() - before} times, and fails"
-            return
+        came = arrived() - before
+        require(came >= failures, f"{name} was asked {came} times, and fails")
         time.sleep(TAKES_HOLD)
         before = arrived()
-        found = names_that_answer(ctx, request, 4 * (len(others) + 1), pool)
-        if arrived() > before:
-            yield f"{name} failed {failures} times in a row, and was asked {arrived() - before} times more"
-        elif not others and found != {NOBODY}:
-            yield f"{name} failed {failures} times in a row: {sorted(found)}, expected {NOBODY}"
+        found, more = _serving(ctx, 4 * (len(others) + 1)), arrived() - before
+        require(not more, f"{name} failed {failures} times in a row, and was asked {more} times more")
+        alone = others or found == {NOBODY}
+        require(alone, f"{name} failed {failures} times in a row: {sorted(found)}, expected {NOBODY}")
     time.sleep(ctx.params["eject_ms"] / 1000)
-    if not wait_until(lambda: name in names_that_answer(ctx, request, 12, pool), 2):
-        yield f"{name} serves nothing after {ctx.params['eject_ms']} ms"
+    back = wait_until(lambda: name in _serving(ctx, 12), 2)
+    require(back, f"{name} serves nothing after {ctx.params['eject_ms']} ms")
 
 
-def backups_take_over(ctx: ScriptContext) -> Iterator[str]:
+def backups_take_over(ctx: ScriptContext) -> None:
     """The backups (`backups`) serve while all other endpoints (`names`) are out, and only then."""
-    request, pool = ctx.params["request"], ctx.params.get("pool", "")
     names, backups = ctx.params["names"], set(ctx.params["backups"])
-    path, seconds = ctx.params["path"], ctx.params["out_ms"][1] / 1000
+    path, seconds = ctx.params["path"], ctx.params["back_ms"] / 1000
 
-    def serving(count: int) -> set[str]:
-        return names_that_answer(ctx, request, count, pool)
+    def settles(count: int, expected: set[str], what: str, within: float) -> None:
+        fits = wait_until(lambda: _serving(ctx, count) <= expected, within)
+        require(fits, f"{what}: {sorted(_serving(ctx, 12))}, expected only {sorted(expected)}")
 
-    if not wait_until(lambda: not serving(12) & backups, ctx.params["back_ms"] / 1000):
-        yield f"all are healthy: {sorted(serving(12))}, expected nothing from {sorted(backups)}"
-        return
+    quiet = wait_until(lambda: not _serving(ctx, 12) & backups, seconds)
+    require(quiet, f"all are healthy: {sorted(_serving(ctx, 12))}, expected nothing from {sorted(backups)}")
     with ExitStack() as stack:
         for name in names:
-            checked = f"{name}-check" if f"{name}-check" in ctx.endpoints.listening else name
             if ctx.params["checked"]:
-                stack.enter_context(_failing_checks(ctx, checked, "wrong"))
+                stack.enter_context(_failing_checks(ctx, _checked(ctx, name), "wrong"))
             if path is None or not ctx.params["checked"]:
                 ctx.endpoints.listen(name, "refuse")
                 stack.callback(ctx.endpoints.listen, name, "yes")
-        if not wait_until(lambda: serving(8) <= backups, seconds):
-            yield f"all but the backups are out: {sorted(serving(12))}, expected only {sorted(backups)}"
-    if not wait_until(lambda: serving(8) <= set(names), ctx.params["back_ms"] / 1000):
-        yield f"all are healthy again: {sorted(serving(12))}, expected {sorted(names)}"
+        settles(8, backups, "all but the backups are out", ctx.params["out_ms"][1] / 1000)
+    settles(8, set(names), "all are healthy again", seconds)
 
 
-def connections_are_kept(ctx: ScriptContext) -> Iterator[str]:
+def connections_are_kept(ctx: ScriptContext) -> None:
     """Requests that follow each other on one connection of a client use connections that endpoints have already; with
     `keepalive` 0 each has its own. `idle_ms` after the last one, and half as much again, none of them is used."""
-    count = 6 * len(ctx.params["names"])
+    count, most, idle = 6 * len(ctx.params["names"]), 2 * len(ctx.params["names"]), ctx.params["idle_ms"] / 1000
     used, answered = _connections_used(ctx, count)
-    if answered < count:
-        yield f"{answered} of {count} requests on one connection reached endpoints"
-    elif ctx.params["keepalive"] and len(used) > 2 * len(ctx.params["names"]):
-        yield late(f"{count} requests used {len(used)} connections, expected {2 * len(ctx.params['names'])} at most")
-    elif not ctx.params["keepalive"] and len(used) < count:
-        yield f"{count} requests used {len(used)} connections, expected one for each"
-    elif idle := ctx.params["idle_ms"] / 1000:
+    require(answered == count, f"{answered} of {count} requests on one connection reached endpoints")
+    what = f"{count} requests used {len(used)} connections"
+    if not ctx.params["keepalive"]:
+        require(len(used) == count, f"{what}, expected one for each")
+    else:
+        require(len(used) <= most, late(f"{what}, expected {most} at most"))
+    if idle:
         time.sleep(1.5 * idle + 0.5)
-        later, _ = _connections_used(ctx, count)
-        if again := used & later:
-            yield late(f"connections were used after {1.5 * idle:.1f} s without a request: {sorted(again)}")
+        again = used & _connections_used(ctx, count)[0]
+        sentence = f"connections were used after {1.5 * idle:.1f} s without a request: {sorted(again)}"
+        require(not again, late(sentence))
 
 
 def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, int]], int]:
@@ -285,7 +253,7 @@ def _connections_used(ctx: ScriptContext, count: int) -> tuple[set[tuple[str, in
     request, pool = ctx.params["request"], ctx.params["pool"]
     used: set[tuple[str, int]] = set()
     answered = 0
-    with ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request)) as stream:
+    with ctx.connect(request) as stream:
         for _ in range(_MOST if pool else count):
             account = account_of(stream.ask(request))
             if account is None or answered == count:
@@ -305,7 +273,7 @@ def request_is_logged(ctx: ScriptContext) -> Iterator[str]:
         return [dict(x) for _, x in ctx.log() if x.get("path") == path and x.get("listener") == request.listener]
 
     before = len(records())
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
+    answer = ctx.ask(request)
     if not wait_until(lambda: len(records()) > before, 6):
         yield f"no line in the access log for {request.method} {path}"
         return
@@ -315,11 +283,7 @@ def request_is_logged(ctx: ScriptContext) -> Iterator[str]:
             yield f"the access log says {key} {record.get(key)!r}, expected {want!r}"
 
 
-def _with_control(request: Request, behaviour: dict[str, object]) -> Request:
-    return replace(request, headers=(*request.headers, (CONTROL, json.dumps(behaviour))))
-
-
-def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
+def fewest_connections_are_next(ctx: ScriptContext) -> None:
     """Connections that stay open are spread evenly over `names`; when those to one endpoint end, it gets the next."""
     names = ctx.params["names"]
     held: list[tuple[str, ClientConnection]] = []
@@ -327,9 +291,8 @@ def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
         for _ in range(3 * len(names)):
             held.append(_open_connection(ctx))
         found = Counter(name for name, _ in held)
-        if found != Counter(dict.fromkeys(names, 3)):
-            yield f"{len(held)} open connections: {dict(found)}, expected 3 for each of {sorted(names)}"
-            return
+        even = found == Counter(dict.fromkeys(names, 3))
+        require(even, f"{len(held)} open connections: {dict(found)}, expected 3 for each of {sorted(names)}")
         for name, stream in held:
             if name == names[0]:
                 stream.sock.close()
@@ -337,8 +300,8 @@ def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
         held = [(name, stream) for name, stream in held if name != names[0]]
         after = [_open_connection(ctx) for _ in range(3)]
         held += after
-        if {name for name, _ in after} != {names[0]}:
-            yield f"all connections to {names[0]} have ended, and the next go to {[name for name, _ in after]}"
+        went = [name for name, _ in after]
+        require(set(went) == {names[0]}, f"all connections to {names[0]} have ended, and the next go to {went}")
     finally:
         for _, stream in held:
             stream.sock.close()
@@ -347,12 +310,12 @@ def fewest_connections_are_next(ctx: ScriptContext) -> Iterator[str]:
 def _open_connection(ctx: ScriptContext) -> tuple[str, ClientConnection]:
     """A connection that stays open, and the endpoint that it goes to."""
     request = ctx.params["request"]
-    stream = ClientConnection(ctx.at[request.listener], client=request.client, transport=ctx.unverified(request))
+    stream = ctx.connect(request)
     account = account_of(stream.ask(request))
     return NOBODY if account is None else str(account["name"]), stream
 
 
-def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
+def unreachable_endpoints(ctx: ScriptContext) -> Iterator[Difference | str]:
     """While no endpoint of `names` can be reached (`how`: they refuse or drop connections) a request is answered with
     a failure in time; `heal_ms` after they are back they serve."""
     request, names = ctx.params["request"], ctx.params["names"]
@@ -362,7 +325,7 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
         ctx.endpoints.listen(name, ctx.params["how"])
     try:
         begun = time.monotonic()
-        answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request), timeout=high / 1000 + 2)
+        answer = ctx.ask(request, timeout=high / 1000 + 2)
         took = (time.monotonic() - begun) * 1000
     finally:
         for name in every:
@@ -376,18 +339,18 @@ def unreachable_endpoints(ctx: ScriptContext) -> Iterator[str]:
         yield f"{ctx.params['heal_ms']} ms after the endpoints are back: {who_answers(ctx, request)}"
 
 
-def proxy_header_arrives(ctx: ScriptContext) -> Iterator[str]:
+def proxy_header_arrives(ctx: ScriptContext) -> None:
     """The endpoint gets a PROXY header of the pool's version (`version`) that names the client."""
     request, version = ctx.params["request"], ctx.params["version"]
-    answer = fetch(ctx.at[request.listener], request, transport=ctx.unverified(request))
+    answer = ctx.ask(request)
     account = account_of(answer)
-    if account is None or account["proxy"] is None:
-        yield f"status {answer.status} {answer.problem}, no PROXY header arrived"
-    elif (account["proxy"]["version"], account["proxy"]["source"]) != (version, request.client):
-        yield f"the endpoint got the PROXY header {account['proxy']}, expected version {version} and {request.client}"
+    header = account and account["proxy"]
+    require(header, f"status {answer.status} {answer.problem}, no PROXY header arrived")
+    right = header and (header["version"], header["source"]) == (version, request.client)
+    require(right, f"the endpoint got the PROXY header {header}, expected version {version} and {request.client}")
 
 
-def datagram_flows_end(ctx: ScriptContext) -> Iterator[str]:
+def datagram_flows_end(ctx: ScriptContext) -> None:
     """Datagrams of one client port go to one endpoint; after the idle time a flow is a new one, which goes to the
     endpoint whose turn it is."""
     request, count = ctx.params["request"], ctx.params["count"]
@@ -401,12 +364,11 @@ def datagram_flows_end(ctx: ScriptContext) -> Iterator[str]:
             flow.connect(address)
         first = [_name_of_datagram(flow) for flow in flows]
         time.sleep(low / 1000 * 0.6)
-        if (kept := [_name_of_datagram(flow) for flow in flows]) != first:
-            yield f"within the idle time flows went to {kept}, before to {first}"
-            return
+        kept = [_name_of_datagram(flow) for flow in flows]
+        require(kept == first, f"within the idle time flows went to {kept}, before to {first}")
         time.sleep(high / 1000 + 1)
-        if (now := [_name_of_datagram(flow) for flow in flows]) == first:
-            yield f"after the idle time flows go where they went: {now}"
+        now = [_name_of_datagram(flow) for flow in flows]
+        require(now != first, f"after the idle time flows go where they went: {now}")
 
 
 def _name_of_datagram(flow: socket.socket) -> str:

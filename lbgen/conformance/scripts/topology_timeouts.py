@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import HANDSHAKE
-from lbgen.conformance.difference import WAITED, Difference, Kind, in_context, late
-from lbgen.conformance.http1_client import ClientConnection, fetch, serialize, websocket_echo
+from lbgen.conformance.difference import Difference, late
+from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
 from lbgen.records import replace
@@ -17,32 +17,31 @@ if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext
     from lbgen.plan.request import Request
 
-LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/isolated_network.py)
+LARGE = 4 << 20  # bytes, more than any buffer on the way (small ones, see runtime/local/network.py)
 NOTICED = 0.15  # seconds after which a proxy knows that its kept connections have ended
 _RESUMES = 1.5  # seconds within which a body goes on, if it does
 _STUCK = 0.15  # seconds without progress of an upload
 
 
-def tunnel_idle(ctx: ScriptContext) -> Iterator[str]:
+def tunnel_idle(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A WebSocket without traffic is closed in time, and not before."""
     request: Request = ctx.params["request"]
     asked = replace(request, headers=(*request.headers, *HANDSHAKE))
-    with _stream(ctx, request) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         if (status := stream.ask(asked).status) != 101:
-            yield Difference(f"status {status}, expected 101", Kind.FAILED if status in WAITED else Kind.OTHER)
+            yield f"status {status}, expected 101"
             return
         earliest = time.monotonic()
         if websocket_echo(stream, b"hello") != b"hello":
             yield "no echo"
             return
-        for each in ends_in_time(stream, ctx, "the tunnel", earliest):
-            yield each if each.startswith("after ") else in_context("after a time of silence ", each)
+        yield from ends_in_time(stream, ctx, "the tunnel", earliest)
 
 
-def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
+def idle_connection_ends(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A kept client connection without requests is closed in time, and not before."""
     request: Request = ctx.params["request"]
-    with _stream(ctx, request) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         answer = stream.ask(request)
         if answer.status is None or answer.after != "open":
@@ -51,11 +50,11 @@ def idle_connection_ends(ctx: ScriptContext) -> Iterator[str]:
         yield from ends_in_time(stream, ctx, "the connection", earliest)
 
 
-def slow_client(ctx: ScriptContext) -> Iterator[str]:
+def slow_client(ctx: ScriptContext) -> Iterator[Difference | str]:
     """Half a request is answered or its connection closed in time, and not before, even if a header comes now and then
     (`pause` seconds apart; 0 = silence)."""
     pause = ctx.params["pause"]
-    with _stream(ctx, ctx.params["request"]) as stream:
+    with ctx.connect(ctx.params["request"], timeout=_patience(ctx)) as stream:
         earliest = time.monotonic()
         stream.send(ctx.params["sent"])
         begun = time.monotonic()
@@ -64,10 +63,8 @@ def slow_client(ctx: ScriptContext) -> Iterator[str]:
         yield from ends_in_time(stream, ctx, "the connection", earliest, begun, or_answers=True)
 
 
-def _stream(ctx: ScriptContext, request: Request) -> ClientConnection:
-    seconds = ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2)
-    transport = ctx.unverified(request)
-    return ClientConnection(ctx.at[request.listener], client=request.client, timeout=seconds, transport=transport)
+def _patience(ctx: ScriptContext) -> float:
+    return float(ctx.params["within_ms"][1] / 1000 + ctx.params.get("patience", 2))
 
 
 def ends_in_time(
@@ -78,7 +75,7 @@ def ends_in_time(
     begun: float | None = None,
     *,
     or_answers: bool = False,
-) -> Iterator[str]:
+) -> Iterator[Difference | str]:
     """Check that the engine ends the connection in time. The lower bound counts from `earliest`, taken before the last
     bytes are sent, since the engine's timer may start before this process continues; the upper bound counts from
     `begun` (default: now)."""
@@ -96,13 +93,13 @@ def ends_in_time(
         yield late(f"{what} took {took:.0f} ms, expected {low:.0f} to {high}")
 
 
-def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
+def stuck_upload(ctx: ScriptContext) -> Iterator[Difference | str]:
     """An endpoint that stops reading a body is given up in time."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
     head = replace(request, method="POST", headers=(*request.headers, ("Content-Length", str(size))))
     chunk = b"x" * 65_536
-    with _stream(ctx, request) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(head))
         first = last = time.monotonic()  # the endpoint takes nothing from the first on, a proxy what it has room for
         stuck = False
@@ -120,7 +117,7 @@ def stuck_upload(ctx: ScriptContext) -> Iterator[str]:
         yield from ends_in_time(stream, ctx, "the upload", first, last, or_answers=True)
 
 
-def deaf_client(ctx: ScriptContext) -> Iterator[str]:
+def deaf_client(ctx: ScriptContext) -> Iterator[Difference | str]:
     """A client that stops reading is given up in time: it gets the whole body if it goes on before (`early_ms`, where
     that is asked), and not if it comes back after that."""
     _, high = ctx.params["within_ms"]
@@ -132,11 +129,11 @@ def deaf_client(ctx: ScriptContext) -> Iterator[str]:
             return
 
 
-def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[str]:
+def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[Difference | str]:
     """Whether a client that reads nothing for `pause` milliseconds gets the whole body nevertheless."""
     request: Request = ctx.params["request"]
     size = ctx.params.get("size", LARGE)
-    with _stream(ctx, request) as stream:
+    with ctx.connect(request, timeout=_patience(ctx)) as stream:
         stream.send(serialize(request))
         if stream.read_until(b"\r\n\r\n") is None:
             yield f"no answer ({stream.end})"
@@ -155,16 +152,15 @@ def slow_reader(ctx: ScriptContext, pause: float, *, whole: bool) -> Iterator[st
         )
 
 
-def split_fails(ctx: ScriptContext) -> Iterator[str]:
+def split_fails(ctx: ScriptContext) -> Iterator[Difference | str]:
     """While the endpoints of one pool of a split fail, requests that are drawn for it get a 504, in time; the others do
     not notice. `most` requests are enough to meet the pool."""
     request: Request = ctx.params["request"]
     pool = ctx.params["pool"]
     low, high = ctx.params["within_ms"]
-    transport = ctx.unverified(request)
     found: list[float] = []
     for _ in range(ctx.params["most"]):
-        answer = fetch(ctx.at[request.listener], request, transport=transport, timeout=high / 1000 + 2)
+        answer = ctx.ask(request, timeout=high / 1000 + 2)
         if account_of(answer) is not None:
             continue
         if own_status(answer, 504) != 504:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from ipaddress import ip_network
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import Draft, drafts
+from lbgen.conformance.corpus import drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
@@ -19,23 +20,21 @@ from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.plan.request import Request
+    from lbgen.plan.request import Draft, Request
 
 
 SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
 OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
-WAITS, BODY = "timeouts.idle.waits", "timeouts.idle.body"
+BODY = "timeouts.idle.body"
 TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
-_ANSWERED = "timeouts.idle.answered"  # by the clock of the client's body
 HANG = {"mode": "hang", "wait_ms": 60_000}
 _EXCUSES: dict[str, tuple[str, ...]] = {
-    "6.response": (WAITS, ALIKE),
     "6.idle": (BODY,),
-    "6.request": (WAITS, BODY, str(Feature.TIMEOUT_REQUEST)),
-    **dict.fromkeys(("6.retries.close", "6.retries.reset"), (WAITS, ALIKE, str(Feature.RETRIES))),
-    "6.retries": (WAITS, str(Feature.RETRIES)),
-    **dict.fromkeys(("5.close", "5.reset", "6.connect"), (ALIKE,)),
+    "6.request": (BODY, str(Feature.TIMEOUT_REQUEST)),
+    **dict.fromkeys(("6.retries.close", "6.retries.reset"), (ALIKE, str(Feature.RETRIES))),
+    "6.retries": (str(Feature.RETRIES),),
+    **dict.fromkeys(("5.close", "5.reset", "6.connect", "6.response"), (ALIKE,)),
 }
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")
@@ -44,9 +43,10 @@ _ENOUGH = 16_384  # addresses, so that cases rarely share one
 
 
 class Phase(StrEnum):
-    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `ALONE` run one by one,
-    those of any other phase side by side."""
+    """What the endpoints do meanwhile, in this order: what breaks them comes last. Cases of `FIRST` and `ALONE` run one
+    by one, those of any other phase side by side."""
 
+    FIRST = "answer, one request at a time, and nothing was asked before"
     CALM = "answer"
     HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
@@ -73,11 +73,15 @@ def time_window(milliseconds: float, tries: int = 1) -> tuple[int, int]:
 def fault_case(clause: str, request: Request, route: Route, *steps: dict[str, Any], **expect: Any) -> ScheduledCase:  # noqa: ANN401  # as `Expect` has it
     """A request that the endpoints treat as `steps` say, one step a try. The clause tells what may excuse it."""
     features = next((found for start, found in _EXCUSES.items() if clause.startswith(start)), ())
-    if request.method not in ("GET", "HEAD") and clause.startswith("6."):
-        features = (*features, _ANSWERED)
+    features = tuple(feature for feature in features if feature != ALIKE or may_try_again(route))
     longest = expect.get("within_ms", (0, 2000))[1] / 1000
     case = Case("", clause, request, Expect(**expect), features, routes=(route.name,), steps=steps, timeout=longest + 2)
     return ScheduledCase(case)
+
+
+def may_try_again(route: Route) -> bool:
+    """Whether some cause makes an engine send a request again."""
+    return isinstance(route.action, Forward) and route.action.retries is not None
 
 
 def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
@@ -90,10 +94,23 @@ def tries(retries: Retries | None, cause: RetryCause | int, method: str) -> int:
 
 
 def script_case(
-    clause: str, script: str, request: Request, params: dict[str, Any], features: tuple[str, ...], *routes: str
+    clause: str,
+    script: str,
+    request: Request,
+    params: dict[str, Any],
+    features: tuple[str, ...],
+    *routes: str,
+    phase: Phase = Phase.CALM,
+    tried: tuple[str, ...] = (),
 ) -> ScheduledCase:
-    """A script as a case; `routes` are those it needs, `features` what may excuse it."""
-    return ScheduledCase(Case("", clause, request, Expect(), features, script=script, params=params, routes=routes))
+    """A script as a case; `routes` are those it needs, `features` what may excuse it, `tried` fields that it tries
+    beside those of its clause."""
+    case = Case("", clause, request, Expect(), features, script=script, params=params, routes=routes)
+    return ScheduledCase(replace(case, tries_fields=tried), phase)
+
+
+first_case = partial(script_case, phase=Phase.FIRST)
+alone_case = partial(script_case, phase=Phase.ALONE)
 
 
 def with_headers(request: Request, *headers: tuple[str, str]) -> Request:

@@ -163,10 +163,7 @@ def _of_route(plan: Plan, route: Route) -> Iterator[str]:
         at = named(plan, rule.field)
         if not rule.match.path.covers_all:
             yield f"{at}.path"
-        if rule.match.methods:
-            yield f"{at}.methods"
-        for kind in ("headers", "query", "cookies"):
-            yield from (f"{at}.{kind}.{each.name}" for each in getattr(rule.match, kind))
+        yield from (f"{at}.{each.field}" for each in rule.match.conditions)
     datagrams = any(
         each.protocol is Protocol.UDP for each in plan.listeners for x in each.l4_rules if x.route == route.name
     )

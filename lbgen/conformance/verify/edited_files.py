@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import split_lines
+from lbgen.engines.rendered import Rendered, render_with
+from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from lbgen.engines.rendered import Rendered
+    from lbgen.plan.features import Feature
+    from lbgen.plan.model import Plan
+    from lbgen.runtime.local.messages import EngineChoice
 
 NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(us|ms|s|m|h|d)?(?![\w.])")
 _TIME_ALONE = re.compile(r"\s*[\w-]+[: ] *\d+(?:\.\d+)?(?:us|ms|s|m|h|d);?")
@@ -165,3 +169,24 @@ def _rescaled(line: str, real: str, verified: str, *, fine: bool) -> str:
         return f"{value:.3f}{unit}" if "." in theirs[1] or (unit == "s" and value % 1) else f"{round(value)}{unit}"
 
     return NUMBER.sub(change, line)
+
+
+def has_same_shape(chosen: EngineChoice, real: Plan, shorter: Plan) -> bool:
+    """Whether the engine's files for both plans differ in numbers only, and it objects to the same fields."""
+    if _objections(chosen, real) != _objections(chosen, shorter):
+        return False
+    try:
+        line_changes(render_for(chosen, real), render_for(chosen, shorter))
+    except ValueError:
+        return False
+    return True
+
+
+def render_for(chosen: EngineChoice, plan: Plan) -> Rendered:
+    """The files of `plan` for the engine, its version and its DNS servers; every verdict is accepted."""
+    plan = with_version(replace(plan, resolvers=chosen.resolvers), chosen.name, chosen.version)
+    return render_with(chosen.engine, plan, chosen.version, ("all",))
+
+
+def _objections(chosen: EngineChoice, plan: Plan) -> list[tuple[str, Feature | None]]:
+    return [(each.field, each.feature) for each in chosen.engine.objections(plan, chosen.version)]

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.scripts.topology_timeouts import LARGE
 from lbgen.conformance.transport import without_verification
-from lbgen.conformance.verify import checked_pools, client_timeouts, everyday, l4, request_timeouts, traffic_policies
+from lbgen.conformance.verify import l4, timeouts, traffic
 from lbgen.conformance.verify.cases import (
     ALIKE,
     BODY,
     HANG,
     SERVER,
     TUNNEL,
-    WAITS,
     Phase,
     ScheduledCase,
+    alone_case,
     distinct_client,
     fault_case,
     has_health_checks,
     has_http2_upstream,
+    may_try_again,
     route_requests,
     script_case,
     server_name_excuses,
@@ -31,8 +32,8 @@ from lbgen.conformance.verify.cases import (
     with_headers,
 )
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, Plan, PoolProtocol, Route, Timeouts
-from lbgen.plan.policy import KeyKind, RetryCause
+from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
+from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -44,6 +45,8 @@ _ONE_ATTEMPT = f"{Feature.FORWARD}.one_attempt"
 _NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
+_TOLD = 0.55  # of a time: what ends before it is another time
+_WITHOUT_ENDPOINTS = (Phase.HUNG, Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN)
 _MOST_DRAWN = 1_600  # requests, enough for 1 %
 
 
@@ -53,8 +56,8 @@ def fault_cases(plan: Plan, client: str) -> tuple[ScheduledCase, ...]:
     found = []
     cases = (
         *_every(plan, client),
-        *everyday.everyday_cases(plan, client),
-        *traffic_policies.policy_cases(plan, client),
+        *traffic.everyday_cases(plan, client),
+        *traffic.policy_cases(plan, client),
     )
     for one in cases:
         name = " ".join((one.case.clause, *one.case.routes))
@@ -74,7 +77,7 @@ def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
         if listener.mode is not Mode.L7:
             yield from l4.l4_cases(plan, listener, client)
             continue
-        yield from client_timeouts.client_timeout_cases(plan, listener, client)
+        yield from timeouts.client_timeout_cases(plan, listener, client)
         for route, hit in route_requests(plan, listener, client):
             if not isinstance(route.action, Forward):
                 continue
@@ -82,9 +85,7 @@ def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
                 yield from _apart(plan, route, _route(plan, route, route.action, hit))
             elif route.name not in checked:
                 checked.add(route.name)
-                found = checked_pools.fault_cases(
-                    plan, route, route.action, hit, _route(plan, route, route.action, hit)
-                )
+                found = _of_checked_pools(plan, route, route.action, hit, _route(plan, route, route.action, hit))
                 yield from _apart(plan, route, found)
 
 
@@ -133,7 +134,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
             yield from _mistaken(plan, route, action, asked)
     if hit.method != "HEAD":
         yield from _silent(route, action, hit)
-        yield from request_timeouts.request_timeout_cases(plan, route, action, hit)
+        yield from timeouts.request_timeout_cases(plan, route, action, hit)
     times = action.timeouts
     if hit.method == "GET" and times.idle and not has_http2_upstream(plan, hit):
         params = {"request": hit, "within_ms": time_window(times.idle)}
@@ -151,8 +152,7 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     if first == times.idle:  # the whole body takes its time
         params["early_ms"] = first * 0.65
     features = (*ends, "listener.timeouts.reading")
-    one = script_case("6.idle.download", "deaf_client", hit, params, features, route.name)
-    yield replace(one, phase=Phase.HEAVY)
+    yield script_case("6.idle.download", "deaf_client", hit, params, features, route.name, phase=Phase.HEAVY)
     deaf = with_headers(hit, (CONTROL, json.dumps({"mode": "deaf"})))
     if has_http2_upstream(plan, hit):
         return  # streams stop, connections go on
@@ -160,20 +160,14 @@ def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[
     if silence and simulate(plan, replace(deaf, method="POST")).route == route.name and route.max_body is None:
         last = first if first != times.idle else max(first, silence)
         params = {"request": deaf, "within_ms": (time_window(min(first, silence))[0], time_window(last)[1])}
-        one = script_case(
-            "6.idle.upload",
-            "stuck_upload",
-            hit,
-            params,
-            (*ends, "timeouts.idle.upload", "listener.timeouts.stuck_endpoint"),
-            route.name,
-        )
-        yield replace(one, phase=Phase.HEAVY)
+        features = (*ends, "listener.timeouts.stuck_endpoint")
+        yield script_case("6.idle.upload", "stuck_upload", hit, params, features, route.name, phase=Phase.HEAVY)
 
 
 def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
     """Each share of a split by itself: engines may write a route's times out for each."""
     times, total = action.timeouts, sum(target.weight for target in action.targets)
+    alike = (ALIKE,) if may_try_again(route) else ()
     for target in action.targets:
         if not target.weight:
             continue
@@ -186,7 +180,7 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCas
             if not time or (times.request and count * time >= times.request):
                 continue
             params = {"request": hit, "pool": target.pool, "most": most, "within_ms": time_window(count * time, count)}
-            one = script_case(clause, "split_fails", hit, params, (WAITS, ALIKE), route.name)
+            one = script_case(clause, "split_fails", hit, params, alike, route.name)
             yield replace(one, phase=phase, pool=target.pool)
 
 
@@ -240,3 +234,57 @@ def _silent(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCa
     if times.idle and (not times.request or times.idle < times.request):
         stall = {"mode": "stall_body", "wait_ms": 60_000}
         yield fault_case("6.idle.body", hit, route, stall, cut=True, within_ms=time_window(times.idle, 3))
+
+
+def _of_checked_pools(
+    plan: Plan, route: Route, action: Forward, hit: Request, usual: Iterator[ScheduledCase]
+) -> Iterator[ScheduledCase]:
+    """Of the `usual` cases of a route those whose fault is one request's alone, and cases of endpoints that nobody can
+    reach."""
+    pools = [plan.pool(target.pool) for target in action.targets if target.weight]
+    passive = any(pool.passive is not None for pool in pools)
+    for one in usual:
+        fault = bool(one.case.steps)
+        if one.phase in _WITHOUT_ENDPOINTS or one.pool or (fault and not _fits(pools, one.case.expect.tries or 1)):
+            continue
+        yield replace(one, phase=Phase.ALONE) if passive and fault else one
+    yield from _unreachable_pools(pools, route, action, hit)
+
+
+def _fits(pools: list[Pool], count: int) -> bool:
+    """Whether so many failures of one request leave an endpoint for each further try."""
+    return all(
+        pool.passive is None or count <= max(pool.passive.failures, sum(1 for x in pool.endpoints if x.weight))
+        for pool in pools
+    )
+
+
+def _unreachable_pools(pools: list[Pool], route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCase]:
+    """Endpoints that refuse connections, or do not answer to them."""
+    names = [f"{pool.name}-{n}" for pool in pools for n, _ in enumerate(pool.endpoints)]
+    times, count = action.timeouts, tries(action.retries, RetryCause.CONNECT_FAILURE, hit.method)
+    heal = max(_heal_time(pool) for pool in pools)
+    common = {"request": hit, "names": names, "heal_ms": heal}
+    features = (*((ALIKE,) if may_try_again(route) else ()), str(Feature.RETRIES), str(Feature.FAILURES))
+    params = {**common, "how": "refuse", "within_ms": (0, 1000)}
+    yield alone_case("5.refused", "unreachable_endpoints", hit, params, features, route.name)
+    total = count * times.connect
+    if times.connect and (not times.request or total < times.request) and _fits(pools, count):
+        low, high = time_window(total, count)
+        # Checks that get no answer may take the endpoints out before.
+        out = min((_out_time(pool.active) for pool in pools if pool.active is not None), default=low)
+        exact = min(low, out) > _TOLD * total
+        params = {**common, "how": "drop", "within_ms": (min(low, out), high)}
+        clause = "6.connect" if exact else "5.unreachable"
+        yield alone_case(clause, "unreachable_endpoints", hit, params, features, route.name)
+
+
+def _out_time(active: ActiveHealth) -> int:
+    """Milliseconds that checks take at least until an endpoint which does not answer is out."""
+    return round(0.8 * ((active.fall - 1) * active.interval + active.timeout))
+
+
+def _heal_time(pool: Pool) -> int:
+    """Milliseconds after which an endpoint is back."""
+    active = 0 if pool.active is None else (pool.active.rise + 1) * (pool.active.interval + pool.active.timeout)
+    return active + (0 if pool.passive is None else pool.passive.eject_for) + pool.slow_start + 1_500

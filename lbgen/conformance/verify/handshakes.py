@@ -6,6 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import TransportOptions, without_verification
@@ -14,13 +18,11 @@ from lbgen.plan.features import Feature
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from cryptography import x509
-
     from lbgen.plan.model import Listener
     from lbgen.plan.request import Request
     from lbgen.plan.tls import Certificate, ListenerTls
 
-NO_NAME = (f"{Feature.TLS_NO_SNI}.first", f"{Feature.TLS_NO_SNI}.other")
+NO_NAME = (f"{Feature.TLS_NO_SNI}.other",)
 _NOTHING: dict[str, Any] = {"unanswered": True}
 
 
@@ -75,20 +77,14 @@ def for_name(tls: ListenerTls, name: str) -> Certificate | None:
 
 def _kinds_differ(tls: ListenerTls) -> bool:
     """Whether the first certificate has an RSA key and another one an ECDSA key."""
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
     first, *others = [isinstance(_read(each).public_key(), RSAPublicKey) for each in tls.certificates]
     return first and not all(others)
 
 
 def fingerprint(certificate: Certificate) -> str:
     """SHA-256 of its first certificate, as `Handshake` tells it."""
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     return hashlib.sha256(_read(certificate).public_bytes(Encoding.DER)).hexdigest()
 
 
 def _read(certificate: Certificate) -> x509.Certificate:
-    from cryptography.x509 import load_pem_x509_certificate
-
-    return load_pem_x509_certificate(certificate.cert.content())
+    return x509.load_pem_x509_certificate(certificate.cert.content())

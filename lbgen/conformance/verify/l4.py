@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import has_certificate_for
 from lbgen.conformance.verify import pools as pool_cases
-from lbgen.conformance.verify.cases import Phase, ScheduledCase, script_case, time_window
+from lbgen.conformance.verify.cases import Phase, ScheduledCase, alone_case, script_case, time_window
 from lbgen.conformance.verify.handshakes import NO_NAME, names
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Listener, Plan, Protocol
@@ -43,7 +43,7 @@ def l4_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledC
             params = {"listener": listener.name, "client": source, "pools": pools, "sni": sni}
             routes = () if outcome.route is None else (outcome.route,)
             features = NO_NAME if sni is None and listener.tls is not None and not listener.tls.passthrough else ()
-            yield _alone(script_case("7.bytes", "bytes_reach", request, params, features, *routes))
+            yield alone_case("7.bytes", "bytes_reach", request, params, features, *routes)
             if (
                 outcome.route is None
                 or not pools
@@ -56,8 +56,8 @@ def l4_cases(plan: Plan, listener: Listener, client: str) -> Iterator[ScheduledC
             if isinstance(action, Forward):
                 secure = listener.tls is not None and not listener.tls.passthrough
                 crowded = any(plan.pool(name).max_per_endpoint is not None for name in pools)
-                for one in _times(action, request, params, outcome.route, secure=secure):
-                    yield _alone(one) if crowded and one.phase is Phase.CALM else one
+                calm = Phase.ALONE if crowded else Phase.CALM
+                yield from _times(action, request, params, outcome.route, calm, secure=secure)
                 headers = () if sni is None else (("Host", sni),)
                 yield from _pools(plan, listener, replace(request, headers=headers), outcome.route)
 
@@ -73,8 +73,8 @@ def _pools(plan: Plan, listener: Listener, request: Request, name: str) -> Itera
     if len(targets) > 1:
         share = {target.pool: pool_cases.deviation_bounds(target.weight / total) for target in targets}
         params = {"request": asked, "times": pool_cases.TIMES, "by": "l4 pool", "share": share}
-        one = script_case("7.split", "shares_hold", asked, params, (str(Feature.SPLIT),), name)
-        yield _alone(replace(one, case=replace(one.case, tries_fields=(f"routes[{name}].forward",))))
+        features, tried = (str(Feature.SPLIT),), (f"routes[{name}].forward",)
+        yield alone_case("7.split", "shares_hold", asked, params, features, name, tried=tried)
     for target in targets:
         of = target.pool if len(targets) > 1 else ""
         access = (listener.access, route.access)
@@ -83,8 +83,9 @@ def _pools(plan: Plan, listener: Listener, request: Request, name: str) -> Itera
         idle = action.timeouts.idle if isinstance(action, Forward) else 0
         if listener.protocol is Protocol.UDP and idle and not of and turns > 1 and pool.balance is Balance.ROUND_ROBIN:
             params = {"request": asked, "count": turns, "within_ms": time_window(idle)}
-            yield _alone(script_case("7.idle.datagrams", "datagram_flows_end", asked, params, _IDLE, name))
-        yield from map(_alone, pool_cases.pool_cases(plan, plan.pool(target.pool), asked, route, access, of))
+            one = alone_case("7.idle.datagrams", "datagram_flows_end", asked, params, _IDLE, name)
+            yield replace(one)
+        yield from pool_cases.pool_cases(plan, pool, asked, route, access, of)
 
 
 def _datagrams(plan: Plan, listener: Listener, source: str) -> ScheduledCase:
@@ -92,11 +93,11 @@ def _datagrams(plan: Plan, listener: Listener, source: str) -> ScheduledCase:
     params = {"listener": listener.name, "client": source, "pools": [name for name, _ in outcome.pools]}
     routes = () if outcome.route is None else (outcome.route,)
     request = Request(listener=listener.name, client=source)
-    return _alone(script_case("7.datagrams", "datagrams_reach", request, params, (), *routes))
+    return alone_case("7.datagrams", "datagrams_reach", request, params, (), *routes)
 
 
 def _times(
-    action: Forward, request: Request, common: dict[str, Any], route: str, *, secure: bool
+    action: Forward, request: Request, common: dict[str, Any], route: str, calm: Phase, *, secure: bool
 ) -> Iterator[ScheduledCase]:
     """`secure`: the listener ends TLS, which has no half-closed connections."""
     times = action.timeouts
@@ -109,12 +110,11 @@ def _times(
             params = {**common, "within_ms": time_window(times.idle), "mute": mute, "half": half}
             if half and secure:
                 continue
-            one = script_case(clause, "bytes_idle", request, params, _IDLE, route)
-            yield replace(one, phase=Phase.HEAVY if mute else Phase.CALM)
+            phase = Phase.HEAVY if mute else calm
+            yield script_case(clause, "bytes_idle", request, params, _IDLE, route, phase=phase)
     if times.connect:
         params = {**common, "within_ms": time_window(times.connect)}
-        one = script_case("7.connect", "bytes_connect", request, params, _CONNECT, route)
-        yield ScheduledCase(one.case, Phase.DROPPED)
+        yield script_case("7.connect", "bytes_connect", request, params, _CONNECT, route, phase=Phase.DROPPED)
 
 
 def _names(listener: Listener) -> Iterator[str | None]:
@@ -131,10 +131,6 @@ def _names(listener: Listener) -> Iterator[str | None]:
 def _held(tls: ListenerTls, sni: str | None) -> bool:
     """Whether a certificate serves clients of that name; the first serves those without."""
     return sni is None or has_certificate_for(tls, sni)
-
-
-def _alone(one: ScheduledCase) -> ScheduledCase:
-    return replace(one, phase=Phase.ALONE)
 
 
 def _clients(plan: Plan, listener: Listener, client: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil, floor, log, sqrt
 from typing import TYPE_CHECKING, Any
 
-from lbgen.conformance.verify.cases import ScheduledCase, distinct_client, script_case, with_headers
+from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
@@ -45,8 +45,8 @@ def pool_cases(
         yield from _kept(pool, main, common, route)
     if pool.proxy_protocol is not None and not (secret or of or listener.protocol is Protocol.UDP):
         params = {"request": hit, "version": int(pool.proxy_protocol.removeprefix("v"))}
-        one = script_case("4.proxy-header", "proxy_header_arrives", hit, params, (), route.name)
-        yield replace(one, case=replace(one.case, tries_fields=(f"{pool.field}.proxy_protocol",)))
+        tried = (f"{pool.field}.proxy_protocol",)
+        yield alone_case("4.proxy-header", "proxy_header_arrives", hit, params, (), route.name, tried=tried)
     hashed = pool.balance in (Balance.SOURCE_HASH, Balance.HASH)
     yield from _health(pool, main, backups, common, route, hashed=hashed)
 
@@ -59,7 +59,7 @@ def _places(
         if not backups:
             chosen = pool.balance in _CHOSEN and len(main) > 1
             features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
-            yield script_case("6.full", "concurrency_holds", hit, params, features, route.name)
+            yield alone_case("6.full", "concurrency_holds", hit, params, features, route.name)
 
 
 def hold_time(route: Route) -> int:
@@ -80,8 +80,8 @@ def _kept(
     params = {**common, "names": names, "keepalive": pool.keepalive, "idle_ms": idle}
     features = (str(Feature.KEEPALIVE), str(Feature.KEEPALIVE_IDLE))
     tried = [f"{pool.field}.connections.keepalive"] + ([f"{pool.field}.connections.keepalive_idle"] if idle else [])
-    one = script_case("6.kept", "connections_are_kept", common["request"], params, features, route.name)
-    yield replace(one, case=replace(one.case, tries_fields=tuple(tried)))
+    hit = common["request"]
+    yield alone_case("6.kept", "connections_are_kept", hit, params, features, route.name, tried=tuple(tried))
 
 
 def _health(
@@ -101,17 +101,17 @@ def _health(
     if active is not None and alone:
         params = {**common, "name": names[0], "others": others, **_checks(pool, active)}
         features = (str(Feature.HEALTH_ACTIVE),)
-        one = script_case("6.active", "failed_checks_take_out", hit, params, features, route.name)
-        yield replace(one, case=replace(one.case, tries_fields=(f"{pool.field}.endpoints[{main[0][0]}].address",)))
+        tried = (f"{pool.field}.endpoints[{main[0][0]}].address",)
+        yield alone_case("6.active", "failed_checks_take_out", hit, params, features, route.name, tried=tried)
     if backups and (active is not None or passive is not None):
         out = _checks(pool, active) if active is not None else _ejected(pool)
         params = {**common, "names": names, "backups": backups, "checked": active is not None, **out}
-        yield script_case("6.backup", "backups_take_over", hit, params, (str(Feature.BACKUP),), route.name)
+        yield alone_case("6.backup", "backups_take_over", hit, params, (str(Feature.BACKUP),), route.name)
     if passive is not None and alone and passive.failures <= 20:
         own = None if active is None or active.port is not None else active.path
         eject = {"failures": passive.failures, "eject_ms": passive.eject_for, "path": own}
         params = {**common, "name": names[0], "others": others, **eject}
-        yield script_case("6.passive", "failures_eject", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+        yield alone_case("6.passive", "failures_eject", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
 
 
 def _checks(pool: Pool, active: ActiveHealth) -> dict[str, Any]:
@@ -159,14 +159,13 @@ def _balance(
             times = TIMES if len(main) > 1 else _FEW
             share = {name: deviation_bounds(part) if len(main) > 1 else (_FEW, _FEW) for name, part in shares.items()}
             params = {**common, "times": times, "by": "name", "share": share}
-            one = script_case("6.balance", "shares_hold", hit, params, (_feature(pool),), route.name)
-            own = () if pool.balance is Balance.LEAST_CONNECTIONS and len(main) > 1 else (balance,)
-            yield replace(one, case=replace(one.case, tries_fields=(*places, *own)))
+            tried = places if pool.balance is Balance.LEAST_CONNECTIONS and len(main) > 1 else (*places, balance)
+            yield first_case("6.balance", "shares_hold", hit, params, (_feature(pool),), route.name, tried=tried)
         if pool.balance is Balance.LEAST_CONNECTIONS and even and len(main) > 1 and not (secret or udp):
             least = "fewest_connections_are_next" if l4 else "least_loaded_is_next"
             params = {**common, "names": names}
-            one = script_case("6.balance.least", least, hit, params, (_feature(pool),), route.name)
-            yield replace(one, case=replace(one.case, tries_fields=(balance,)))
+            features = (_feature(pool),)
+            yield first_case("6.balance.least", least, hit, params, features, route.name, tried=(balance,))
         return
     requests: list[Request] = []
     if pool.balance is Balance.SOURCE_HASH and len(main) > 1 and not hit.client.startswith("127."):
@@ -178,8 +177,8 @@ def _balance(
         every = len(requests) == _keys(shares) < _MOST_KEYS
         params = {**common, "requests": requests, "names": names, "every": every}
         feature = Feature.HASH if pool.balance is Balance.HASH else Feature.SOURCE_HASH
-        one = script_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name)
-        yield replace(one, case=replace(one.case, tries_fields=(balance, *(places if every else marks))))
+        tried = (balance, *(places if every else marks))
+        yield first_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name, tried=tried)
 
 
 def _keys(shares: dict[str, float]) -> int:

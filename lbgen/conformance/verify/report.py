@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
+
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.records import as_json, counted
+from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
     from lbgen.conformance.json_types import ReportRecord
     from lbgen.conformance.verify.edited_files import LineChange
-    from lbgen.conformance.verify.messages import Finished
+    from lbgen.conformance.verify.jobs import Finished
     from lbgen.conformance.verify.time_scaling import Scale
     from lbgen.diagnostics import Diagnostic
 
@@ -111,7 +113,7 @@ class Report:
                 {
                     "name": x.engine,
                     "version": x.version,
-                    "changed": [as_json(change) for change in x.changed],
+                    "changed": to_builtins(x.changed),
                     "edits": list(x.edits),
                 }
                 for x in self.served
@@ -119,7 +121,7 @@ class Report:
             "left_out": [
                 {"engine": x.engine, "broken": x.broken, "reasons": [d.as_dict() for d in x.reasons]} for x in self.left
             ],
-            "differences": [as_json(x) for x in self.differences],
+            "differences": to_builtins(self.differences),
             "results": [
                 {"engine": x.subject, "case": x.case, "clause": x.clause, "state": x.state, "detail": x.detail}
                 for x in self.results

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from itertools import islice
 
 from lbgen.conformance.case import Case, Expect
-from lbgen.conformance.corpus import NOWHERE, Draft, labelled_drafts, matching_draft, overlapping_drafts
+from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify.cases import (
     SERVER,
@@ -21,12 +23,16 @@ from lbgen.conformance.verify.cases import (
 )
 from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
-from lbgen.conformance.verify.overlaps import overlaps
 from lbgen.conformance.verify.route_policies import policy_requests
+from lbgen.plan.conditions import SUBJECTS, Header, features_of
 from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
-from lbgen.plan.request import RefusedError, Request, parse_request
+from lbgen.plan.path_conditions import places, start_lengths
+from lbgen.plan.paths import path_to_match
+from lbgen.plan.policy import Paths
+from lbgen.plan.precedence import covering_hosts, group
+from lbgen.plan.request import Draft, RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
@@ -38,7 +44,8 @@ AMBIGUOUS_PATHS = (
 )
 ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
-_PARTS = {"path": "path", "method": "methods", "header": "headers", "query": "query", "cookie": "cookies"}
+_PARTS = {"path": "path", **{each.label: each.word for each in SUBJECTS}}
+_STRICT = Paths()
 _MOST_PAIRS = 2_000
 _MOST_TRIED = 50 * _MOST_PAIRS  # where rules differ in their headers only, each pair must be looked at
 _SPOOFED = (
@@ -95,7 +102,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
             if limited and ask.request.client == client
             else ask.request,
             Expect(),
-            features=(*excusing_features(ask), *_also(plan, ask.request)),
+            features=(*_of_repeated_lines(ask.request), *_also(plan, ask.request)),
             transport=without_verification(plan.listener(ask.request.listener), ask.request),
             tries_fields=ask.fields,
         )
@@ -184,6 +191,45 @@ def _orders(listener: Listener, known: list[Rule]) -> Iterator[ClauseRequest]:
             return
 
 
+def overlaps(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """Pairs of rules whose hosts overlap, and of which one covers the example path of the other; in the order of
+    `itertools.combinations(rules, 2)`. Rules of a pattern without an example are in no pair."""
+    paths = [None if (hit := matching_draft(rule)) is None else hit.path for rule in rules]
+    starts = start_lengths(rule.match.path for rule in rules)
+    index = group(
+        (key, at)
+        for at, (rule, path) in enumerate(zip(rules, paths, strict=True))
+        if path is not None
+        for host in _places(rule)
+        for key in ((*host, rule.match.path.place), *((*host, ("at", each)) for each in _covers(path, starts)))
+    )
+    for at, (rule, path) in enumerate(zip(rules, paths, strict=True)):
+        if path is None:
+            continue
+        texts: list[Hashable] = [("at", rule.match.path.place), *_covers(path, starts)]
+        hosts: list[tuple[Hashable, ...]] = [
+            *(("of", host) for host in covering_hosts(rule.host)),
+            ("below", rule.host),
+        ]
+        found = (index.get((*host, text), ()) for host in hosts for text in texts)
+        last = at
+        for other in merge(*(each[bisect_right(each, at) :] for each in found)):
+            if other != last:
+                yield rule, rules[other]
+            last = other
+
+
+def _places(rule: Rule) -> Iterator[tuple[Hashable, ...]]:
+    """Where rules of the same host, of narrower ones and of wider ones look for this one."""
+    yield "of", rule.host
+    yield from (("below", host) for host in covering_hosts(rule.host) if host != rule.host)
+
+
+def _covers(path: str, starts: Sequence[int]) -> Iterator[Hashable]:
+    """What may cover `path`."""
+    return places(path_to_match(path, _STRICT), path, starts)
+
+
 def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Iterator[ClauseRequest]:
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
@@ -224,23 +270,10 @@ def _edited(route: Route) -> Iterator[str]:
         yield from edits.remove
 
 
-def excusing_features(ask: ClauseRequest) -> tuple[str, ...]:
-    """Parts of clauses whose approximate verdict may excuse what an engine does with this request: no others do."""
-    request = ask.request
-    found = ["listener.access.route_headers"] if ask.clause == "5.access" else []
-    if ask.clause.startswith(("3.", "5.limits")):
-        found.append("framing.malformed.route_headers")
+def _of_repeated_lines(request: Request) -> tuple[str, ...]:
+    """Parts of clauses whose verdict may excuse what an engine makes of a header that comes on several lines."""
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
-    if len(set(names)) < len(names):
-        matched = (Feature.HEADER, Feature.HEADER_REGEX, Feature.HEADER_PRESENT, Feature.REQUEST_HEADERS_ADD)
-        found += [f"{feature}.lines" for feature in matched]
-    if "://" in request.target:
-        found += ["framing.malformed.absolute_host", "framing.malformed.absolute_port"]
-    if "%zz" in request.target:
-        found.append("framing.malformed.bad_escape")
-    found += [f"framing.{method.lower()}" for method in ("CONNECT", "TRACE") if request.method == method]
-    if request.method.islower():
-        found.append("framing.method")
-    if not any(name == "host" for name in names):
-        found.append("framing.malformed.no_host")
-    return tuple(found)
+    if len(set(names)) == len(names):
+        return ()
+    matched = (*features_of(Header), Feature.REQUEST_HEADERS_ADD)
+    return tuple(f"{feature}.lines" for feature in matched)

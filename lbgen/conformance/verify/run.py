@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.verify import edited_files, faults
+from lbgen.conformance.verify.addresses import LOOPBACK, move_to_loopback, why_moved
 from lbgen.conformance.verify.cases import ScheduledCase
 from lbgen.conformance.verify.coverage import fields_not_tried
-from lbgen.conformance.verify.loopback import move_to_loopback
-from lbgen.conformance.verify.messages import Failed, Finished, Job, JobProgress
-from lbgen.conformance.verify.own_addresses import LOOPBACK, why_moved
-from lbgen.conformance.verify.processes import run_all
+from lbgen.conformance.verify.edited_files import has_same_shape, render_for
+from lbgen.conformance.verify.jobs import Failed, Finished, Job, JobProgress, run_all
 from lbgen.conformance.verify.report import Report, UnverifiedEngine, VerifiedEngine, compare_engines
 from lbgen.conformance.verify.requests import request_cases
-from lbgen.conformance.verify.same_shape import has_same_shape, render_for
 from lbgen.conformance.verify.substitute_certificates import CertifiedPlan, certify
 from lbgen.conformance.verify.tiers import merge_reports, verify_through_front
 from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
@@ -30,12 +28,13 @@ from lbgen.engines.api import engines as installed
 from lbgen.engines.rendered import MANIFEST, Rendered
 from lbgen.plan.model import Plan
 from lbgen.plan.overlay import with_version
+from lbgen.plan.resolve import plan as resolve
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
 from lbgen.records import replace
-from lbgen.runtime.common.progress import no_progress
-from lbgen.runtime.local import isolated_network
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local import network
+from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 
 if TYPE_CHECKING:
@@ -91,8 +90,6 @@ def verify(
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             return _tiers(topology, engines, folder, options)
-        from lbgen.plan.resolve import plan as resolve
-
         topology = resolve(topology)
     with certify(topology) as given:
         return _verified(given, engines, folder, options)
@@ -124,7 +121,7 @@ def _verified(
 ) -> Report:
     begun = time.monotonic()
     real = given.plan
-    lacking = isolated_network.why_unavailable()
+    lacking = network.why_unavailable()
     obstacle = lacking or why_moved(real)
     if folder is not None and obstacle:
         message = f"files as they stand need a network that has the topology's own addresses: {obstacle}"

@@ -12,7 +12,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from lbgen.conformance.verify.own_addresses import LOOPBACK
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.plan.tls import Certificate, File
 from lbgen.records import replace
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.conformance.free_ports import FreePorts
+from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.conformance.verify.cases import ScheduledCase
-from lbgen.conformance.verify.messages import Failed, Finished, FrontTier, Job, JobProgress
-from lbgen.conformance.verify.own_addresses import LOOPBACK
-from lbgen.conformance.verify.processes import run_all
+from lbgen.conformance.verify.jobs import Failed, Finished, FrontTier, Job, JobProgress, run_all
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.substitute_certificates import certify
@@ -21,7 +20,7 @@ from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import Front, l4_fronts
 from lbgen.plan.tiers import Tier, tiers
 from lbgen.records import replace
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.local.decide import choose
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.records import replace
-
-if TYPE_CHECKING:
-    from lbgen.plan.listener import ClientTimeouts
-    from lbgen.plan.route import Timeouts
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time
 APART = 1.4  # ratio of two neighbouring times, so that they can be told apart
@@ -21,7 +16,7 @@ STEP = 1.25  # by which a factor becomes smaller that does not suit
 _LISTENER, _ROUTE = ("header", "body", "keepalive"), ("connect", "response", "idle", "request")  # fields with times
 SHORTEST = 250  # milliseconds below which a busy machine cannot tell times apart
 
-_Times = TypeVar("_Times", "ClientTimeouts", "Timeouts")
+_Times = TypeVar("_Times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,52 +55,47 @@ def _scale(times: tuple[int, ...], factor: float) -> Scale:
 
 
 def times_of(plan: Plan) -> tuple[int, ...]:
-    """Every time that `scaled` changes, in milliseconds, ascending, once; without 0."""
-    return tuple(sorted({time for time in _times(plan) if time}))
+    """Every time that `scale_times` changes, in milliseconds, ascending, once; without 0."""
+    found: set[int] = set()
 
+    def note(time: int) -> int:
+        found.add(time)
+        return time
 
-def _times(plan: Plan) -> Iterator[int]:
-    for listener in plan.listeners:
-        yield from attrgetter(*_LISTENER)(listener.timeouts)
-    for route in plan.routes:
-        if isinstance(route.action, Forward):
-            yield from attrgetter(*_ROUTE)(route.action.timeouts)
-    for pool in plan.pools:
-        if pool.active is not None:
-            yield from (pool.active.interval, pool.active.timeout)
-        if pool.passive is not None:
-            yield pool.passive.eject_for
-        if pool.queue is not None:
-            yield pool.queue.timeout
-        yield pool.slow_start
+    _with_times(plan, note)
+    return tuple(sorted(found - {0}))
 
 
 def scale_times(plan: Plan, scale: Scale) -> Plan:
     """`plan` with every time scaled, but for ages of cookies and CORS and the seconds of rates."""
-    if not scale.pairs:
-        return plan
-    listeners = tuple(replace(x, timeouts=_scale_fields(x.timeouts, scale, *_LISTENER)) for x in plan.listeners)
-    pools = tuple(_pool(pool, scale) for pool in plan.pools)
-    return replace(plan, listeners=listeners, pools=pools, routes=tuple(_route(r, scale) for r in plan.routes))
+    return _with_times(plan, scale) if scale.pairs else plan
 
 
-def _scale_fields(times: _Times, scale: Scale, *names: str) -> _Times:
-    return replace(times, **{name: scale(getattr(times, name)) for name in names})
+def _with_times(plan: Plan, change: Callable[[int], int]) -> Plan:
+    return replace(
+        plan,
+        listeners=tuple(replace(x, timeouts=_changed(x.timeouts, change, *_LISTENER)) for x in plan.listeners),
+        pools=tuple(_pool(pool, change) for pool in plan.pools),
+        routes=tuple(_route(route, change) for route in plan.routes),
+    )
 
 
-def _route(route: Route, scale: Scale) -> Route:
+def _changed(times: _Times, change: Callable[[int], int], *names: str) -> _Times:
+    return replace(times, **{name: change(getattr(times, name)) for name in names})
+
+
+def _route(route: Route, change: Callable[[int], int]) -> Route:
     action = route.action
     if not isinstance(action, Forward):
         return route
-    return replace(route, action=replace(action, timeouts=_scale_fields(action.timeouts, scale, *_ROUTE)))
+    return replace(route, action=replace(action, timeouts=_changed(action.timeouts, change, *_ROUTE)))
 
 
-def _pool(pool: Pool, scale: Scale) -> Pool:
-    active, passive, queue = pool.active, pool.passive, pool.queue
+def _pool(pool: Pool, change: Callable[[int], int]) -> Pool:
     return replace(
         pool,
-        active=active and replace(active, interval=scale(active.interval), timeout=scale(active.timeout)),
-        passive=passive and replace(passive, eject_for=scale(passive.eject_for)),
-        queue=queue and replace(queue, timeout=scale(queue.timeout)),
-        slow_start=scale(pool.slow_start),
+        active=pool.active and _changed(pool.active, change, "interval", "timeout"),
+        passive=pool.passive and _changed(pool.passive, change, "eject_for"),
+        queue=pool.queue and _changed(pool.queue, change, "timeout"),
+        slow_start=change(pool.slow_start),
     )

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from lbgen.conformance.case import Case, CaseFile
-from lbgen.conformance.difference import LATE
 from lbgen.conformance.engine_under_test import EngineUnderTest
 from lbgen.conformance.expected_difference import escape_target
 from lbgen.conformance.http2_client import fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.prepare import Prepared, verdicts_on
 from lbgen.conformance.runner import CaseState, EngineSession, Result
-from lbgen.conformance.scripts import SCRIPTS
-from lbgen.conformance.scripts.context import ScriptContext
+from lbgen.conformance.safety.run import judge_safety
+from lbgen.conformance.scripts.context import wait_until
 from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
+from lbgen.conformance.verify.addresses import check_port, l4_pools, restore_port
 from lbgen.conformance.verify.cases import Phase
-from lbgen.conformance.verify.loopback import restore_port
-from lbgen.conformance.verify.messages import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
-from lbgen.conformance.verify.own_addresses import check_port, l4_pools
-from lbgen.conformance.verify.safety import safety_results
+from lbgen.conformance.verify.jobs import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
 from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
-from lbgen.plan.model import Forward, Plan, Protocol
+from lbgen.plan.model import ClientTimeouts, Forward, Mode, Plan, Protocol, Redirect, Respond, Timeouts
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.common import certificates
-from lbgen.runtime.local import isolated_network
+from lbgen.runtime.local.network import enter, veth
 from lbgen.runtime.local.process import run_engine
-from lbgen.runtime.standins.server import StandInServers, stand_in_servers
+from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 if TYPE_CHECKING:
@@ -52,6 +45,8 @@ QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8
 _GOES = 4  # more of them for a case that was only late: the machine may have been busy
 _READY_SECONDS = 8.0
 _SECONDS = 1.0  # a case may take longer than this
+ATTACKS = 500  # hostile requests at most, on each engine: a few seconds
+_RULES = ("S1", "S2", "S3", "S4")
 # What a proxy says that waited for one of our own endpoints on a busy machine.
 _WAITED = 504
 
@@ -61,8 +56,8 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
     with ExitStack() as stack:
         network = None
         if job.isolated:
-            isolated_network.enter()
-            network = stack.enter_context(isolated_network.veth(job.plan))
+            enter()
+            network = stack.enter_context(veth(job.plan))
         folder = Path(job.folder)
         certificates.use(folder)
         group = stack.enter_context(stand_in_servers(stand_ins(job.plan, folder)))
@@ -76,11 +71,12 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
             handle = stack.enter_context(serve)
         report(JobProgress(job.name, "listening"))
         wait_ready(job.plan, handle, asked=without_verification)
-        _settle_bytes(job, handle, group)
         subject = EngineUnderTest(job.engine, job.version, job.binary)
         file = CaseFile("topology", job.plan.name, {}, {}, ())
         ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
-        done = _Run(EngineSession(subject, file, ready, group, handle, strict=False), job, report).every()
+        session = EngineSession(subject, file, ready, group, handle, strict=False)
+        _wait_for_bytes(session, job)
+        done = _Run(session, job, report).every()
     report(JobProgress(job.name, "attacking", len(done.results), len(job.cases)))
     return replace(done, results=(*done.results, *safety_results(job)))
 
@@ -136,19 +132,10 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
-def _settle_bytes(job: Job, handle: ServingEngine, group: StandInServers) -> None:
+def _wait_for_bytes(session: EngineSession, job: Job) -> None:
     """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
-    end = time.monotonic() + _READY_SECONDS
-    for case in (one.case for one in job.cases if one.case.script == "bytes_reach" and one.case.params["pools"]):
-        while time.monotonic() < end:
-            at = {x.name: handle.address(x.name) for x in job.plan.listeners}
-            ctx = ScriptContext(at, group, job.plan, list, case.params)
-            try:
-                if not list(SCRIPTS["bytes_reach"](ctx)):
-                    break
-            except OSError:
-                pass  # it is not there yet
-            time.sleep(0.1)
+    cases = [x.case for x in job.cases if x.case.script == "bytes_reach" and x.case.params["pools"]]
+    wait_until(lambda: all(session.run(case).state is not CaseState.FAIL for case in cases), _READY_SECONDS)
 
 
 class _Run:
@@ -165,7 +152,8 @@ class _Run:
         for one in self.job.cases:
             by_phase.setdefault((one.phase, one.pool), []).append(one.case)
         crowded = _crowded(self.job.plan)
-        calm = by_phase.pop((Phase.CALM, ""), [])
+        first, calm = (by_phase.pop((phase, ""), []) for phase in (Phase.FIRST, Phase.CALM))
+        self._side_by_side(first, 1)
         slow = [case for case in calm if _waits(case)]
         quick = [case for case in calm if not _waits(case)]
         with ThreadPoolExecutor(WAITING) as patient:  # while these wait, the others are asked
@@ -179,7 +167,7 @@ class _Run:
             with self._all_are(phase, pool):
                 self._side_by_side(sorted(cases, key=_lasts, reverse=True), at_once)
                 self._once_more(cases, min(at_once, AGAIN))
-        self._once_more(calm)
+        self._once_more([*first, *calm])
         results = tuple(self.done[one.case.id] for one in self.job.cases)
         return Finished(self.job.name, results, prints)
 
@@ -295,41 +283,53 @@ def _lasts(case: Case) -> float:
 
 def _only_late(result: Result) -> bool:
     """Whether nothing but the time was wrong."""
-    return result.state is CaseState.FAIL and bool(result.kinds) and LATE.issuperset(result.kinds)
+    return result.state is CaseState.FAIL and bool(result.differences) and all(x.is_late for x in result.differences)
 
 
-def main(descriptors: list[int]) -> None:
-    """A process for each of these pipes, which runs the one job that comes over it; returns once all have ended.
+def safety_results(job: Job) -> Iterator[Result]:
+    """A result for each rule, or for each breach of it; none where no listener reads requests.
 
-    Fork is safe here: there is one thread."""
-    gc.freeze()
-    children = []
-    for descriptor in descriptors:
-        child = os.fork()
-        if not child:
-            for other in descriptors:
-                if other != descriptor:
-                    os.close(other)
-            _served(descriptor)
-        children.append(child)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    for child in children:
-        os.waitpid(child, 0)
+    The engine serves the topology on ports of 127.0.0.1, without limits on how many requests a client may send, to
+    endpoints that keep every byte."""
+    if job.front is not None or not any(each.mode is Mode.L7 for each in job.plan.listeners):
+        return
+    if not job.isolated:  # engines side by side would take each other's ports
+        why = "hostile requests need a network of their own: run as root, with endpoints that are not on loopback"
+        yield from (Result(job.name, "topology", rule, rule, CaseState.SKIPPED, why) for rule in _RULES)
+        return
+    begun = time.monotonic()
+    subject = EngineUnderTest(job.engine, job.version, job.binary)
+    report = judge_safety(_without_limits(job.plan), subject, most=ATTACKS)
+    seconds = (time.monotonic() - begun) / len(_RULES)
+    for rule in _RULES:
+        found = [each for each in report.breaches if each.rule == rule]
+        for number, each in enumerate(found, 1):
+            again = f"python -m lbgen.conformance.safety -e {job.engine}"
+            detail = f"{each.attack!r}: {each.detail}"
+            yield Result(subject.label, "topology", f"{rule}/{number}", rule, CaseState.FAIL, detail, again, seconds)
+        if not found:
+            state = CaseState.PASS if report.tried else CaseState.SKIPPED
+            yield Result(subject.label, "topology", rule, rule, state, "; ".join(report.not_tried), "", seconds)
 
 
-def _served(descriptor: int) -> NoReturn:
-    code = 1
-    try:
-        with Connection(descriptor) as pipe:
-            job: Job = pipe.recv()
-            try:
-                pipe.send(verify_engine(job, pipe.send))
-            except LbgenError as error:
-                pipe.send(Failed(job.name, error.diagnostics))
-        code = 0
-    finally:
-        if code:
-            traceback.print_exc()
-        sys.stdout.flush()
-        os._exit(code)
+def _patient(action: Forward | Redirect | Respond) -> Forward | Redirect | Respond:
+    return replace(action, timeouts=Timeouts()) if isinstance(action, Forward) else action
+
+
+def _without_limits(plan: Plan) -> Plan:
+    listeners = (
+        replace(x, address="127.0.0.1", max_connections=None, timeouts=ClientTimeouts()) for x in plan.listeners
+    )
+    routes = (replace(x, rate_limit=None, concurrency=None, action=_patient(x.action)) for x in plan.routes)
+    pools = (replace(x, max_per_endpoint=None, queue=None) for x in plan.pools)
+    return replace(plan, listeners=tuple(listeners), routes=tuple(routes), pools=tuple(pools))
+
+
+def main(descriptor: int) -> None:
+    """Run the one job that comes over this pipe."""
+    with Connection(descriptor) as pipe:
+        job: Job = pipe.recv()
+        try:
+            pipe.send(verify_engine(job, pipe.send))
+        except LbgenError as error:
+            pipe.send(Failed(job.name, error.diagnostics))

@@ -87,7 +87,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
             yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
         if pool.slow_start and pool.passive is not None:
             note = "an endpoint gets its full share at once after an ejection by passive checks"
-            shows = {"pool.slow_start.after_ejection": "text: just back"}
+            shows = {"pool.slow_start.after_ejection": "endpoint"}
             yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
 
 

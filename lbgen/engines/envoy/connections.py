@@ -64,7 +64,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
             note = "Envoy keeps every idle connection for `keepalive_idle`, however many there are"
-            shows = {"pool.connections.keepalive.count": "text: idle connections"}
+            shows = {"pool.connections.keepalive.count": "connections"}
             yield Objection(habit(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
         if pool.max_per_endpoint is not None and pool.protocol is not PoolProtocol.HTTP1:
             note = "Envoy bounds the connections of an endpoint, and one of HTTP/2 serves many requests"

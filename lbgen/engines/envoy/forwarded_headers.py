@@ -15,6 +15,7 @@ from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_optio
 from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
+from lbgen.plan.conditions import Header
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -137,7 +138,7 @@ def _virtual_host(on: HttpListener) -> dict[str, Data]:
 
 def _asks_for_trusted(on: HttpListener, match: Match) -> bool:
     """Whether a rule asks for what only trusted peers may send, and the headers of others are removed after routing."""
-    return on.by_client and any(header.name in _NAMES for header in match.headers)
+    return on.by_client and any(each.subject.name in _NAMES for each in match.on(Header))
 
 
 def _route(at: HttpRoute) -> dict[str, Data]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, cast
 
 from lbgen.engines import escapes
+from lbgen.engines.api import NATIVE, Verdict, emulated, habit
+from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
-from lbgen.plan.model import PathKind, ValueKind
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Match, PathMatch, ValueMatch
+    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
+    from lbgen.plan.model import Listener, Match
+    from lbgen.plan.path_conditions import Path
+
+    _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
 
 _HEX = b"0123456789ABCDEFabcdef"
 # Characters that a query may hold unescaped; `&` ends the value, `%` begins an escape, `#` the fragment.
@@ -38,39 +46,35 @@ def regex(pattern: str) -> dict[str, Data]:
 def build_match(match: Match, listener: Listener) -> dict[str, Data]:
     """A RouteMatch for all of `match`."""
     found: dict[str, Data] = match_path(match.path)
-    headers: list[Data] = []
-    if len(match.methods) == 1:
-        headers.append({"name": ":method", "string_match": {"exact": match.methods[0]}})
-    elif match.methods:
-        headers.append({"name": ":method", "string_match": regex("|".join(match.methods))})
     saved = SAVED_PROTO if listener.trusted_proxies else PROTO
-    named = [(saved if h.name == PROTO else h.name, h.value) for h in match.headers]
-    for name, value in named:
-        headers += match_header(name, value)
-    if headers:
-        found["headers"] = headers
-    if match.query:
-        found["query_parameters"] = [{"name": q.name, "string_match": match_query(q.value)} for q in match.query]
-    if match.cookies:
-        found["cookies"] = [{"name": c.name, "string_match": match_cookie(c.value)} for c in match.cookies]
+    parts: dict[str, list[Data]] = {"headers": [], "query_parameters": [], "cookies": []}
+    for each in match.conditions:
+        name = saved if each.subject == Header(PROTO) else each.subject.name
+        field, matcher = match_value(each.subject, each.operator, name)
+        parts[field].append(matcher)
+    return found | {field: matchers for field, matchers in parts.items() if matchers}
+
+
+def match_path(path: Path) -> dict[str, Data]:
+    """The path part of a RouteMatch. Envoy compares the path before the `?`."""
+    if path.covers_all:
+        return {"prefix": "/"}
+    data: dict[str, Data] = CONDITIONS[type(path)].render(path.value)
+    return data
+
+
+def match_value(subject: AnySubject, operator: AnyOperator, name: str) -> tuple[str, dict[str, Data]]:
+    """The field of a RouteMatch, and what it has for this condition on what Envoy calls `name`."""
+    found: tuple[str, dict[str, Data]] = CONDITIONS[type(subject), type(operator)].render(name, operator)
     return found
 
 
-def match_path(path: PathMatch) -> dict[str, Data]:
-    """The path part of a RouteMatch. Envoy compares the path before the `?`."""
-    match path.kind:
-        case PathKind.EXACT:
-            return {"path": path.value} if "%" not in path.value else regex(escape_path(path.value))
-        case PathKind.PREFIX:
-            if path.covers_all:
-                return {"prefix": "/"}
-            if "%" not in path.value:
-                return {"path_separated_prefix": path.value}
-            return regex(escape_path(path.value) + "(?:/.*)?")
-        case PathKind.REGEX:
-            return regex(path.value)
-        case _:
-            assert_never(path.kind)
+def _exact_path(value: str) -> dict[str, Data]:
+    return {"path": value} if "%" not in value else regex(escape_path(value))
+
+
+def _path_prefix(value: str) -> dict[str, Data]:
+    return {"path_separated_prefix": value} if "%" not in value else regex(escape_path(value) + "(?:/.*)?")
 
 
 def escape_regex(text: str) -> str:
@@ -83,50 +87,64 @@ def escape_path(path: str) -> str:
     return _ESCAPE.sub(lambda m: f"%{_nibble(m[1])}{_nibble(m[2])}", escape_regex(path))
 
 
-def match_header(name: str, value: ValueMatch) -> list[Data]:
-    """Matchers that all hold for a header: of the whole value, or of any element of its list.
-
-    Envoy 1.39 and newer compares each line; older ones join all lines by a bare comma.
-    """
-    match value.kind:
-        case ValueKind.EXACT if "," in value.value:
-            pattern = escape_regex(value.value).replace(", ", ", ?")
-        case ValueKind.EXACT:
-            pattern = _in_list(escape_regex(value.value))
-        case ValueKind.REGEX:
-            element = escapes.group(escapes.parse(value.value), _but_comma)
-            pattern = f"(?:{value.value})|{_in_list(element)}"
-        case ValueKind.PRESENT:
-            pattern = r"\C+"
-        case _:
-            assert_never(value.kind)
-    return [{"name": name, "string_match": regex(pattern)}]
+def _header(name: str, pattern: str) -> _Matcher:
+    return "headers", {"name": name, "string_match": regex(pattern)}
 
 
-def match_query(value: ValueMatch) -> dict[str, Data]:
-    """Matches a query parameter: Envoy compares the raw value, the contract the decoded one."""
-    match value.kind:
-        case ValueKind.EXACT:
-            return regex("".join(_encode_byte(byte) for byte in value.value.encode()))
-        case ValueKind.REGEX:
-            return regex(escapes.group(escapes.parse(value.value), _encoded) or "()")  # the anchors are gone
-        case ValueKind.PRESENT:
-            return regex(".+")
-        case _:
-            assert_never(value.kind)
+def _query(name: str, pattern: str) -> _Matcher:
+    return "query_parameters", {"name": name, "string_match": regex(pattern)}
 
 
-def match_cookie(value: ValueMatch) -> dict[str, Data]:
-    """Matches a cookie: as in the contract, Envoy takes the first cookie of a name and removes its quotes."""
-    match value.kind:
-        case ValueKind.EXACT:
-            return {"exact": value.value}
-        case ValueKind.REGEX:
-            return regex(value.value)
-        case ValueKind.PRESENT:
-            return regex(r"\C+")
-        case _:
-            assert_never(value.kind)
+def _cookie(name: str, match: Data) -> _Matcher:
+    return "cookies", {"name": name, "string_match": match}
+
+
+def _method(name: str, operator: OneOf) -> _Matcher:
+    if len(operator.values) == 1:
+        return "headers", {"name": ":method", "string_match": {"exact": operator.values[0]}}
+    return _header(":method", "|".join(operator.values))
+
+
+def _exact_header(name: str, operator: Exact) -> _Matcher:
+    """The whole value, or any element of its list. Envoy 1.39 and newer compares each line; older ones join all lines
+    by a bare comma."""
+    text = escape_regex(operator.value)
+    return _header(name, text.replace(", ", ", ?") if "," in operator.value else _in_list(text))
+
+
+def _header_regex(name: str, operator: Regex) -> _Matcher:
+    element = escapes.group(escapes.parse(operator.value), _but_comma)
+    return _header(name, f"(?:{operator.value})|{_in_list(element)}")
+
+
+def _present_header(name: str, _: Present) -> _Matcher:
+    return _header(name, r"\C+")
+
+
+def _exact_parameter(name: str, operator: Exact) -> _Matcher:
+    """Envoy compares the raw value, the contract the decoded one."""
+    return _query(name, "".join(_encode_byte(byte) for byte in operator.value.encode()))
+
+
+def _parameter_regex(name: str, operator: Regex) -> _Matcher:
+    return _query(name, escapes.group(escapes.parse(operator.value), _encoded) or "()")  # the anchors are gone
+
+
+def _present_parameter(name: str, _: Present) -> _Matcher:
+    return _query(name, ".+")
+
+
+def _exact_cookie(name: str, operator: Exact) -> _Matcher:
+    """As in the contract, Envoy takes the first cookie of a name and removes its quotes."""
+    return _cookie(name, {"exact": operator.value})
+
+
+def _cookie_regex(name: str, operator: Regex) -> _Matcher:
+    return _cookie(name, regex(operator.value))
+
+
+def _present_cookie(name: str, _: Present) -> _Matcher:
+    return _cookie(name, regex(r"\C+"))
 
 
 def _nibble(digit: str) -> str:
@@ -178,3 +196,95 @@ def _encoded(chars: escapes.Chars) -> str:
     if chars.beyond:
         parts.append(_BEYOND)
     return f"(?:{'|'.join(parts)})" if parts else _class(chars)
+
+
+def _absent_header(name: str, _: Absent) -> _Matcher:
+    field, matcher = _present_header(name, Present())
+    return field, {**matcher, "invert_match": True, "treat_missing_header_as_empty": True}
+
+
+def _absent_parameter(name: str, _: Absent) -> _Matcher:
+    """Matchers of parameters cannot be inverted, that of the whole target can."""
+    text = escape_regex(name)
+    return "headers", {"name": ":path", "string_match": regex(rf"[^?]*\?(?:.*&)?{text}=[^&].*"), "invert_match": True}
+
+
+def _absent_cookie(name: str, _: Absent) -> _Matcher:
+    field, matcher = _present_cookie(name, Present())
+    return field, {**matcher, "invert_match": True}
+
+
+def _inverted(field: str, matcher: dict[str, Data], **more: Data) -> _Matcher:
+    others = {key: value for key, value in matcher.items() if key != "invert_match"}
+    return field, {**others, **({} if "invert_match" in matcher else {"invert_match": True}), **more}
+
+
+def _not_method(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Method(), operator.operator, name))
+
+
+def _not_header(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Header(name), operator.operator, name), treat_missing_header_as_empty=True)
+
+
+def _not_parameter(name: str, operator: Not) -> _Matcher:
+    if isinstance(operator.operator, Absent):
+        return _present_parameter(name, Present())
+    if isinstance(operator.operator, Present):
+        return _absent_parameter(name, Absent())
+    _, matcher = match_value(Query(name), operator.operator, name)
+    value = cast("dict[str, dict[str, str]]", matcher["string_match"])["safe_regex"]["regex"]
+    has_value = f"=(?:{value})" if not operator.operator.accepts("") else f"(?:=(?:{value})?)?"
+    text = rf"[^?]*\?(?:.*&)?{escape_regex(name)}{has_value}(?:&.*)?"
+    return "headers", {"name": ":path", "string_match": regex(text), "invert_match": True}
+
+
+def _not_cookie(name: str, operator: Not) -> _Matcher:
+    return _inverted(*match_value(Cookie(name), operator.operator, name))
+
+
+def _refuse_header(condition: Condition) -> str | None:
+    operator = condition.operator
+    if isinstance(operator, Not) and isinstance(operator.operator, Exact | Regex) and operator.operator.accepts(""):
+        return "Envoy takes a header that is missing for an empty one here"
+    return named(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
+
+
+def _any_parameter(operator: type[AnyOperator]) -> Verdict:
+    return habit(
+        "of repeated parameters any counts",
+        {f"{FEATURES[Query, operator]}.routes": ("accepted", "status 404")},
+    )
+
+
+_ESCAPED = habit(
+    "raw characters that RFC 3986 has no place for in a path, such as `|`, are compared as escapes",
+    {"match.path.regex.raw": "status 404"},
+)
+_ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
+_DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
+
+CONDITIONS: ConditionTable = {
+    ExactPath: Rendered(_exact_path, NATIVE),
+    PrefixPath: Rendered(_path_prefix, NATIVE),
+    RegexPath: Rendered(regex, _ESCAPED),
+    (Method, OneOf): Rendered(_method, NATIVE),
+    (Header, Exact): Rendered(_exact_header, _ANCHORED),
+    (Header, Regex): Rendered(_header_regex, _ANCHORED),
+    (Header, Present): Rendered(_present_header, _ANCHORED),
+    (Header, Absent): Rendered(
+        _absent_header, NATIVE, named(PROXY_FIELDS, "Envoy writes this field before it matches routes")
+    ),
+    (Query, Exact): Rendered(_exact_parameter, _DECODED),
+    (Query, Regex): Rendered(_parameter_regex, _DECODED),
+    (Query, Present): Rendered(_present_parameter, NATIVE),
+    (Query, Absent): Rendered(_absent_parameter, _any_parameter(Absent)),
+    (Cookie, Exact): Rendered(_exact_cookie, NATIVE),
+    (Cookie, Regex): Rendered(_cookie_regex, NATIVE),
+    (Cookie, Present): Rendered(_present_cookie, NATIVE),
+    (Cookie, Absent): Rendered(_absent_cookie, NATIVE),
+    (Method, Not): Rendered(_not_method, NATIVE),
+    (Header, Not): Rendered(_not_header, _ANCHORED, _refuse_header),
+    (Query, Not): Rendered(_not_parameter, _any_parameter(Not)),
+    (Cookie, Not): Rendered(_not_cookie, NATIVE),
+}

@@ -7,9 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
-from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import covering_prefixes
-from lbgen.plan.regex import literal_start
+from lbgen.plan.path_conditions import PrefixPath, covering_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +37,7 @@ def build_prefix_tree(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
         starts.setdefault(start, []).append(rule)
         if start != rule.match.path.value:
             open_ended.setdefault(start, []).append(rule)
-        elif rule.match.path.kind is PathKind.PREFIX:
+        elif isinstance(rule.match.path, PrefixPath):
             prefixes.setdefault(start, []).append(rule)
     left = _GROWTH * len(rules)
     found: dict[str, list[Rule]] = {}
@@ -56,10 +54,7 @@ def build_prefix_tree(rules: Sequence[Rule]) -> dict[str, list[Rule]] | None:
 
 def _start(rule: Rule) -> str:
     """The longest known prefix of all targets that the rule matches. Hex digits of an escape may be of either case."""
-    path = rule.match.path
-    if path.kind is PathKind.REGEX:
-        return literal_start(path.value) or "/"
-    return path.value.partition("%")[0]
+    return rule.match.path.start.partition("%")[0] or "/"
 
 
 def _split(starts: Mapping[str, Sequence[Rule]]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -100,5 +95,5 @@ def _until_catch_all(key: str, rules: Iterator[Rule]) -> Iterator[Rule]:
     for rule in rules:
         yield rule
         path = rule.match.path
-        if rule.match.path_only and path.kind is PathKind.PREFIX and path.value in above and "%" not in path.value:
+        if rule.match.path_only and isinstance(path, PrefixPath) and path.value in above and "%" not in path.value:
             return

@@ -128,7 +128,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 "each listener counts by itself, so a client may have the rate on each; nginx and HAProxy count "
                 "together"
             )
-            apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "text: clients: ")}
+            apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "rate")}
             yield Objection(approximate(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
 
 

@@ -117,12 +117,12 @@ def _route_objections(plan: Plan, route: Route, forward: Forward, retries: Retri
     if asked & {RetryCause.RESET, RetryCause.TIMEOUT} and asked != alike:
         more = " or ".join(sorted(cause.value for cause in alike - asked))
         note = f"Envoy does not distinguish reset, timeout and connect_failure here: it also retries after {more}"
-        shows = {"route.retries.alike": ("text: tries reached endpoints", "time", "text: ms at least when")}
+        shows = {"route.retries.alike": ("tries", "time")}
         yield Objection(habit(note, shows), f"{place}.on", Feature.RETRIES)
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a retry may go to the endpoint that failed while all others are busier"
-        back = {"route.retries.untried": ("text: came back", "text: answers")}
+        back = {"route.retries.untried": "tries"}
         yield Objection(habit(note, back), place, Feature.RETRIES)
 
 

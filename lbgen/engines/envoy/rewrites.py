@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
 from lbgen.engines.envoy.view import Contributor, HttpRoute
-from lbgen.plan.model import HostPattern, Listener, PathKind, PathMatch, Redirect, Rule
+from lbgen.plan.model import HostPattern, Listener, Redirect, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -42,20 +43,20 @@ def _redirect(at: HttpRoute) -> dict[str, Data]:
     return {"redirect": _build_redirect(action, at.rule, at.on.listener)} if isinstance(action, Redirect) else {}
 
 
-def replace_prefix(path: PathMatch, prefix: str) -> dict[str, Data]:
+def replace_prefix(path: Path, prefix: str) -> dict[str, Data]:
     """The field that replaces the matched path by `prefix`; the result is never `//` or empty."""
     new = prefix.rstrip("/")
     if path.covers_all:
         return {"prefix_rewrite": f"{new}/"}
-    if "%" in path.value or path.kind is PathKind.REGEX:  # Envoy matches a regex, which leaves no prefix
+    if "%" in path.value or not path.is_text:  # Envoy matches a regex, which leaves no prefix
         return {"regex_rewrite": _replace_by_regex(path, new)}
-    if path.kind is PathKind.EXACT:
+    if isinstance(path, ExactPath):
         return {"prefix_rewrite": new or "/"}
     return {"prefix_rewrite": new} if new else {"regex_rewrite": _replace_by_regex(path, new)}
 
 
-def _replace_by_regex(path: PathMatch, new: str) -> dict[str, Data]:
-    if path.kind is not PathKind.PREFIX:
+def _replace_by_regex(path: Path, new: str) -> dict[str, Data]:
+    if not isinstance(path, PrefixPath):
         return _replace_all(new or "/")
     old = escape_path(path.value.rstrip("/"))
     if new:

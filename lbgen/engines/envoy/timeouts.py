@@ -133,16 +133,14 @@ def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listen
     if uploads:
         note = f"a pause within a request's body ends {_when(uploads)}, the longest time of the route"
         paused: dict[str, str | tuple[str, ...]] = {
-            "listener.timeouts.body": ("time", "status 200", "open", "text: the upload", "text: the stream ended"),
-            "listener.timeouts.stuck_endpoint": "text: the upload",
+            "listener.timeouts.body": ("time", "status 200", "open"),
+            "listener.timeouts.stuck_endpoint": "time",
         }
         yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
     tunnels = {time for _, time in longest if time != times.idle}
     if tunnels:
         note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
-        silent: dict[str, str | tuple[str, ...]] = {
-            "timeouts.idle.tunnel_end": ("text: the tunnel is", "text: of silence the tunnel")
-        }
+        silent: dict[str, str | tuple[str, ...]] = {"timeouts.idle.tunnel_end": "time"}
         yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
 
 

@@ -167,10 +167,10 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         if listener.tls is None or len(select_certificates(listener.tls.certificates)) < 2:
             continue
         note = "a server name with capital letters, which no browser sends, gets the first certificate"
-        capitals = {"listener.tls.capitals": "text: TLS: names"}
+        capitals = {"listener.tls.capitals": "tls names"}
         yield Objection(habit(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
         note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
-        shows = {"listener.tls.no_sni.kinds": ("text: TLS: names", "text: TLS: certificate")}
+        shows = {"listener.tls.no_sni.kinds": ("tls names", "tls certificate")}
         yield Objection(habit(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
 
 

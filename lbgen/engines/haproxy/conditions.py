@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from lbgen.engines.api import NATIVE, Verdict, emulated, habit
+from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.haproxy.quote import argument, value_regex
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import PathKind, ValueKind
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import HostPattern, Match, NamedMatch, ValueMatch
+    from collections.abc import Callable
+
+    from lbgen.plan.conditions import AnyOperator, AnySubject
+    from lbgen.plan.model import HostPattern, Match
 
 DOMAIN = "str(.),concat(,txn.host)"  # the host with a dot before it
 PREFIX = "path,concat(/)"
@@ -27,7 +33,7 @@ class Conditions(Struct):
     variables: list[Statement] = field(default_factory=list)
     acls: list[Statement] = field(default_factory=list)
     _queries: dict[str, str] = field(default_factory=dict)
-    _lists: dict[tuple[str, ValueMatch], Acl] = field(default_factory=dict)
+    _lists: dict[tuple[str, Regex], Acl] = field(default_factory=dict)
     _hosts: dict[tuple[HostPattern | None, ...], Acl] = field(default_factory=dict)
     _names: int = 0
 
@@ -50,21 +56,18 @@ class Conditions(Struct):
     def of(self, match: Match, origin: str, whole_path: bool = False) -> list[Acl]:
         """ACLs that all hold when `match` does. Its path is tested only when it is a regex, or with `whole_path`."""
         acls: list[Acl] = []
-        path = match.path
-        if path.kind is PathKind.REGEX:
-            acls.append(acl("path -m reg --", Literal(f"^(?:{path.value})$")))
-        elif whole_path and path.kind is PathKind.EXACT:
-            acls.append(acl("path -m str --", Literal(path.value)))
-        elif whole_path and not path.covers_all:  # the slash behind it keeps /api from taking /apix
-            acls.append(acl(f"{PREFIX} -m beg --", Literal(f"{path.value}/")))
-        if match.methods:
-            acls.append(acl("method", *match.methods))
-        acls += (self._header(each, origin) for each in match.headers)
-        acls += (_query(each, self._query_variable(each.name, origin)) for each in match.query)
-        acls += map(_cookie, match.cookies)
+        if not match.path.is_text or (whole_path and not match.path.covers_all):
+            acls.append(CONDITIONS[type(match.path)].render(match.path.value))
+        acls += (
+            CONDITIONS[each.kind].render(self, each.subject.name, each.operator, origin) for each in match.conditions
+        )
         if sum(map(_count, acls)) + 2 * len(acls) > _WORDS_PER_LINE:
-            acls = [each if each.is_name else self._name("test", origin, each) for each in acls]
+            acls = [each if each.is_name else self._short(each, origin) for each in acls]
         return acls
+
+    def _short(self, condition: Acl, origin: str) -> Acl:
+        name = self._name("test", origin, condition)
+        return ~name if condition.negated else name
 
     def _name(self, subject: str, origin: str, *alternatives: Acl) -> Acl:
         """A named ACL that holds when one of `alternatives` does."""
@@ -73,32 +76,16 @@ class Conditions(Struct):
         self.acls += (statement("acl", name, *each.words, origin=origin) for each in alternatives)
         return named(name)
 
-    def _header(self, header: NamedMatch, origin: str) -> Acl:
-        """HAProxy tries each element of a list, `req.fhdr` each line as a whole."""
-        name = argument(header.name)
-        kind, value = header.value.kind, header.value.value
-        match kind:
-            case ValueKind.PRESENT:
-                return acl(Literal(f"req.fhdr({name})"), "-m len 1:")
-            case ValueKind.EXACT if value == "}":  # quoted or not, that word would end the ACL
-                return acl(Literal(f"req.hdr({name})"), "-m reg --", Literal("^}$"))
-            case ValueKind.EXACT:  # an element of a list has no comma, only the whole list can
-                return acl(Literal(f"req.{'f' if ',' in value else ''}hdr({name})"), "-m str --", Literal(value))
-            case ValueKind.REGEX:
-                return self._element_or_whole(header, name, origin)
-            case _:
-                assert_never(kind)
-
-    def _element_or_whole(self, header: NamedMatch, name: str, origin: str) -> Acl:
+    def header_regex(self, name: str, operator: Regex, origin: str) -> Acl:
         """The regex matches one element of the list, or all of it; only a named ACL can express "or"."""
-        key = (header.name, header.value)
+        key = (name, operator)
         if key not in self._lists:
-            pattern = Literal(f"^(?:{value_regex(header.value.value)})$")
-            ways = [acl(Literal(f"req.{fetch}({name})"), "-m reg --", pattern) for fetch in ("hdr", "fhdr")]
-            self._lists[key] = self._name(header.name, origin, *ways)
+            pattern = Literal(f"^(?:{value_regex(operator.value)})$")
+            ways = [acl(Literal(f"req.{fetch}({argument(name)})"), "-m reg --", pattern) for fetch in ("hdr", "fhdr")]
+            self._lists[key] = self._name(name, origin, *ways)
         return self._lists[key]
 
-    def _query_variable(self, name: str, origin: str) -> str:
+    def query_variable(self, name: str, origin: str) -> str:
         """A variable with `=` and the decoded value of the first parameter of that name; unset without one. A value
         with an escaped NUL counts as none, as HAProxy compares texts only up to it."""
         if name not in self._queries:
@@ -106,9 +93,7 @@ class Conditions(Struct):
             if variable in self._queries.values():
                 variable = f"{variable}_{len(self._queries)}"
             self._queries[name] = variable
-            key = "".join(
-                c if c.isalnum() and c.isascii() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name
-            )
+            key = _query_key(name)
             value = Literal(f'query,regsub("^(?:[^&]*&)*?{key}(?:=([^&]*))?(?:&.*)?$","=\\1")')
             has_one = acl("query -m reg", Literal(f"(?:^|&){key}(?:=(?![^&]*%00)|&|$)"))
             self.variables.append(set_var(variable, value, [has_one], origin))
@@ -117,37 +102,136 @@ class Conditions(Struct):
         return self._queries[name]
 
 
-def _query(match: NamedMatch, variable: str) -> Acl:
-    kind = match.value.kind
-    match kind:
-        case ValueKind.PRESENT:
-            return acl(f"var({variable}) -m len 2:")
-        case ValueKind.EXACT:
-            return acl(f"var({variable}) -m str", Literal(f"={match.value.value}"))
-        case ValueKind.REGEX:  # a decoded value may end with a line break, which $ would ignore
-            return acl(f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(match.value.value)})\z"))
-        case _:
-            assert_never(kind)
+def _exact_path(value: str) -> Acl:
+    return acl("path -m str --", Literal(value))
 
 
-def _cookie(match: NamedMatch) -> Acl:
+def _path_prefix(value: str) -> Acl:
+    """The slash behind it keeps /api from taking /apix."""
+    return acl(f"{PREFIX} -m beg --", Literal(f"{value}/"))
+
+
+def _path_pattern(value: str) -> Acl:
+    return acl("path -m reg --", Literal(f"^(?:{value})$"))
+
+
+def _method(_: Conditions, name: str, operator: OneOf, origin: str) -> Acl:
+    return acl("method", *operator.values)
+
+
+def _exact_header(_: Conditions, name: str, operator: Exact, origin: str) -> Acl:
+    """HAProxy tries each element of a list, `req.fhdr` each line as a whole."""
+    fetched, value = argument(name), operator.value
+    if value == "}":  # quoted or not, that word would end the ACL
+        return acl(Literal(f"req.hdr({fetched})"), "-m reg --", Literal("^}$"))
+    # An element of a list has no comma, only the whole list can.
+    return acl(Literal(f"req.{'f' if ',' in value else ''}hdr({fetched})"), "-m str --", Literal(value))
+
+
+def _present_header(_: Conditions, name: str, operator: Present, origin: str) -> Acl:
+    return acl(Literal(f"req.fhdr({argument(name)})"), "-m len 1:")
+
+
+def _header_regex(conditions: Conditions, name: str, operator: Regex, origin: str) -> Acl:
+    return conditions.header_regex(name, operator, origin)
+
+
+def _query_key(name: str) -> str:
+    """The regex of a parameter's name."""
+    return "".join(c if c.isalnum() and c.isascii() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name)
+
+
+def _exact_parameter(conditions: Conditions, name: str, operator: Exact, origin: str) -> Acl:
+    return acl(f"var({conditions.query_variable(name, origin)}) -m str", Literal(f"={operator.value}"))
+
+
+def _parameter_regex(conditions: Conditions, name: str, operator: Regex, origin: str) -> Acl:
+    """A decoded value may end with a line break, which $ would ignore."""
+    variable = conditions.query_variable(name, origin)
+    return acl(f"var({variable}) -m reg", Literal(rf"^=(?:{value_regex(operator.value)})\z"))
+
+
+def _present_parameter(conditions: Conditions, name: str, operator: Present, origin: str) -> Acl:
+    return acl(f"var({conditions.query_variable(name, origin)}) -m len 2:")
+
+
+def _cookie(name: str) -> Literal:
     """A value may stand in quotes."""
-    fetch, value = Literal(f"req.cook({argument(match.name)})"), match.value.value
-    kind = match.value.kind
-    match kind:
-        case ValueKind.PRESENT:
-            return acl(fetch, "-m reg --", Literal('[^"]'))
-        case ValueKind.EXACT if value == "}":
-            return acl(fetch, "-m reg --", Literal("^}$"))
-        case ValueKind.EXACT if "," in value:  # where req.cook ends a value
-            text = rf'(?:^|;)[ \t]*{re.escape(match.name)}="?{re.escape(value)}"?[ \t]*(?:;|$)'
-            return acl("req.fhdr(cookie) -m reg --", Literal(text))
-        case ValueKind.EXACT:
-            return acl(fetch, "-m str --", Literal(value), Literal(f'"{value}"'))
-        case ValueKind.REGEX:
-            return acl(fetch, "-m reg --", Literal(f'^"?(?:{value_regex(value)})"?$'))
-        case _:
-            assert_never(kind)
+    return Literal(f"req.cook({argument(name)})")
+
+
+def _exact_cookie(_: Conditions, name: str, operator: Exact, origin: str) -> Acl:
+    value = operator.value
+    if value == "}":
+        return acl(_cookie(name), "-m reg --", Literal("^}$"))
+    if "," in value:  # where req.cook ends a value
+        text = rf'(?:^|;)[ \t]*{re.escape(name)}="?{re.escape(value)}"?[ \t]*(?:;|$)'
+        return acl("req.fhdr(cookie) -m reg --", Literal(text))
+    return acl(_cookie(name), "-m str --", Literal(value), Literal(f'"{value}"'))
+
+
+def _cookie_regex(_: Conditions, name: str, operator: Regex, origin: str) -> Acl:
+    return acl(_cookie(name), "-m reg --", Literal(f'^"?(?:{value_regex(operator.value)})"?$'))
+
+
+def _present_cookie(_: Conditions, name: str, operator: Present, origin: str) -> Acl:
+    return acl(_cookie(name), "-m reg --", Literal('[^"]'))
+
+
+def _absent_parameter(conditions: Conditions, name: str, operator: Absent, origin: str) -> Acl:
+    """By the raw query: in a variable, a value that begins with an escaped NUL would look empty."""
+    key = _query_key(name)
+    return ~acl("query -m reg", Literal(f"^(?:(?!{key}(?:[=&]|$))[^&]*&)*{key}=[^&]"))
+
+
+def _absent(present: Callable[[Conditions, str, Present, str], Acl]) -> Callable[[Conditions, str, Absent, str], Acl]:
+    return lambda conditions, name, _, origin: ~present(conditions, name, Present(), origin)
+
+
+def _not(kind: type[AnySubject]) -> Callable[[Conditions, str, Not, str], Acl]:
+    return lambda conditions, name, operator, origin: (
+        ~CONDITIONS[kind, type(operator.operator)].render(conditions, name, operator.operator, origin)
+    )
+
+
+_FIRST = emulated("a regex finds the first parameter of that name")
+_ANY_COOKIE = (
+    "a request matches by any of several cookies of that name; a value ends at a comma, unless `exact` has one"
+)
+
+
+def _cookies(operator: type[AnyOperator], shows: str = "accepted") -> Verdict:
+    return habit(_ANY_COOKIE, {f"{FEATURES[Cookie, operator]}.repeated": shows})
+
+
+CONDITIONS: ConditionTable = {
+    ExactPath: Rendered(_exact_path, NATIVE),
+    PrefixPath: Rendered(_path_prefix, emulated("a prefix map lookup of the path with a slash behind it")),
+    RegexPath: Rendered(
+        _path_pattern,
+        emulated(
+            "PCRE, which matches the accepted subset as RE2 does; where a group repeats over a thousand times in one "
+            "path it stops, and the rule does not match"
+        ),
+    ),
+    (Method, OneOf): Rendered(_method, NATIVE),
+    (Header, Exact): Rendered(_exact_header, NATIVE),
+    (Header, Regex): Rendered(_header_regex, emulated("ACLs on each element of the list and on the whole list")),
+    (Header, Present): Rendered(_present_header, NATIVE),
+    (Header, Absent): Rendered(_absent(_present_header), NATIVE),
+    (Query, Exact): Rendered(_exact_parameter, _FIRST),
+    (Query, Regex): Rendered(_parameter_regex, _FIRST),
+    (Query, Present): Rendered(_present_parameter, _FIRST),
+    (Query, Absent): Rendered(_absent_parameter, _FIRST),
+    (Cookie, Exact): Rendered(_exact_cookie, _cookies(Exact)),
+    (Cookie, Regex): Rendered(_cookie_regex, _cookies(Regex)),
+    (Cookie, Present): Rendered(_present_cookie, _cookies(Present)),
+    (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "another rule")),
+    (Method, Not): Rendered(_not(Method), NATIVE),
+    (Header, Not): Rendered(_not(Header), NATIVE),
+    (Query, Not): Rendered(_not(Query), _FIRST),
+    (Cookie, Not): Rendered(_not(Cookie), _cookies(Not, "another rule")),
+}
 
 
 def _count(condition: Acl) -> int:

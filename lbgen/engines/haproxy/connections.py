@@ -112,13 +112,11 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         where = f"{pool.field}.connections.max_per_endpoint"
         if pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
             note = "a request for an endpoint that is full does not go to another one"
-            shows = {
-                "pool.connections.max_per_endpoint.chosen": ("text: as many as there are places", "text: at a time")
-            }
+            shows = {"pool.connections.max_per_endpoint.chosen": "places"}
             yield Objection(approximate(note, shows), where, Feature.MAX_PER_ENDPOINT)
         if backends[pool.name] > 1:
             note = "requests of routes that differ in connect time, retries or compression are counted separately"
-            counted = {"pool.connections.max_per_endpoint.routes": "text: one more than"}
+            counted = {"pool.connections.max_per_endpoint.routes": "places"}
             yield Objection(approximate(note, counted), where, Feature.MAX_PER_ENDPOINT)
 
 

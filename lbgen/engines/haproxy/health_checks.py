@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lbgen.engines.api import AT_TIMES, Objection, habit
+from lbgen.engines.api import Objection, habit
 from lbgen.engines.haproxy.statements import Section, Statement, section, statement
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
 from lbgen.engines.haproxy.view import Contributor, PoolUse, used_pools
@@ -78,7 +78,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.active and pool.passive:
             note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
-            shows = {"pool.health.passive.checked": ("text: came back after", f"{AT_TIMES}text: answers were")}
+            shows = {"pool.health.passive.checked": "endpoint"}
             yield Objection(habit(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
 
 

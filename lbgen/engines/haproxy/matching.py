@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from lbgen.engines.haproxy.conditions import Conditions
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Forward, HostPattern, PathKind, Redirect, Rule
+from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.precedence import covering_hosts, group, path_groups
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def stripped_segments(rule: Rule, plan: Plan) -> int | None:
         case _:
             return -1
     path = rule.match.path
-    return path.value.rstrip("/").count("/") if path.kind is PathKind.PREFIX else None
+    return path.value.rstrip("/").count("/") if isinstance(path, PrefixPath) else None
 
 
 def _distinct_tables(listener: Listener) -> tuple[list[tuple[str, HostTable]], dict[HostPattern | None, str]]:
@@ -221,7 +222,7 @@ def _host_statements(listener: Listener, names: dict[HostPattern | None, str], m
 
 def _takes_every_path(groups: list[tuple[str, PathGroup]], has_hosts: bool) -> bool:
     """Whether there is one path for all hosts, and all other paths are below it."""
-    return not has_hosts and len(groups) == 1 and groups[0][1].kind is PathKind.PREFIX and groups[0][1].path == "/"
+    return not has_hosts and len(groups) == 1 and groups[0][1].kind is PrefixPath and groups[0][1].path == "/"
 
 
 def _value(group: PathGroup, keys: _RouteKeys, sets: _RuleSets) -> str:
@@ -243,7 +244,7 @@ def _path_statements(
     for table, paths, value in values:
         table_key = f"{table}|" if has_hosts else ""
         origin = paths.candidates[0].rule.field
-        if paths.kind is PathKind.EXACT:
+        if paths.kind is ExactPath:
             maps.file("exact.map", "exact path -> route").add(table_key + paths.path, value, origin)
         else:
             path = paths.path.rstrip("/") + "/"
@@ -261,11 +262,11 @@ def _path_statements(
         statements.append(statement("http-request set-var-fmt(txn.key)", of_table))
         key = "var(txn.key)"
     kinds = {group.kind for _, group, _ in values}
-    if PathKind.EXACT in kinds:
+    if ExactPath in kinds:
         statements.append(set_var(variable, f"{key},map_str(maps/{maps.listener}.exact.map)"))
-    if PathKind.PREFIX in kinds:
+    if PrefixPath in kinds:
         lookup = f"{key},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
-        statements.append(set_var(variable, lookup, [~found(variable)] if PathKind.EXACT in kinds else ()))
+        statements.append(set_var(variable, lookup, [~found(variable)] if ExactPath in kinds else ()))
     return statements
 
 

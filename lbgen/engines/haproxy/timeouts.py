@@ -11,7 +11,7 @@ from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan, Timeouts
 
-_UPLOADS = (f"{AT_TIMES}time", f"{AT_TIMES}text: the upload took")  # to an endpoint that stops reading
+_UPLOADS = f"{AT_TIMES}time"  # of uploads to an endpoint that stops reading
 LONGEST = "24d"  # HAProxy's longest time
 
 

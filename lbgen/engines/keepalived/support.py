@@ -35,7 +35,7 @@ SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.TIMEOUT_IDLE: approximate(
         "the kernel drops the state of an idle connection without closing it: the next packet of either side is reset",
-        {"timeouts.idle.l4": "open"},
+        {"timeouts.idle.l4": "time"},
     ),
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: NATIVE,
@@ -57,7 +57,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.PROXY_PROTOCOL_OUT: _BYTES,
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: refused("the kernel forwards packets and logs no connections"),
-    Feature.ACCESS_LOG_L4: approximate("IPVS logs no connections", {"access_log.l4": "text: lines"}),
+    Feature.ACCESS_LOG_L4: approximate("IPVS logs no connections", {"access_log.l4": "log"}),
     Feature.METRICS: refused("IPVS in the kernel serves no requests"),
     Feature.METRICS_L4: refused("`lbgen agent` does not read the counters of IPVS; `ipvsadm -ln --stats` prints them"),
     Feature.ESCAPE_HATCH: UNPORTABLE,

@@ -15,7 +15,7 @@ _AGENT = "`lbgen agent` checks the endpoints and loads the weights of those that
 _LEAST = approximate(
     "`lbgen agent` counts open connections five times a second and shares new ones by these counts: several at once "
     "may go to the same endpoint",
-    {"pool.balance.least_connections.open": "text: open connections"},
+    {"pool.balance.least_connections.open": "endpoint"},
 )
 
 SUPPORT: dict[Feature, Verdict] = {
@@ -43,7 +43,7 @@ SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.TIMEOUT_IDLE: approximate(
         "the kernel drops the state of an idle connection without closing it: the next packet of either side is reset",
-        {"timeouts.idle.l4": "open"},
+        {"timeouts.idle.l4": "time"},
     ),
     Feature.ROUND_ROBIN: NATIVE,
     Feature.LEAST_CONNECTIONS: _LEAST,
@@ -69,7 +69,7 @@ SUPPORT: dict[Feature, Verdict] = {
     Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
     Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
     Feature.ACCESS_LOG_L4: approximate(
-        "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "text: lines"}
+        "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "log"}
     ),
     Feature.METRICS: refused("rules in the kernel serve no requests"),
     Feature.METRICS_L4: refused(

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from lbgen.plan.model import PathKind
-from lbgen.plan.precedence import Candidate, covering_prefixes, path_groups, until_unconditional
+from lbgen.plan.path_conditions import Path, PrefixPath, covering_prefixes
+from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 class PathLocation(Struct, frozen=True, eq=False):
     """A location with its decoded path; PREFIX matches by segment. Candidates end at the first unconditional one."""
 
-    kind: PathKind
+    kind: type[Path]
     path: str
     candidates: tuple[Candidate, ...]
 
@@ -40,16 +40,16 @@ def path_locations(
     """The locations of one host's rules: exact ones by path, then prefixes, shorter first. With `test_raw_paths` every
     rule tests the raw path, with `single` in one location for all paths."""
     if single:
-        return (PathLocation(PathKind.PREFIX, "/", raw_candidates(rules)),) if rules else ()
+        return (PathLocation(PrefixPath, "/", raw_candidates(rules)),) if rules else ()
     groups = [(group, decode_path(group.path)) for group in path_groups(rules)]
-    known = {group.path for group, path in groups if group.kind is PathKind.PREFIX and _writable(path)}
-    by_path: dict[tuple[PathKind, str], list[PathGroup]] = {}
+    known = {group.path for group, path in groups if group.kind is PrefixPath and _writable(path)}
+    by_path: dict[tuple[type[Path], str], list[PathGroup]] = {}
     tested = set()
     for group, path in groups:
         key = (group.kind, path)
         if not _writable(path):
             # nginx.conf cannot hold bytes that are no UTF-8: the nearest prefix location tests the raw path.
-            key = (PathKind.PREFIX, decode_path(next((p for p in covering_prefixes(group.path) if p in known), "/")))
+            key = (PrefixPath, decode_path(next((p for p in covering_prefixes(group.path) if p in known), "/")))
             tested.add(key)
         by_path.setdefault(key, []).append(group)
     locations = []
@@ -60,7 +60,7 @@ def path_locations(
         else:
             candidates = tuple(until_unconditional(_merged([*own, *_around(key[1], by_path)], test_raw_paths)))
         locations.append(PathLocation(*key, candidates))
-    return tuple(sorted(locations, key=lambda p: (p.kind is PathKind.PREFIX, p.path)))
+    return tuple(sorted(locations, key=lambda p: (p.kind is PrefixPath, p.path)))
 
 
 def raw_candidates(rules: Iterable[Rule]) -> tuple[Candidate, ...]:
@@ -75,9 +75,9 @@ def decode_path(path: str) -> str:
     return unquote(path, errors="surrogateescape") if "%" in path else path
 
 
-def _around(path: str, by_path: dict[tuple[PathKind, str], list[PathGroup]]) -> Iterator[PathGroup]:
+def _around(path: str, by_path: dict[tuple[type[Path], str], list[PathGroup]]) -> Iterator[PathGroup]:
     for prefix in covering_prefixes(path):
-        yield from by_path.get((PathKind.PREFIX, prefix), ())
+        yield from by_path.get((PrefixPath, prefix), ())
 
 
 def _merged(groups: Iterable[PathGroup], test_raw_paths: bool) -> list[Candidate]:
@@ -91,7 +91,7 @@ def _is_ambiguous(rule: Rule, test_raw_paths: bool) -> bool:
     if test_raw_paths:
         return not rule.match.path.covers_all
     path = decode_path(rule.match.path.value)
-    return rule.match.path.kind is PathKind.REGEX or not _RAW_OR_ESCAPED.isdisjoint(path) or not _writable(path)
+    return not rule.match.path.is_text or not _RAW_OR_ESCAPED.isdisjoint(path) or not _writable(path)
 
 
 def _writable(path: str) -> bool:

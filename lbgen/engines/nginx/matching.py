@@ -5,28 +5,34 @@ The key of a map holds the values its rules test, each ended by a line feed, whi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
+from lbgen.engines.api import NATIVE, emulated
+from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import PathKind, ValueKind
+from lbgen.plan.conditions import Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.plan.model import Listener, ValueMatch
+    from lbgen.plan.conditions import AnySubject, Condition
+    from lbgen.plan.model import Listener
+    from lbgen.plan.path_conditions import Path
     from lbgen.plan.precedence import Candidate
 
 METHOD, PATH = "request_method", "request_uri"
 _NOT_FOUND = Atom("@not_found")
 _NEVER = "(?!)"
 _END = r"[ \t]*\n"
+_ELEMENT = r"(?:[^\n]*,)?[ \t]*{}[ \t]*[,\n]"  # of a list
 
 
 class RuleMaps:
@@ -62,7 +68,7 @@ class RuleMaps:
         tests = [(c, result) for c, result in zip(candidates, results, strict=True) if not c.unconditional]
         default = Atom(results[-1]) if len(tests) < len(candidates) else _NOT_FOUND
         keys = key_variables((c for c, _ in tests), self._values, target, listener)
-        if keys == (METHOD,):
+        if keys == (METHOD,) and all(len(c.rule.match.conditions) == 1 and c.rule.match.methods for c, _ in tests):
             by_method: dict[str, str] = {}
             for candidate, result in tests:
                 for method in candidate.rule.match.methods:
@@ -81,13 +87,14 @@ def key_variables(
 ) -> tuple[str, ...]:
     """The variables that the candidates test, in the order of the key."""
     every = list(candidates)
-    matches = [c.rule.match for c in every]
-    keys = [METHOD] if any(m.methods for m in matches) else []
-    keys += sorted({values.header(x.name, listener) for m in matches for x in m.headers})
-    keys += [values.cookie(name) for name in sorted({x.name for m in matches for x in m.cookies})]
-    keys += [values.parameter(name) for name in sorted({x.name for m in matches for x in m.query})]
+    subjects = {each.subject for c in every for each in c.rule.match.conditions}
+    keys = dict.fromkeys(
+        variable(values, name, listener)
+        for kind, variable in _VARIABLES.items()
+        for name in sorted(each.name for each in subjects if type(each) is kind)
+    )
     if any(c.test_path for c in every):
-        keys.append(target)
+        keys[target] = None
     return tuple(keys)
 
 
@@ -101,13 +108,14 @@ def key_regex(
     """The regex over the key of `keys` that matches the requests of the candidate."""
     match = candidate.rule.match
     if keys == (target,) and match.path_only:
-        return f"^{path_regex(match.path.kind, match.path.value)}"
+        return f"^{path_regex(match.path)}"
     tests_by_key = _tests(candidate, values, target, listener)
     out = "^"
     last = max(keys.index(key) for key in tests_by_key)
     for at, key in enumerate(keys[: last + 1]):
         tests = tests_by_key.get(key, [])
-        if len(tests) == 1 and (at == last or key == METHOD):  # that of a method ends with the line feed
+        # The test of methods ends with the line feed.
+        if len(tests) == 1 and (at == last or (key == METHOD and match.methods)):
             out += tests[0]
             continue
         out += "".join(f"(?={test})" for test in tests)
@@ -120,81 +128,143 @@ def _tests(candidate: Candidate, values: RequestValues, target: str, listener: L
     """Regexes by variable; each starts at the first character of the value and includes its line feed."""
     match = candidate.rule.match
     tests: dict[str, list[str]] = {}
-    if match.methods:
-        methods = "|".join(match.methods)
-        tests[METHOD] = [f"{methods if len(match.methods) == 1 else f'(?:{methods})'}\\n"]
-    for x in match.headers:
-        tests.setdefault(values.header(x.name, listener), []).append(header_regex(x.value))
-    for x in match.cookies:
-        tests.setdefault(values.cookie(x.name), []).append(cookie_regex(x.value))
-    for x in match.query:
-        tests.setdefault(values.parameter(x.name), []).append(parameter_regex(x.value))
+    for each in match.conditions:
+        variable = _VARIABLES[type(each.subject)](values, each.subject.name, listener)
+        tests.setdefault(variable, []).append(value_regex(each))
     if candidate.test_path:
-        tests[target] = [path_regex(match.path.kind, match.path.value)]
+        tests[target] = [path_regex(match.path)]
     return tests
 
 
-def header_regex(condition: ValueMatch) -> str:
-    """Matches the combined value, or one element of its comma-separated list."""
-    element = r"(?:[^\n]*,)?[ \t]*{}[ \t]*[,\n]"
-    match condition.kind:
-        case ValueKind.EXACT:
-            text = escapes.group(escapes.literal(condition.value), escapes.plain())
-            return f"{text}\\n" if "," in condition.value else element.format(text)
-        case ValueKind.REGEX:
-            node = escapes.parse(condition.value)
-            one = element.format(escapes.group(node, escapes.plain("\n,")) + r"(?<![ \t])")
-            if escapes.may_hold(node, ","):
-                one = f"(?:{escapes.group(node, escapes.plain())}\\n|{one})"
-            return rf"(?!\n){one}" if matches_whole(condition.value, "") else one
-        case ValueKind.PRESENT:
-            return r"(?!(?:, )*\n)"  # several empty lines become a list without elements
-        case _:
-            assert_never(condition.kind)
+def value_regex(condition: Condition) -> str:
+    """Matches the value of the condition's variable."""
+    text: str = CONDITIONS[condition.kind].render(condition.operator)
+    return text
 
 
-def cookie_regex(condition: ValueMatch) -> str:
-    """Matches a cookie's value, with or without a pair of quotes."""
-    match condition.kind:
-        case ValueKind.EXACT:
-            value = condition.value
-            if ";" in value:
-                return _NEVER
-            text = escapes.group(escapes.literal(value), escapes.plain())
-            quoted = rf"\x22{text}\x22"
-            if (len(value) > 1 and value[0] == value[-1] == '"') or value[-1:] in (" ", "\t"):
-                return f"={quoted}{_END}"
-            return f"=(?:{text}|{quoted}){_END}"
-        case ValueKind.REGEX:
-            text = escapes.group(escapes.parse(condition.value), escapes.plain("\n;"))
-            return rf"=(?:\x22{text}\x22|(?!\x22[^\n]*\x22{_END}){text}(?<![ \t])){_END}"
-        case ValueKind.PRESENT:
-            return rf"=(?!(?:\x22\x22)?{_END})"
-        case _:
-            assert_never(condition.kind)
-
-
-def parameter_regex(condition: ValueMatch) -> str:
-    """Matches the percent-decoded value of a query parameter."""
-    match condition.kind:
-        case ValueKind.EXACT:
-            return rf"={escapes.encoded_literal(condition.value)}\n"
-        case ValueKind.REGEX:
-            return rf"={escapes.encoded_regex(condition.value)}\n"
-        case ValueKind.PRESENT:
-            return r"=[^\n]"
-        case _:
-            assert_never(condition.kind)
-
-
-def path_regex(kind: PathKind, value: str) -> str:
+def path_regex(path: Path) -> str:
     """Matches the path as the client sent it."""
-    match kind:
-        case PathKind.EXACT:
-            return rf"{escapes.path_literal(value)}[?\n]"
-        case PathKind.PREFIX:
-            return rf"{escapes.path_literal(value.rstrip('/'))}[/?\n]"
-        case PathKind.REGEX:
-            return rf"{escapes.group(escapes.parse(value), escapes.plain(chr(10) + '?'))}[?\n]"
-        case _:
-            assert_never(kind)
+    text: str = CONDITIONS[type(path)].render(path.value)
+    return text
+
+
+def _one_of(condition: OneOf) -> str:
+    words = "|".join(condition.values)
+    return f"{words if len(condition.values) == 1 else f'(?:{words})'}\\n"
+
+
+def _exact_header(condition: Exact) -> str:
+    """The combined value, or one element of its comma-separated list."""
+    text = escapes.group(escapes.literal(condition.value), escapes.plain())
+    return f"{text}\\n" if "," in condition.value else _ELEMENT.format(text)
+
+
+def _header_regex(condition: Regex) -> str:
+    node = escapes.parse(condition.value)
+    one = _ELEMENT.format(escapes.group(node, escapes.plain("\n,")) + r"(?<![ \t])")
+    if escapes.may_hold(node, ","):
+        one = f"(?:{escapes.group(node, escapes.plain())}\\n|{one})"
+    return rf"(?!\n){one}" if matches_whole(condition.value, "") else one
+
+
+def _present_header(_: Present) -> str:
+    return r"(?!(?:, )*\n)"  # several empty lines become a list without elements
+
+
+def _absent_header(_: Absent) -> str:
+    return r"(?:, )*\n"
+
+
+def _exact_cookie(condition: Exact) -> str:
+    """With or without a pair of quotes."""
+    value = condition.value
+    if ";" in value:
+        return _NEVER
+    text = escapes.group(escapes.literal(value), escapes.plain())
+    quoted = rf"\x22{text}\x22"
+    if (len(value) > 1 and value[0] == value[-1] == '"') or value[-1:] in (" ", "\t"):
+        return f"={quoted}{_END}"
+    return f"=(?:{text}|{quoted}){_END}"
+
+
+def _cookie_regex(condition: Regex) -> str:
+    text = escapes.group(escapes.parse(condition.value), escapes.plain("\n;"))
+    return rf"=(?:\x22{text}\x22|(?!\x22[^\n]*\x22{_END}){text}(?<![ \t])){_END}"
+
+
+def _present_cookie(_: Present) -> str:
+    return rf"=(?!(?:\x22\x22)?{_END})"
+
+
+def _absent_cookie(_: Absent) -> str:
+    return rf"(?:=(?:\x22\x22)?)?{_END}"
+
+
+def _exact_parameter(condition: Exact) -> str:
+    """Percent-decoded."""
+    return rf"={escapes.encoded_literal(condition.value)}\n"
+
+
+def _parameter_regex(condition: Regex) -> str:
+    return rf"={escapes.encoded_regex(condition.value)}\n"
+
+
+def _present_parameter(_: Present) -> str:
+    return r"=[^\n]"
+
+
+def _absent_parameter(_: Absent) -> str:
+    return r"=?\n"
+
+
+def _not(kind: type[AnySubject]) -> Callable[[Not], str]:
+    return lambda condition: f"(?!{CONDITIONS[kind, type(condition.operator)].render(condition.operator)})"
+
+
+def _exact_path(value: str) -> str:
+    return rf"{escapes.path_literal(value)}[?\n]"
+
+
+def _path_prefix(value: str) -> str:
+    return rf"{escapes.path_literal(value.rstrip('/'))}[/?\n]"
+
+
+def _path_pattern(value: str) -> str:
+    return rf"{escapes.group(escapes.parse(value), escapes.plain(chr(10) + '?'))}[?\n]"
+
+
+_MAPS = emulated("locations for paths, and maps of regexes that select among the rules of a location")
+_RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and do not decode")
+_RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
+
+# By subject, in the order of a map's key.
+_VARIABLES: dict[type[AnySubject], Callable[[RequestValues, str, Listener | None], str]] = {
+    Method: lambda values, name, listener: METHOD,
+    Header: lambda values, name, listener: values.header(name, listener),
+    Cookie: lambda values, name, listener: values.cookie(name),
+    Query: lambda values, name, listener: values.parameter(name),
+}
+CONDITIONS: ConditionTable = {
+    ExactPath: Rendered(_exact_path, NATIVE),
+    PrefixPath: Rendered(
+        _path_prefix, emulated("an exact location for the path, and a prefix location for the paths below")
+    ),
+    RegexPath: Rendered(_path_pattern, _MAPS),
+    (Method, OneOf): Rendered(_one_of, _MAPS),
+    (Header, Exact): Rendered(_exact_header, _MAPS),
+    (Header, Regex): Rendered(_header_regex, _MAPS),
+    (Header, Present): Rendered(_present_header, _MAPS),
+    (Header, Absent): Rendered(_absent_header, _MAPS),
+    (Query, Exact): Rendered(_exact_parameter, _RAW_QUERY),
+    (Query, Regex): Rendered(_parameter_regex, _RAW_QUERY),
+    (Query, Present): Rendered(_present_parameter, _RAW_QUERY),
+    (Query, Absent): Rendered(_absent_parameter, _RAW_QUERY),
+    (Cookie, Exact): Rendered(_exact_cookie, _RAW_COOKIE),
+    (Cookie, Regex): Rendered(_cookie_regex, _RAW_COOKIE),
+    (Cookie, Present): Rendered(_present_cookie, _RAW_COOKIE),
+    (Cookie, Absent): Rendered(_absent_cookie, _RAW_COOKIE),
+    (Method, Not): Rendered(_not(Method), _MAPS),
+    (Header, Not): Rendered(_not(Header), _MAPS),
+    (Query, Not): Rendered(_not(Query), _RAW_QUERY),
+    (Cookie, Not): Rendered(_not(Cookie), _RAW_COOKIE),
+}

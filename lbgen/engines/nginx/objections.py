@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.conditions import has_all
 from lbgen.engines.nginx.l4 import port_settings
-from lbgen.engines.nginx.matching import key_regex, key_variables
+from lbgen.engines.nginx.matching import CONDITIONS, key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
 from lbgen.engines.nginx.request_values import RequestValues, is_readable
@@ -15,11 +16,11 @@ from lbgen.engines.nginx.route_objections import route_objections
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import with_loopback
+from lbgen.plan.conditions import FEATURES, Header, Query, Regex
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Mode, PathKind, Protocol, ValueKind
+from lbgen.plan.model import Forward, Mode, Protocol
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
-from lbgen.plan.regex import matches_whole
 from lbgen.plan.tls import HYBRID
 
 if TYPE_CHECKING:
@@ -28,15 +29,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Match, Plan, Pool, Route, Rule
 
 _MAX_KEY = 3900  # bytes of one parameter, with room for its quotes and the rest of the line
-_OTHER_HOST_SHOWS = (
-    "status 421",
-    "text: 421",
-    "text: tries reached",
-    "text: the body",
-    "text: took",
-    "text: no endpoint",
-    "text: requests passed",
-)
+_OTHER_HOST_SHOWS = ("status 421", "tries", "whole", "time", "endpoint", "places", "rate", "other")
 
 
 def objections(plan: Plan, version: str) -> Iterator[Objection]:
@@ -132,21 +125,25 @@ def _listener(listener: Listener, version: str) -> Iterator[Objection]:
 
 def _rule(rule: Rule) -> Iterator[Objection]:
     match = rule.match
-    for condition in match.headers:
-        if not is_readable(condition.name):
-            yield Objection(refused(f"nginx cannot read the header {condition.name}"), rule.field)
-        elif condition.value.kind is ValueKind.REGEX and matches_whole(condition.value.value, ""):
-            note = f"nginx does not distinguish an empty header {condition.name} from a missing one"
+    for condition in match.on(Header):
+        name, operator = condition.subject.name, condition.operator
+        if not is_readable(name):
+            yield Objection(refused(f"nginx cannot read the header {name}"), rule.field)
+        elif isinstance(operator, Regex) and operator.accepts(""):
+            note = f"nginx does not distinguish an empty header {name} from a missing one"
             shows = {"match.headers.regex.empty": "status 404"}
-            yield Objection(approximate(note, shows), rule.field, Feature.HEADER_REGEX)
-    for condition in match.query:
-        if condition.value.kind is ValueKind.REGEX and escapes.has_boundary(escapes.parse(condition.value.value)):
+            yield Objection(approximate(note, shows), rule.field, Feature(FEATURES[condition.kind]))
+    for condition in match.on(Query):
+        operator = condition.operator
+        if isinstance(operator, Regex) and escapes.has_boundary(escapes.parse(operator.value)):
             yield Objection(refused(r"nginx cannot find \b in a percent-encoded value"), rule.field)
             return
+    if not has_all(CONDITIONS, match):
+        return
     values, candidate = RequestValues(Names()), Candidate(rule, test_path=True)
     if len(key_regex(candidate, key_variables([candidate], values), values)) > _MAX_KEY:
         yield Objection(refused("the conditions of this match exceed the longest line of nginx.conf"), rule.field)
 
 
 def _needs_map(match: Match) -> bool:
-    return not match.path_only or match.path.kind is PathKind.REGEX or len(match.path.value) > _MAX_KEY // 16
+    return not (match.path_only and match.path.is_text) or len(match.path.value) > _MAX_KEY // 16

@@ -56,14 +56,14 @@ def _sticky(pool: Pool, version: str) -> Iterator[Objection]:
         yield Objection(refused(why), f"{pool.field}.sticky", Feature.STICKY)
     if VERSIONS[version].upstreams and any(e.backup for e in pool.endpoints):
         note = "a cookie that names a backup is ignored while another endpoint is up"
-        named = {"pool.sticky.backup": ("text: the cookie names", "header set-cookie")}
+        named = {"pool.sticky.backup": ("endpoint", "header set-cookie")}
         yield Objection(habit(note, named), f"{pool.field}.sticky", Feature.STICKY)
     if not VERSIONS[version].upstreams and (pool.passive is not None or pool.max_per_endpoint is not None):
         note = (
             f"nginx {version} counts failures and requests separately for clients with a cookie and those without: an "
             "endpoint that is ejected for one group may serve the other"
         )
-        shows = {"pool.sticky.ejected": "text: is ejected"}
+        shows = {"pool.sticky.ejected": "endpoint"}
         yield Objection(habit(note, shows), f"{pool.field}.sticky", Feature.STICKY)
 
 
@@ -83,11 +83,11 @@ def _lost_on_reload(pool: Pool, *, reloads: bool) -> Iterator[Objection]:
     when = "of every pool whenever a check removes or restores an endpoint"
     if reloads and pool.passive is not None:
         note = f"nginx loses the ejections {when}"
-        shows = {"pool.health.passive.beside_checks": "text: ejected, then a check"}
+        shows = {"pool.health.passive.beside_checks": "endpoint"}
         yield Objection(habit(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
     if reloads and pool.max_per_endpoint is not None:
         note = f"nginx loses the counts of requests {when}: until those requests end, there may be more"
-        shows = {"pool.connections.max_per_endpoint.beside_checks": "text: the only place is taken, then a check"}
+        shows = {"pool.connections.max_per_endpoint.beside_checks": "places"}
         field = f"{pool.field}.connections.max_per_endpoint"
         yield Objection(habit(note, shows), field, Feature.MAX_PER_ENDPOINT)
     if pool.slow_start and pool.active is None and pool.passive is None:
@@ -95,5 +95,5 @@ def _lost_on_reload(pool: Pool, *, reloads: bool) -> Iterator[Objection]:
         yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
     if pool.slow_start and pool.passive is not None:
         note = "an endpoint gets its full share at once when its ejection ends"
-        shows = {"pool.slow_start.after_ejection": "text: just back"}
+        shows = {"pool.slow_start.after_ejection": "endpoint"}
         yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)

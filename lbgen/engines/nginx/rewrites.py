@@ -14,7 +14,7 @@ from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.strings import text
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import PathKind
+from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.names import Names
@@ -42,7 +42,7 @@ class Rewrites:
     def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
         """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
         matched, new = rule.match.path, prefix.rstrip("/")
-        if matched.kind is not PathKind.PREFIX:
+        if not isinstance(matched, PrefixPath):
             return self.with_path(new or "/", rule, target)
         start = escapes.path_literal(matched.value.rstrip("/"))
         below = self._entry(f"{start}(?<tail>/.*)", new)

@@ -14,7 +14,8 @@ from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode, PathKind
+from lbgen.plan.model import Forward, Mode
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class ServerBlocks:
             test_raw_paths=paths.matches_raw_path(listener),
             single=paths.ignores_locations(listener),
         )
-        exact = {p.path for p in own if p.kind is PathKind.EXACT}
+        exact = {p.path for p in own if p.kind is ExactPath}
         locations = [block.location(each, exact) for each in own]
-        if not any(p.path == "/" and p.kind is PathKind.PREFIX for p in own):
+        if not any(p.path == "/" and p.kind is PrefixPath for p in own):
             locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
         answers = (self.actions.answer_location(each) for each in (*routes.values(), *block.target_routes.values()))
@@ -116,7 +117,7 @@ class _ServerBlock:
         """The location of one path, which has an exact one of its own when it is in `exact`."""
         first = own.candidates[0]
         self.rules += [c.rule for c in own.candidates]
-        prefix = own.kind is PathKind.PREFIX
+        prefix = own.kind is PrefixPath
         empty = Location(
             origin=Atom(first.rule.field),
             path=None if prefix and (own.path == "/" or own.path in exact) else Literal(own.path, "word"),

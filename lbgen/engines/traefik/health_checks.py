@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import ActiveHealth, PassiveHealth
 
 _ONE_CHECK = habit(
-    "one failed check takes an endpoint out, one good check brings it back", {"pool.health.active.routes": "text: "}
+    "one failed check takes an endpoint out, one good check brings it back", {"pool.health.active.routes": "endpoint"}
 )
 _STATUSES = approximate(
-    f"Traefik's checks take 200 to 399 for good, or one status alone{CAN}", {"pool.health.active.routes": "text: "}
+    f"Traefik's checks take 200 to 399 for good, or one status alone{CAN}", {"pool.health.active.routes": "endpoint"}
 )
 _CONNECT_CHECK = approximate("the check is a GET of /, as Traefik has no checks by a connection alone")
 _UNCHECKED_BACKUP = refused("Traefik fails over to backups by active checks alone: give the pool health.active")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ANY = "HostSNI(`*`)"
 
 _IDLE = approximate(
-    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "open"}
+    "Traefik never closes a silent TCP connection, whatever the idle time", {"timeouts.idle.l4": "time"}
 )
 _NO_BALANCE = refused(f"Traefik balances TCP and UDP round robin only{CAN}")
 _NO_HEALTH = refused(f"Traefik does not check UDP servers{CAN}")

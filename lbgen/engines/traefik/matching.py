@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
+from lbgen.engines.api import NATIVE, Verdict, habit
+from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
-from lbgen.plan.model import PathKind, ValueKind
+from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HostPattern, NamedMatch, PathMatch, Rule
+    from lbgen.plan.conditions import AnyOperator, AnySubject
+    from lbgen.plan.model import HostPattern, Rule
+    from lbgen.plan.path_conditions import Path
 
 # Traefik decodes the other escapes of a path before it matches; they may stand for parts of one UTF-8 character.
 ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to none, and accepts an empty path
@@ -50,10 +55,8 @@ def build_rule(rule: Rule, trusted: Iterable[str] | None = ()) -> str:
 
     `trusted`: the networks of proxies whose word counts in fields that anybody could send; None = everybody's does."""
     match = rule.match
-    parts = [*build_host(rule.host), *build_path(match.path), *build_methods(match.methods)]
-    parts += [_header(wanted) for wanted in match.headers]
-    parts += [_query(wanted) for wanted in match.query]
-    parts += [_cookie(wanted) for wanted in match.cookies]
+    parts = [*build_host(rule.host), *build_path(match.path)]
+    parts += [CONDITIONS[each.kind].render(each.subject.name, each.operator) for each in match.conditions]
     if trusted is not None and looks_at_proxies(rule):
         peers = " || ".join(call("ClientIP", network) for network in trusted or (NO_CLIENT,))
         parts.append(f"({peers})")
@@ -62,7 +65,7 @@ def build_rule(rule: Rule, trusted: Iterable[str] | None = ()) -> str:
 
 def looks_at_proxies(rule: Rule) -> bool:
     """Whether a rule is about fields that only trusted proxies may send."""
-    return any(wanted.name in _OF_PROXIES for wanted in rule.match.headers)
+    return any(each.subject.name in _OF_PROXIES for each in rule.match.on(Header))
 
 
 def build_host(host: HostPattern | None) -> list[str]:
@@ -77,28 +80,9 @@ def build_host(host: HostPattern | None) -> list[str]:
     return [call("Host", host.name)]
 
 
-def build_path(path: PathMatch) -> list[str]:
+def build_path(path: Path) -> list[str]:
     """The condition for a path; none for every path."""
-    match path.kind:
-        case PathKind.EXACT:
-            return [call("Path", decode_path(path.value))]
-        case PathKind.REGEX:
-            return [call("PathRegexp", anchor(path.value))]
-        case PathKind.PREFIX:
-            if path.covers_all:
-                return []
-            text = decode_path(path.value)
-            return [f"({call('Path', text)} || {call('PathPrefix', text + '/')})"]
-        case _:
-            assert_never(path.kind)
-
-
-def build_methods(methods: Iterable[str]) -> list[str]:
-    """The condition for the method; none for every method."""
-    texts = [call("Method", method) for method in methods]
-    if len(texts) < 2:
-        return texts
-    return [f"({' || '.join(texts)})"]
+    return [] if path.covers_all else [CONDITIONS[type(path)].render(path.value)]
 
 
 def decode_path(path: str) -> str:
@@ -133,44 +117,116 @@ def quote_regex(text: str) -> str:
     return _SPECIAL.sub(_BEHIND_BACKSLASH, text) if _SPECIAL.search(text) else text
 
 
-def _header(wanted: NamedMatch) -> str:
+def _exact_path(value: str) -> str:
+    return call("Path", decode_path(value))
+
+
+def _path_prefix(value: str) -> str:
+    text = decode_path(value)
+    return f"({call('Path', text)} || {call('PathPrefix', text + '/')})"
+
+
+def _path_pattern(value: str) -> str:
+    return call("PathRegexp", anchor(value))
+
+
+def _method(_: str, operator: OneOf) -> str:
+    texts = [call("Method", method) for method in operator.values]
+    return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
+
+
+def _header(name: str, text: str) -> str:
     """A header may be a list: its whole value or any element."""
-    name, value = wanted.name, wanted.value
-    match value.kind:
-        case ValueKind.EXACT:
-            text = quote_regex(value.value)
-        case ValueKind.REGEX:
-            text = f"(?:{value.value})"
-        case ValueKind.PRESENT:
-            return call("HeaderRegexp", name, ".")
-        case _:
-            assert_never(value.kind)
     return call("HeaderRegexp", name, rf"(?:^|,)[ \t]*{text}[ \t]*(?:,|$)")
 
 
-def _query(wanted: NamedMatch) -> str:
-    name, value = wanted.name, wanted.value
-    match value.kind:
-        case ValueKind.EXACT:
-            return call("Query", name, value.value)
-        case ValueKind.REGEX:
-            return call("QueryRegexp", name, anchor(value.value))
-        case ValueKind.PRESENT:
-            return call("QueryRegexp", name, ".")
-        case _:
-            assert_never(value.kind)
+def _exact_header(name: str, operator: Exact) -> str:
+    return _header(name, quote_regex(operator.value))
 
 
-def _cookie(wanted: NamedMatch) -> str:
+def _header_regex(name: str, operator: Regex) -> str:
+    return _header(name, f"(?:{operator.value})")
+
+
+def _present_header(name: str, _: Present) -> str:
+    return call("HeaderRegexp", name, ".")
+
+
+def _exact_parameter(name: str, operator: Exact) -> str:
+    return call("Query", name, operator.value)
+
+
+def _parameter_regex(name: str, operator: Regex) -> str:
+    return call("QueryRegexp", name, anchor(operator.value))
+
+
+def _present_parameter(name: str, _: Present) -> str:
+    return call("QueryRegexp", name, ".")
+
+
+def _cookie(name: str, text: str) -> str:
     """Traefik has no matcher for cookies; a value may be in quotes."""
-    name, value = quote_regex(wanted.name), wanted.value
-    match value.kind:
-        case ValueKind.EXACT:
-            text = f'"?{quote_regex(value.value)}"?'
-        case ValueKind.REGEX:
-            text = f'"?(?:{value.value})"?'
-        case ValueKind.PRESENT:
-            text = '"?[^";]+"?'
-        case _:
-            assert_never(value.kind)
-    return call("HeaderRegexp", "Cookie", rf"(?:^|;)[ \t]*{name}={text}[ \t]*(?:;|$)")
+    return call("HeaderRegexp", "Cookie", rf'(?:^|;)[ \t]*{quote_regex(name)}="?{text}"?[ \t]*(?:;|$)')
+
+
+def _exact_cookie(name: str, operator: Exact) -> str:
+    return _cookie(name, quote_regex(operator.value))
+
+
+def _cookie_regex(name: str, operator: Regex) -> str:
+    return _cookie(name, f"(?:{operator.value})")
+
+
+def _present_cookie(name: str, _: Present) -> str:
+    return _cookie(name, '[^";]+')
+
+
+def _absent(present: Callable[[str, Present], str]) -> Callable[[str, Absent], str]:
+    return lambda name, _: f"!{present(name, Present())}"
+
+
+def _not(kind: type[AnySubject]) -> Callable[[str, Not], str]:
+    def render(name: str, operator: Not) -> str:
+        text: str = CONDITIONS[kind, type(operator.operator)].render(name, operator.operator)
+        return text.removeprefix("!") if text.startswith("!") else f"!{text}"
+
+    return render
+
+
+_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
+_LINES_SAY = "each line of a repeated header is matched by itself"
+_COOKIE_SAYS = "any of repeated cookies matches"
+
+
+def _habit(subject: type[AnySubject], operator: type[AnyOperator], says: str) -> Verdict:
+    return habit(says, {f"{FEATURES[subject, operator]}.routes": ("accepted", "status 404")})
+
+
+CONDITIONS: ConditionTable = {
+    ExactPath: Rendered(_exact_path, NATIVE),
+    PrefixPath: Rendered(_path_prefix, NATIVE),
+    RegexPath: Rendered(_path_pattern, NATIVE),
+    (Method, OneOf): Rendered(_method, NATIVE),
+    (Header, Exact): Rendered(_exact_header, NATIVE),
+    (Header, Regex): Rendered(_header_regex, _habit(Header, Regex, _LINES_SAY)),
+    (Header, Present): Rendered(_present_header, NATIVE),
+    (Header, Absent): Rendered(
+        _absent(_present_header), NATIVE, named(_OF_PROXIES, "Traefik sets this field before it routes")
+    ),
+    (Query, Exact): Rendered(_exact_parameter, _habit(Query, Exact, _QUERY_SAYS)),
+    (Query, Regex): Rendered(_parameter_regex, _habit(Query, Regex, _QUERY_SAYS)),
+    (Query, Present): Rendered(_present_parameter, _habit(Query, Present, _QUERY_SAYS)),
+    (Query, Absent): Rendered(_absent(_present_parameter), _habit(Query, Absent, _QUERY_SAYS)),
+    (Cookie, Exact): Rendered(_exact_cookie, _habit(Cookie, Exact, _COOKIE_SAYS)),
+    (Cookie, Regex): Rendered(_cookie_regex, _habit(Cookie, Regex, _COOKIE_SAYS)),
+    (Cookie, Present): Rendered(_present_cookie, _habit(Cookie, Present, _COOKIE_SAYS)),
+    (Cookie, Absent): Rendered(_absent(_present_cookie), _habit(Cookie, Absent, _COOKIE_SAYS)),
+    (Method, Not): Rendered(_not(Method), NATIVE),
+    (Header, Not): Rendered(
+        _not(Header),
+        _habit(Header, Not, _LINES_SAY),
+        named(_OF_PROXIES, "Traefik sets this field before it routes"),
+    ),
+    (Query, Not): Rendered(_not(Query), _habit(Query, Not, _QUERY_SAYS)),
+    (Cookie, Not): Rendered(_not(Cookie), _habit(Cookie, Not, _COOKIE_SAYS)),
+}

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lbgen.engines.api import Objection, approximate, habit
-from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.api import Objection, approximate, habit, refused
+from lbgen.engines.conditions import refusal
+from lbgen.engines.traefik.features import FEATURES as CONTRIBUTORS
+from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.view import http_listeners, http_pools, http_routes
+from lbgen.plan.conditions import FEATURES, Exact, Header
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route, Rule, ValueKind
+from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route, Rule
 
 _PER_ROUTER = (
     "each router of the route has its own count: there is one for each match, and for listeners with other routes, "
     "access or certificates"
 )
 _SEPARATE_COUNTS = {
-    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "text: times 200, then 429"}),
-    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "text: third request"}),
+    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "places"}),
 }
 _PERCENT = approximate("Traefik mirrors whole percents")
 _SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
 _AS_SET = habit(
     "where a trusted proxy sends no such field, rules see it as Traefik sets it",
-    {"match.headers.routes": ("text: an endpoint answered", "status 404")},
+    {"match.headers.routes": ("accepted", "status 404")},
 )
 _LIST = habit("a value with a comma is not matched over two lines of the header")
 _RESOLVERS = habit("Traefik resolves names by the system's resolver")
@@ -32,7 +35,7 @@ _TUNNEL = habit("handshakes of WebSocket go to endpoints of HTTP/2 over HTTP/1.1
 
 def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
     """All of them, feature by feature; then those on rules, routers and pools as such."""
-    for each in FEATURES:
+    for each in CONTRIBUTORS:
         if each.objections:
             yield from each.objections(plan, version)
     rules = {rule.rank: rule for x in http_listeners(plan) for table in x.hosts for rule in table.rules}
@@ -48,11 +51,14 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
 
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
-    for wanted in rule.match.headers:
-        if wanted.name in _SET_BEFORE:
-            yield Objection(_AS_SET, f"{rule.field}.headers", Feature.HEADER)
-        if wanted.value.kind is ValueKind.EXACT and "," in wanted.value.value:
-            yield Objection(_LIST, f"{rule.field}.headers", Feature.HEADER)
+    for wanted in rule.match.conditions:
+        if why := refusal(CONDITIONS, wanted):
+            yield Objection(refused(why), f"{rule.field}.{wanted.field}", Feature(FEATURES[wanted.kind]))
+    for wanted in rule.match.on(Header):
+        if wanted.subject.name in _SET_BEFORE:
+            yield Objection(_AS_SET, f"{rule.field}.headers", Feature("match.headers"))
+        if isinstance(wanted.operator, Exact) and "," in wanted.operator.value:
+            yield Objection(_LIST, f"{rule.field}.headers", Feature("match.headers"))
 
 
 def _route_objections(route: Route, routers: int) -> Iterator[Objection]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.traefik.matching import ANY, build_host, call, quote_regex
-from lbgen.plan.model import PathKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -153,7 +152,7 @@ def _begins(above: str, start: str, *, whole: bool) -> str:
 def _segments(rule: Rule) -> list[str]:
     """The literal segments of a path after an empty first one: none when it may be any."""
     path = rule.match.path
-    if path.kind is PathKind.REGEX or path.covers_all:
+    if not path.is_text or path.covers_all:
         return [""]
     return path.value.split("/")
 

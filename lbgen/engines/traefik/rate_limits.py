@@ -20,8 +20,8 @@ _SAME_FOR_ALL = "X-Forwarded-Server"
 
 _TOGETHER = "requests without the header, or with an empty one, are counted together"
 _SHARED_BUCKETS = {
-    feature: habit(_TOGETHER, {f"{feature}.routes": ("text: without the header", "text: with an empty one")})
-    for feature in (Feature.RATE_LIMIT, Feature.CONCURRENCY)
+    Feature.RATE_LIMIT: habit(_TOGETHER, {"route.rate_limit.routes": "rate"}),
+    Feature.CONCURRENCY: habit(_TOGETHER, {"route.concurrency.routes": "places"}),
 }
 _FORGED = refused(f"Traefik cannot tell who made an X-Request-Id before it counts{CAN}")
 

@@ -9,13 +9,14 @@ from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute
 from lbgen.plan.forwarding import DEFAULT_PORTS
-from lbgen.plan.model import Listener, PathKind, PathMatch, Redirect, Respond, Rewrite
+from lbgen.plan.model import Listener, Redirect, Respond, Rewrite
+from lbgen.plan.path_conditions import ExactPath, Path
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
 
 
-def build_rewrite(rewrite: Rewrite, matched: PathMatch) -> dict[str, Data]:
+def build_rewrite(rewrite: Rewrite, matched: Path) -> dict[str, Data]:
     """The middleware for the path; empty when it stays."""
     if rewrite.path is not None:
         return {"replacePath": {"path": rewrite.path}}
@@ -25,7 +26,7 @@ def build_rewrite(rewrite: Rewrite, matched: PathMatch) -> dict[str, Data]:
     return {"replacePathRegex": {"regex": f"^{regex}$", "replacement": to}}
 
 
-def build_redirect(redirect: Redirect, matched: PathMatch, listener: Listener) -> dict[str, Data]:
+def build_redirect(redirect: Redirect, matched: Path, listener: Listener) -> dict[str, Data]:
     """The plugin's redirect: Traefik's own choose the status by the method, and keep the port of the request."""
     scheme = redirect.scheme or listener.scheme
     default = DEFAULT_PORTS[scheme]
@@ -37,14 +38,14 @@ def build_redirect(redirect: Redirect, matched: PathMatch, listener: Listener) -
         data["port"] = f":{port}"
     if redirect.path is not None:
         data |= {"path": redirect.path, "whole": True}
-    elif redirect.prefix is not None and matched.kind is PathKind.EXACT:
+    elif redirect.prefix is not None and isinstance(matched, ExactPath):
         data |= {"path": redirect.prefix.rstrip("/") or "/", "whole": True}
     elif redirect.prefix is not None:
         data |= {"path": redirect.prefix.rstrip("/"), "strip": matched.value.rstrip("/")}
     return use_plugin("redirect", data)
 
 
-def _replace_prefix(matched: PathMatch, prefix: str, rest: str) -> tuple[str, str]:
+def _replace_prefix(matched: Path, prefix: str, rest: str) -> tuple[str, str]:
     """The regular expression of what begins with the match, and what replaces it; `rest` is the group behind it."""
     old, new = matched.value.rstrip("/"), prefix.rstrip("/")
     if old and new:

@@ -25,7 +25,8 @@ from lbgen.engines.traefik.matching import (
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.engines.traefik.tls import find_options
-from lbgen.plan.model import HostPattern, Listener, Mode, PathKind, PathMatch, Plan, Rule
+from lbgen.plan.model import HostPattern, Listener, Mode, Plan, Rule
+from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.records import replace
 
 if TYPE_CHECKING:
@@ -208,16 +209,16 @@ def _overlap(one: Rule, other: Rule) -> bool:
     return same_host and _paths_overlap(one.match.path, other.match.path)
 
 
-def _paths_overlap(one: PathMatch, other: PathMatch) -> bool:
-    if PathKind.REGEX in (one.kind, other.kind):
+def _paths_overlap(one: Path, other: Path) -> bool:
+    if not (one.is_text and other.is_text):
         return True
     return _covers(one, other) or _covers(other, one)
 
 
-def _covers(one: PathMatch, other: PathMatch) -> bool:
+def _covers(one: Path, other: Path) -> bool:
     if one.value == other.value:
         return True
-    return one.kind is PathKind.PREFIX and other.value.startswith(one.value.rstrip("/") + "/")
+    return isinstance(one, PrefixPath) and other.value.startswith(one.value.rstrip("/") + "/")
 
 
 def _build_tree(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator[_Router]:

@@ -10,11 +10,12 @@ from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
-from lbgen.plan.model import Forward, Listener, Mode, PathMatch, Plan, Redirect, Route
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
+    from lbgen.plan.path_conditions import Path
 
     _Chain = tuple[tuple[str, ...], str]  # middlewares, service
 
@@ -53,7 +54,7 @@ class Routes:
                 for rule in table.rules:
                     self._find_chain(rule.route, rule.match.path, listener)
 
-    def target(self, route: str, path: PathMatch, listener: Listener) -> dict[str, Data]:
+    def target(self, route: str, path: Path, listener: Listener) -> dict[str, Data]:
         """The `middlewares` and `service` of a router."""
         chain, service = self._find_chain(route, path, listener)
         return self._router((*self._listener_access(listener), *chain), service)
@@ -84,7 +85,7 @@ class Routes:
             return ()
         return self._middlewares.use(listener.name, "access", build_access(listener.access))
 
-    def _find_chain(self, name: str, matched: PathMatch, listener: Listener) -> _Chain:
+    def _find_chain(self, name: str, matched: Path, listener: Listener) -> _Chain:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
         key = (name, matched, (listener.scheme, listener.client_port) if redirects else None)
@@ -92,7 +93,7 @@ class Routes:
             self._chains[key] = self._chain(route, matched, listener)
         return self._chains[key]
 
-    def _chain(self, route: Route, matched: PathMatch, listener: Listener) -> _Chain:
+    def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         forward = route.action if isinstance(route.action, Forward) else None
         at = HttpRoute(route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
+from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
+from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.plan.features import Feature
 
-_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
-
-
-def _any_of(feature: Feature, says: str) -> Verdict:
-    return habit(says, {f"{feature}.routes": ("text: an endpoint answered", "status 404")})
-
-
-_COOKIES = "any of repeated cookies matches"
-
 _SUPPORT: dict[Feature, Verdict] = {
+    **condition_verdicts(CONDITIONS),
     Feature.PROXY_PROTOCOL_IN: habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
@@ -30,26 +24,17 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.LISTENER_LIMITS: habit(
         "headers alone may be as long as target and headers together, and 4 KiB longer",
-        {"listener.limits.routes": ("text: an endpoint answered", "status 404", "status 403", "status 200")},
+        {"listener.limits.routes": ("accepted", "status 404", "status 403", "status 200")},
     ),
     Feature.CLIENT_TIMEOUTS: habit(
         "heads and bodies share one time, which is ten times the longer of client_header and client_body, as Traefik "
         "cannot tell slow uploads from silent ones; a client that is slower gets any of 400, 408, 499, 500 and 504",
         {
             "listener.timeouts.routes": ("status 400", "status 499", "status 500", "status 504"),
-            "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status 400", "time", "open", "text: ")),
+            "listener.timeouts.stuck_endpoint": f"{AT_TIMES}time",
+            "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status", "time", "open", "closed")),
         },
     ),
-    Feature.HEADER_REGEX: habit(
-        "each line of a repeated header is matched by itself",
-        {"match.headers.regex.routes": ("text: an endpoint answered", "status 404")},
-    ),
-    Feature.QUERY: _any_of(Feature.QUERY, _QUERY_SAYS),
-    Feature.QUERY_REGEX: _any_of(Feature.QUERY_REGEX, _QUERY_SAYS),
-    Feature.QUERY_PRESENT: _any_of(Feature.QUERY_PRESENT, _QUERY_SAYS),
-    Feature.COOKIE: _any_of(Feature.COOKIE, _COOKIES),
-    Feature.COOKIE_REGEX: _any_of(Feature.COOKIE_REGEX, _COOKIES),
-    Feature.COOKIE_PRESENT: _any_of(Feature.COOKIE_PRESENT, _COOKIES),
     Feature.PATHS_STRICT: habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
@@ -58,7 +43,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
     Feature.PATHS_NORMALIZE: habit(
         "a path that ends with a dot segment loses its last slash, and one that leads above the root begins there",
-        {"paths.normalize.last": "text: to the endpoint: target"},
+        {"paths.normalize.last": "target"},
     ),
     Feature.PATHS_VERBATIM: refused(
         "Traefik decodes and adds escapes before rules look at a path; nginx, HAProxy and Envoy can"
@@ -104,12 +89,12 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
     Feature.REQUEST_HEADERS_ADD: approximate(
         "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
-        {"route.request_headers.add.routes": "text: to the endpoint: x-"},
+        {"route.request_headers.add.routes": "header x-*"},
         where_lines_remain,
     ),
     Feature.RESPONSE_HEADERS_ADD: approximate(
         "an added line replaces those of the endpoint; nginx, HAProxy and Envoy can add",
-        {"route.response_headers.add.routes": "text: answer: "},
+        {"route.response_headers.add.routes": "header"},
         where_lines_remain,
     ),
     Feature.FORWARD: habit(
@@ -128,20 +113,20 @@ _SUPPORT: dict[Feature, Verdict] = {
                 "header x-request-id",
                 "spelling",
             ),
-            "route.forward.one_attempt": "text: 2 tries",
+            "route.forward.one_attempt": "tries",
             "route.forward.cut": f"{AT_TIMES}closed",
-            "route.forward.early": "text: expected the endpoint's 413",
-            "route.forward.upload": f"{AT_TIMES}text: responses were not whole",
+            "route.forward.early": "other",
+            "route.forward.upload": f"{AT_TIMES}other",
         },
     ),
     Feature.REDIRECT: habit(
         "the lbgen plugin answers, as Traefik's redirects choose the status by the method; escapes are in upper case",
-        {"route.redirect.escapes": "text: location 'http"},
+        {"route.redirect.escapes": "header location"},
     ),
     Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses"),
     Feature.MIRROR: habit(
         "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
-        {"route.mirror.tunnels": "text: the handshake went to"},
+        {"route.mirror.tunnels": "copies"},
     ),
     Feature.CORS: habit(
         "preflights get 200; origins that are not allowed get the other CORS headers, and what is allowed is on every "
@@ -162,11 +147,14 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.COMPRESSION: habit(
         "every status but 204 and 304 is compressed, `no-transform` too; only the first line of Accept-Encoding "
         "counts, and a strong ETag stays strong",
-        {"route.compression.routes": ("header content-encoding", "header vary", "header etag")},
+        {
+            "route.compression.lines": ("header content-encoding", "header vary"),
+            "route.compression.routes": ("header content-encoding: gzip", "header vary", "header etag"),
+        },
     ),
     Feature.BUFFERING: approximate(
         "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
-        {"route.buffering.routes": ("open", "closed", "time", "text: ")},
+        {"route.buffering.routes": ("open", "closed", "time", "other")},
         where_one_way_is_buffered,
     ),
     Feature.STATUSES: habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
@@ -177,7 +165,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.RATE_LIMIT: habit(
         "a request over the burst waits for up to half of the time until the next is allowed, and a refused one gets "
         "Retry-After; a change of the configuration forgets what was counted",
-        {"route.rate_limit.routes": ("text: of a 429 that nobody asked for", "text: expected 429, text/plain")},
+        {"route.rate_limit.routes": "rate"},
     ),
     Feature.MAX_BODY: emulated(
         "the lbgen plugin looks at Content-Length, and cuts bodies without one; Traefik's own limit reads requests and "
@@ -187,36 +175,39 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.TIMEOUT_IDLE: habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
         {
-            "timeouts.idle.routes": "text: of silence the upload",
-            "timeouts.idle.body": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: of silence the upload")),
-            "timeouts.idle.tunnel": f"{AT_TIMES}text: of silence the tunnel",
+            "timeouts.idle.body": f"{AT_TIMES}time",
+            "timeouts.idle.upload": f"{AT_TIMES}time",
+            "timeouts.idle.tunnel": f"{AT_TIMES}time",
         },
     ),
     Feature.TIMEOUT_REQUEST: habit(
         "the lbgen plugin ends the request, but Traefik answers a client that pauses in its body only when that "
         "goes on or its own time is over",
         {
-            "timeouts.request.stalled_upload": "text: no answer head (open)",
-            "timeouts.request.stalled_upload_http2": "text: no end of the answer in time",
-            "timeouts.request.slow_upload": "text: no answer head (open)",
+            "timeouts.request.stalled_upload": "open",
+            "timeouts.request.stalled_upload_http2": ("open", "time"),
+            "timeouts.request.slow_upload": "open",
             "timeouts.request.client_body_first": ("open", "time"),
         },
     ),
     Feature.RETRIES: habit(
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
-        "too, and both are retried for each other; a POST with an Idempotency-Key counts as idempotent",
+        "too, and both are retried for each other; an answer that is no HTTP gives 500 at once; a POST with an "
+        "Idempotency-Key counts as idempotent",
         {
-            "route.retries.routes": ("status 200", "status 502", "status 504"),
-            "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "text: tries reached endpoints")),
-            "route.retries.untried": f"{AT_TIMES}text: came back to an endpoint",
-            "route.retries.keyed": "text: idempotency-key reached endpoints",
+            "route.retries.routes": ("status 200", "status 500", "status 502", "status 504", "tries", "endpoint"),
+            "route.retries.alike": tuple(f"{AT_TIMES}{word}" for word in ("time", "tries")),
+            "route.retries.untried": f"{AT_TIMES}tries",
+            "route.retries.keyed": "tries",
         },
     ),
     Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; Envoy can"),
     Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
         "Traefik's least connections have no weights; nginx, HAProxy and Envoy can"
     ),
-    Feature.RANDOM: habit("the less busy of two random endpoints is chosen", {"pool.balance.random.routes": "text: "}),
+    Feature.RANDOM: habit(
+        "the less busy of two random endpoints is chosen", {"pool.balance.random.routes": "endpoint"}
+    ),
     Feature.HASH: emulated(
         "the lbgen plugin gives the key to Traefik's strategy hrw; a retry goes to the same endpoint"
     ),
@@ -225,7 +216,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.HEALTH_ACTIVE: emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
     Feature.HEALTH_PASSIVE: habit(
         "failures count within eject_for, whether or not good answers lie between them",
-        {"pool.health.passive.routes": "text: "},
+        {"pool.health.passive.routes": "endpoint"},
     ),
     Feature.MAX_PER_ENDPOINT: refused("Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"),
     Feature.QUEUE: refused("Traefik has no queue; HAProxy can"),
@@ -233,7 +224,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     Feature.STICKY: habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
         "target is chosen",
-        {"pool.sticky.routes": "text: "},
+        {"pool.sticky.routes": ("pool", "endpoint", "header")},
     ),
     Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
     Feature.METRICS: emulated(
@@ -243,25 +234,14 @@ _SUPPORT: dict[Feature, Verdict] = {
     ),
     Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
     Feature.TLS_CURVES: emulated("all of the list; Go orders them by itself"),
-    Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "text: lines"}),
+    Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "log"}),
     Feature.ACCESS_LOG: habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
         "connections repeat is not counted, the host has no port, a client that left has 499, and what Go's server "
         "answers by itself has no line",
         {
-            "access_log.routes": (
-                "text: the query or a cookie",
-                "status 200",
-                "text: route ",
-                "text: pool ",
-                "text: host",
-                "text: tries",
-                "text: lines",
-                "text: statuses",
-                "text: bytes",
-                "text: request_id",
-            ),
-            "access_log.cut": ("text: status None", "status 200", "text: bytes", "text: the query or a cookie"),
+            "access_log.routes": "log",
+            "access_log.cut": "log",
         },
     ),
     Feature.ESCAPE_HATCH: UNPORTABLE,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.model import Endpoint, Forward, Listener, Mode, PathMatch, Plan, Pool, Route
+from lbgen.plan.model import Endpoint, Forward, Listener, Mode, Plan, Pool, Route
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Objection
     from lbgen.engines.document import Data
+    from lbgen.plan.path_conditions import Path
 
     Fields = dict[str, Data]
 
@@ -24,7 +25,7 @@ class HttpRoute(Struct, frozen=True, eq=False):
 
     route: Route
     forward: Forward | None
-    matched: PathMatch
+    matched: Path
     listener: Listener
     answered: bool = False
 

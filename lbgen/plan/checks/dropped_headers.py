@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.forwarding import PROXY_FIELDS
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ def check(context: Context) -> None:
 def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The headers that rules and keys of a route look at; `hashed` are those of pools."""
     for number, match in enumerate(route.match or ()):
-        for name in match.headers or ():
-            yield name, f"routes[{index}].match[{number}].headers.{name}"
+        for each in read_conditions(match):
+            if isinstance(each.subject, Header):
+                yield each.subject.name, f"routes[{index}].match[{number}].{each.field}"
     for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
         if limit is not None and limit.key is not None and limit.key.header is not None:
             yield limit.key.header, f"routes[{index}].{key}.key"

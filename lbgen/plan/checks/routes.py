@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.expand import path_prefix
-from lbgen.plan.model import PathKind, PathMatch, Rule
-from lbgen.plan.shadowing import covers_path
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
+    from lbgen.plan.model import Rule
     from lbgen.spec.listener import Listener
     from lbgen.spec.route import Redirect, Route
 
@@ -40,7 +39,7 @@ def check(context: Context) -> None:
 
 def _prefixes(context: Context, field: str, route: Route) -> None:
     regexes = [
-        n for n, match in enumerate(route.match or ()) if match.path is not None and match.path.regex is not None
+        n for n, match in enumerate(route.match or ()) if (path := read_path(match)) is not None and not path.is_text
     ]
     for key, edit in (("rewrite", route.rewrite), ("redirect", route.redirect)):
         if regexes and edit is not None and edit.prefix is not None:
@@ -85,21 +84,21 @@ def _loop(rule: Rule, redirect: Redirect) -> str | None:
     """The path that leads to itself, "" for every one, None for none."""
     path = rule.match.path
     if redirect.prefix is not None:
-        return "" if path.kind is not PathKind.REGEX and path.value == path_prefix(redirect.prefix) else None
+        return "" if path.is_text and path.value == PrefixPath.of(redirect.prefix).value else None
     if redirect.path is None:
         return ""
-    if not covers_path(path, PathMatch(PathKind.EXACT, redirect.path)):
+    if not ExactPath(redirect.path).implies(path):
         return None
-    return "" if path.kind is PathKind.EXACT else redirect.path
+    return "" if isinstance(path, ExactPath) else redirect.path
 
 
 def _taken_before(context: Context, rule: Rule, path: str) -> bool:
     """Whether a rule that is tried earlier takes at least some requests for `path` on every host of `rule`."""
-    exact = PathMatch(PathKind.EXACT, path)
+    exact = ExactPath(path)
     for other in context.expanded.rules:
         if other.rank >= rule.rank:
             return False
         hosts = other.host is None or (rule.host is not None and other.host.covers_pattern(rule.host))
-        if other.route != rule.route and hosts and covers_path(other.match.path, exact):
+        if other.route != rule.route and hosts and exact.implies(other.match.path):
             return True
     return False

@@ -11,6 +11,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa as rsa_keys
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
 if TYPE_CHECKING:
@@ -84,8 +90,6 @@ def _made() -> Path:
 
 def make(folder: Path, specs: tuple[Spec, ...]) -> None:
     """Write `<name>.crt` and `<name>.key` for each, and the authorities' `.crt`."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     authorities = {name: _authority(name) for name in (CA, FOREIGN_CA, CLIENT_CA)}
     for name, (_, certificate) in authorities.items():
         (folder / f"{name}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -99,9 +103,6 @@ def make(folder: Path, specs: tuple[Spec, ...]) -> None:
 
 def write_self_signed(certificate: Path, key: Path, names: tuple[str, ...]) -> None:
     """Write a certificate for `names` (DNS names, IP literals), signed by its own key, and the key (mode 0600); PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     own, subject = _key(rsa=False), _subject(names[0])
     extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -113,15 +114,10 @@ def write_self_signed(certificate: Path, key: Path, names: tuple[str, ...]) -> N
 
 
 def _key(*, rsa: bool) -> Key:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric import rsa as rsa_keys
-
     return rsa_keys.generate_private_key(65537, 2048) if rsa else ec.generate_private_key(ec.SECP256R1())
 
 
 def _authority(name: str) -> tuple[Key, Certificate]:
-    from cryptography import x509
-
     key = _key(rsa=False)
     subject = _subject(f"lbgen test {name}")
     usage = x509.KeyUsage(
@@ -141,9 +137,6 @@ def _authority(name: str) -> tuple[Key, Certificate]:
 
 
 def _issued(spec: Spec, issuer_key: Key, issuer: Certificate) -> tuple[Key, Certificate]:
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     key = _key(rsa=spec.rsa)
     use = ExtendedKeyUsageOID.CLIENT_AUTH if spec.client else ExtendedKeyUsageOID.SERVER_AUTH
     extensions: list[tuple[x509.ExtensionType, bool]] = [
@@ -156,8 +149,6 @@ def _issued(spec: Spec, issuer_key: Key, issuer: Certificate) -> tuple[Key, Cert
 
 
 def _general(name: str) -> GeneralName:
-    from cryptography import x509
-
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
@@ -165,9 +156,6 @@ def _general(name: str) -> GeneralName:
 
 
 def _subject(name: str) -> Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
@@ -180,9 +168,6 @@ def _signed(
     *,
     expired: bool = False,
 ) -> Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-
     now = datetime.now(UTC)
     begin = now - (2 * LIFE if expired else timedelta(hours=1))
     builder = (

@@ -1,21 +1,136 @@
-"""The protocol of a runtime: it starts, finds, reloads and stops stacks, and reads what they print."""
+"""The protocol of a runtime, a driver: what it is asked for, the steps that it reports, what it decides and returns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from lbgen.engines.agent_spec import FILE as ORDER
+from lbgen.engines.metrics_spec import FILE as METRICS
+from lbgen.records import replace
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.diagnostics import Diagnostic
-    from lbgen.engines.api import Engine
+    from lbgen.engines.api import Engine, ProcessSpec
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.decision import Decision
+    from lbgen.plan.tiers import Tier
     from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.common.progress import Progress
     from lbgen.runtime.common.state import StackState
+
+
+class Step(StrEnum):
+    """A step of `up` for an engine (or, with an empty engine name, for the stack)."""
+
+    PULLING = "pulling its image"
+    BUILDING = "building an image"
+    POOLS = "endpoints"
+    BACKENDS = "stand-ins answer"
+    STARTED = "started"
+    LISTENING = "listening"
+    ANSWERED = "route answered"
+    READY = "ready"
+    REPLACING = "replacing"
+    CHECKING = "checks the change"
+    CHECKED = "the change is sound"
+    LOADING = "loads the change"
+    REVERTING = "goes back to what it served"
+    RELOADED = "loaded the change"
+    VERIFYING = "compared"
+    VERIFIED = "behaves the same"
+    DRAINING = "serves in place of the one before"
+    DRAINED = "drained"
+    STOPPED = "stopped"
+    TAKEN_OVER = "taken over"
+
+
+REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
+
+
+class Progress(Struct, frozen=True, tag=True):
+    """A step that is done, or one of `REPORTED_AT_START` that begins. `done` of `total` counts the routes that answer;
+    both are 0 in other steps."""
+
+    step: Step
+    engine: str = ""
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+
+def no_progress(progress: object) -> None:
+    """Ignore a step: the default of functions that report their progress."""
+
+
+class Action(StrEnum):
+    """What happens to a part. Only INTERRUPT loses requests."""
+
+    CREATE = "create"
+    RELOAD = "reload"  # the same process or container serves the change
+    REPLACE = "replace without a gap"
+    INTERRUPT = "replace with a gap"
+    REMOVE = "remove"
+    NONE = "no change"
+
+
+class Kind(StrEnum):
+    ENGINE = "engine"
+    STAND_INS = "stand-ins"  # all of a stack, in one process or container
+    AGENT = "agent"
+
+
+class PartChange(Struct, frozen=True):
+    """What happens to one part. `name`: of the engine that it is or belongs to, of a replica (`web-1`), or "" for the
+    stand-ins of a stack without tiers. `reason` says why it is not less, "" where that is plain."""
+
+    kind: Kind
+    name: str
+    action: Action
+    reason: str = ""
+
+
+class Decision(Struct, frozen=True):
+    """`before` is the plan that runs, None where nothing does or that is not known; `after` the plan that would run.
+    `skipped` and `warnings` as in `driver.Result`."""
+
+    parts: tuple[PartChange, ...]
+    before: Plan | None
+    after: Plan
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+
+    def of_replica(self, part: str) -> tuple[PartChange, ...]:
+        """The changes under the name of a replica."""
+        return tuple(replace(each, name=part) for each in self.parts)
+
+
+class GroupDecision(Struct, frozen=True):
+    """As `Decision`, of a topology with tiers: the tiers that run and those that would run, by their first replicas."""
+
+    parts: tuple[PartChange, ...]
+    before: tuple[Tier, ...]
+    after: tuple[Tier, ...]
+    skipped: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def reads_by_itself(spec: ProcessSpec, changed: Iterable[str]) -> bool:
+    """Whether an engine that hot-restarts reads all `changed` files again by itself, so that it need not restart. Those
+    of its agent are none of its own."""
+    names = tuple(changed)
+    return bool(spec.hot_restart_argv) and bool(names) and all(x in (ORDER, METRICS) or spec.watches(x) for x in names)
+
+
+def agent_action(before: bool, after: bool, kept: Action) -> Action | None:
+    """What happens to an agent that was or was not, and will be or not; `kept` where it stays. None: there is none."""
+    if before and after:
+        return kept
+    return Action.CREATE if after else Action.REMOVE if before else None
 
 
 START_SECONDS = 20.0  # for listeners to open, and again for routes to answer
@@ -107,14 +222,10 @@ class Driver(Protocol):
         """Count the open connections of its listeners; 0 where they cannot be seen."""
         ...
 
-
-class Previewer(Protocol):
-    """Beside a driver, a module: what the driver would do to what runs now, which is only looked at."""
-
     def preview_up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
-        """Return what `Driver.up` would do. Raises LbgenError (verdicts), EngineError."""
+        """Return what `up` would do to what runs now; nothing is touched. Raises LbgenError (verdicts), EngineError."""
         ...
 
     def preview_reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Decision:
-        """Return what `Driver.reload` would do. Raises LbgenError (verdicts), EngineError LB412."""
+        """Return what `reload` would do, in the same way. Raises LbgenError (verdicts), EngineError LB412."""
         ...

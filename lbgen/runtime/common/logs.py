@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
     Parser = Callable[[str], Mapping[str, object] | None]
 
+
+_BYTES = 65_536  # read at most
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last `lines` of a log, indented; empty when there are none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - _BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
+
+
 _LOOK_SECONDS = 0.2
 _PART = 1 << 20  # bytes read at a time
 SUPERVISOR = "lbgen"

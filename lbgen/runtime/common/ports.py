@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.overlay import with_ports
 from lbgen.records import replace
+from lbgen.runtime.common.processes import ESTABLISHED, LISTEN, UNCONNECTED, sockets_of
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ _HINTS = {
     errno.EACCES: "let this user bind it, or choose another port",
     errno.EPERM: "let this user bind it, or choose another port",
 }
-_ESTABLISHED = "01"
-_LISTEN = "0A"
-_UNCONNECTED = "07"  # a datagram socket that waits for anybody
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - turned into what a client on this host connects to
 _UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -88,16 +85,8 @@ def _refusal(error: OSError, address: str, port: int, field: str) -> Diagnostic:
 
 def owner(port: int) -> str:
     """Return `name (pid 12)` of the process that listens on TCP `port`; empty when it cannot be seen."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            words = line.split()
-            if words[3] == _LISTEN and int(words[1].rsplit(":", 1)[1], 16) == port:
-                inodes.add(f"socket:[{words[9]}]")
+    listening = (each for each in sockets_of("self", "tcp") if each.state == LISTEN and each.port == port)
+    inodes = {f"socket:[{each.inode}]" for each in listening}
     if not inodes:
         return ""
     for process in Path("/proc").iterdir():
@@ -123,24 +112,8 @@ def accepts(address: str, port: int, timeout: float = 0.5) -> bool:
 def is_bound_for_udp(address: str, port: int) -> bool:
     """Whether a UDP socket is bound there, in the network namespace of the calling thread."""
     wanted = {ip_address(each) for each in (address, *_ANY)}
-    for table in ("udp", "udp6"):
-        try:
-            lines = Path(f"/proc/thread-self/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-        except FileNotFoundError:  # a kernel without IPv6
-            continue
-        for line in lines:
-            local, state = line.split()[1], line.split()[3]
-            host, _, number = local.partition(":")
-            if state == _UNCONNECTED and int(number, 16) == port and _kernel_address(host) in wanted:
-                return True
-    return False
-
-
-def _kernel_address(text: str) -> IPv4Address | IPv6Address:
-    """Return an address as /proc/net writes it: words of 32 bits, each in the byte order of this host."""
-    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
-    found = ip_address(struct.pack(f"={len(words)}I", *words))
-    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+    there = sockets_of("thread-self", "udp")
+    return any(x.state == UNCONNECTED and x.port == port and x.address in wanted for x in there)
 
 
 def is_free(address: str, port: int) -> bool:
@@ -200,7 +173,8 @@ def _number(path: Path, default: int) -> int:
 def connections(state: StackState) -> int:
     """Count the open connections to the listeners of a stack; 0 where they cannot be seen."""
     wanted = {each.port for engine in state.engines for each in engine.addresses}
-    return sum(_open_connections(engine.pid, wanted) for engine in state.engines)
+    every = [each for engine in state.engines for each in sockets_of(engine.pid, "tcp")]
+    return sum(each.state == ESTABLISHED and each.port in wanted for each in every)
 
 
 def on_ports(plan: Plan, had: Mapping[str, int]) -> Plan:
@@ -210,17 +184,3 @@ def on_ports(plan: Plan, had: Mapping[str, int]) -> Plan:
         taken = frozenset((*found.values(), *had.values()))
         found[listener.name] = had[listener.name] if listener.name in had else free_port(taken=taken)
     return with_ports(plan, found)
-
-
-def _open_connections(pid: int, wanted: set[int]) -> int:
-    """Established TCP connections to those ports in the network of a process; none where it cannot be seen."""
-    count = 0
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            words = line.split()
-            count += words[3] == _ESTABLISHED and int(words[1].rsplit(":", 1)[1], 16) in wanted
-    return count

@@ -1,9 +1,9 @@
-"""Waits until every route gives the expected response to its probe, and reports those that do not."""
+"""Whether an engine serves as it should: what its own checker reports, and what every route answers to its probe."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,12 +11,35 @@ from msgspec import Struct
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Forward, Protocol
 from lbgen.runtime.common.connect import connect_options
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.common.route_probes import Probe, ask, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
+
+
+CHECK_SECONDS = 30.0  # for up to 1,000 routes
+
+
+def refused_files(plan: Plan, title: str, problems: Iterable[str]) -> Iterator[Diagnostic]:
+    """LB401 for each problem that a checker named; at the field of the topology's file where it names one."""
+    for problem in problems:
+        field, path = _file_in(plan, problem)
+        hint = f"the file is {path}" if path else ""
+        yield Diagnostic("LB401", f"{title}: {problem}", plan.span(field), field, hint)
+
+
+def _file_in(plan: Plan, text: str) -> tuple[str, str]:
+    """Field and path of the topology's file that `text` names by its path; the longest path wins; both "" = none."""
+    found = [
+        (len(path), field, file.source or file.path)
+        for field, file in plan.named_files()
+        for path in (file.path, file.source or file.path)
+        if path in text
+    ]
+    return max(found, default=(0, "", ""))[1:]
+
 
 SECONDS = 15.0
 _NAME_SECONDS = 3.0

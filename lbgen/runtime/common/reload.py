@@ -5,106 +5,32 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Engine, ProcessSpec, target_version
-from lbgen.engines.health import NO_ADDRESS, Condition
+from lbgen.engines.health import NO_ADDRESS
 from lbgen.records import replace
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.route_probes import Probe, probes_of_change
-from lbgen.runtime.common.signals import defer_signals
 from lbgen.system_errors import to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
     from lbgen.plan.model import Listener, Plan
+    from lbgen.runtime.common.running_engine import RunningEngine
 
 _LOOK_SECONDS = 0.05
 _HEARD_SECONDS = 3.0  # by then the files before serve again, if their engine was told
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
-
-
-class RunningEngine(Protocol):
-    """A running engine, a process or a container. Its methods raise OSError or EngineError."""
-
-    @property
-    def title(self) -> str:
-        """The engine's title with the version of its program."""
-        ...
-
-    @property
-    def engine(self) -> str:
-        """Its name in the stack."""
-        ...
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that it serves."""
-        ...
-
-    @property
-    def spec(self) -> ProcessSpec:
-        """The process spec for the files that it serves."""
-        ...
-
-    @property
-    def client(self) -> str:
-        """The address of this process as the engine sees it."""
-        ...
-
-    def address(self, listener: str) -> tuple[str, int]:
-        """Return the address of a listener as seen from this process."""
-        ...
-
-    def stop_agent(self) -> None:
-        """Stop the agent, whose files would belong to the plan before; `reload` starts it again."""
-        ...
-
-    def agent_files(self, order: str) -> Mapping[str, str]:
-        """Return the files that the agent writes for that `order`, with the health that it already observed."""
-        ...
-
-    def replace_files(self, rendered: Rendered) -> None:
-        """Replace the files and keep the earlier ones for `restore`."""
-        ...
-
-    def restore(self) -> None:
-        """Restore the files that `replace_files` kept."""
-        ...
-
-    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        """Make the engine load the files on disk, which are those of `plan`."""
-        ...
-
-    @property
-    def watches_files(self) -> bool:
-        """Whether the engine reads all files replaced last by itself, so that no hot restart is needed."""
-        ...
-
-    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        """Return the health of these addresses (`host:port`) by pool and index; empty when the engine does not report
-        it."""
-        ...
-
-    def resource_hint(self) -> str:
-        """Return which resource it lacks, and the remedy; empty when that is unknown."""
-        ...
-
-    def wait_listening(self, seconds: float) -> None:
-        """EngineError LB403 when it ended, or does not listen in time."""
-        ...
-
-    def ensure_alive(self) -> None:
-        """EngineError LB403 when it has ended."""
-        ...
 
 
 class ReloadOutcome(StrEnum):

@@ -8,17 +8,16 @@ import os
 import socket
 import ssl
 from itertools import product
-from urllib.parse import quote
 
 from msgspec import Struct
 
-from lbgen.plan.model import Listener, Mode, PathKind, Plan, PoolProtocol, Protocol, Rule, ValueKind, ValueMatch
-from lbgen.plan.request import Request
+from lbgen.plan.conditions import with_conditions
+from lbgen.plan.model import Listener, Mode, Plan, PoolProtocol, Protocol, Rule
+from lbgen.plan.request import Draft, Request
 from lbgen.plan.simulate import simulate, simulate_l4
 from lbgen.records import replace
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.regex_example import regex_example
 
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names
 _ANSWER_SECONDS = 5.0
@@ -153,7 +152,7 @@ def _l4(plan: Plan, listener: Listener, client: str, found: dict[tuple[str, str]
 
 
 def _l7(plan: Plan, listener: Listener, rule: Rule, way: ConnectOptions, client: str) -> Probe | None:
-    for path, method in product(_paths(rule), rule.match.methods or _METHODS):
+    for path, method in product(rule.match.path.examples(), rule.match.methods or _METHODS):
         request = _request(listener, rule, path, method, client)
         outcome = simulate(plan, request) if request is not None else None
         if outcome is not None and outcome.route == rule.route:
@@ -183,50 +182,15 @@ def _real(plan: Plan, pools: frozenset[str]) -> bool:
     return any(plan.pool(name).real for name in pools)
 
 
-def _paths(rule: Rule) -> tuple[str, ...]:
-    """Paths that the rule covers, the plainest first; an earlier rule may take one of them."""
-    path = rule.match.path
-    if path.kind is PathKind.REGEX:
-        text = regex_example(path.value)
-        return (text,) if text is not None else ()
-    if path.kind is PathKind.EXACT:
-        return (path.value,)
-    return (path.value, path.value.rstrip("/") + "/lbgen-probe")
-
-
 def _request(listener: Listener, rule: Rule, path: str, method: str, client: str) -> Request | None:
     """A request that fulfils the rule's match; None when one of its regexes gave no text."""
-    match = rule.match
     host = (
         UNKNOWN_HOST if rule.host is None else f"lbgen-probe.{rule.host.name}" if rule.host.wildcard else rule.host.name
     )
-    headers = [("Host", host)]
-    query, cookies = [], []
-    for named in match.headers:
-        value = _value(named.value)
-        if value is None:
-            return None
-        headers.append((named.name, value))
-    for named in match.query:
-        value = _value(named.value)
-        if value is None:
-            return None
-        query.append(f"{named.name}={quote(value, safe='')}")
-    for named in match.cookies:
-        value = _value(named.value)
-        if value is None:
-            return None
-        cookies.append(f"{named.name}={value}")
-    if cookies:
-        headers.append(("Cookie", "; ".join(cookies)))
-    target = path + ("?" + "&".join(query) if query else "")
-    return Request(method, target, tuple(headers), listener.name, client)
-
-
-def _value(match: ValueMatch) -> str | None:
-    if match.kind is ValueKind.REGEX:
-        return regex_example(match.value)
-    return match.value if match.kind is ValueKind.EXACT else "lbgen"
+    draft = with_conditions(Draft(method, host, path), rule.match.conditions)
+    if draft is None:
+        return None
+    return replace(draft.request(listener.name), method=method, client=client)
 
 
 def ask(probe: Probe, host: str, port: int) -> str:

@@ -1,17 +1,92 @@
-"""Chooses the engines that run, and the offsets of their ports; the same on every runtime."""
+"""Chooses the engines that run, the offsets of their ports, and what they need of this host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.engines.api import NeedsKernel
+from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
+from lbgen.records import replace
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Engine
     from lbgen.plan.model import Listener, Plan
+
+
+_RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+def judge_with_resolvers(
+    plan: Plan, target: Engine, version: str, accept: tuple[str, ...] = ()
+) -> tuple[Plan, tuple[Diagnostic, ...]]:
+    """The plan to use on this host, and what stops it there.
+
+    An engine that must be told DNS servers (nginx) gets this host's when the topology names none. The others keep their
+    own way of resolving, which also knows the hosts file.
+    """
+    _, problems = judge(plan, target, version, accept)
+    if not problems or plan.resolvers:
+        return plan, problems
+    resolved = replace(plan, resolvers=host_resolvers())
+    _, others = judge(resolved, target, version, accept)
+    return (resolved, others) if len(others) < len(problems) else (plan, problems)
+
+
+def host_resolvers(path: Path = _RESOLV_CONF) -> tuple[str, ...]:
+    """The servers in resolv.conf, in order; the local one when there are none, as the C library does."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    found = []
+    for line in lines:
+        words = line.split()
+        if len(words) >= 2 and words[0] == "nameserver" and _is_address(words[1]):
+            found.append(words[1])
+    return tuple(found) or ("127.0.0.1",)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+def missing_in_kernel(target: Engine) -> tuple[Diagnostic, ...]:
+    """LB432 for each part that this kernel lacks or has not loaded."""
+    if not isinstance(target, NeedsKernel):
+        return ()
+    return tuple(
+        Diagnostic(
+            "LB432",
+            f"{target.title} needs {need.name}, and this host's kernel has none (there is no {need.path})",
+            hint=f"load it (`{need.load}`), or use a host whose kernel has it; `lbgen render` and `check` need none",
+        )
+        for need in target.kernel_needs
+        if not Path(need.path).exists()
+    )
+
+
+def ensure_kernel(target: Engine) -> None:
+    """EngineError LB432 where this kernel lacks a part that the engine works with."""
+    if lacking := missing_in_kernel(target):
+        raise EngineError(lacking)
+
+
+_ROUTES = 1_000
+
+
+def for_routes(plan: Plan, seconds: float) -> float:
+    """Return `seconds`, which hold for up to 1,000 routes, scaled in proportion for plans with more."""
+    return seconds * max(1.0, len(plan.routes) / _ROUTES)
+
 
 C = TypeVar("C")
 Skipped = tuple[tuple[str, tuple[Diagnostic, ...]], ...]

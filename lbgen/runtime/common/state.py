@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import stat
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,18 +18,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from lbgen.agent import state_file as agent_state
+from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
 from lbgen.records import replace
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
-from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Counts
 
+
 _RECORD = "stack.json"
-_FORMAT = 1
+SCHEMA = 1  # of the record, there `format`
 _COMMAND_SECONDS = 10
 SUPERVISOR_LOG = "supervisor.log"
 AGENT_LOG = "agent.log"  # in the engine's folder
@@ -91,9 +96,6 @@ class EngineState:
     @property
     def health(self) -> tuple[EndpointHealth, ...]:
         """The health of its endpoints, read now."""
-        from lbgen.agent import state_file as agent_state
-        from lbgen.agent.admin_client import fetch_text
-
         reporter = status_engine(self.engine or self.name)
         said = (
             fetch_text(self.admin, reporter.status_paths)
@@ -209,36 +211,29 @@ def folder(name: str) -> Path:
 
 
 def read(name: str) -> StackState | None:
-    """The record of a stack; None when there is none that this lbgen understands."""
+    """The record of a stack; None when there is none. Raises EngineError LB408 for one that cannot be read."""
     try:
         data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
-        if data.pop("format") != _FORMAT:
-            return None
-        engines = tuple(
-            EngineState(
-                **{
-                    **each,
-                    "addresses": tuple(Address(**address) for address in each["addresses"]),
-                    "leftovers": tuple(each.get("leftovers", ())),
-                    "members": tuple(Member(**member) for member in each.get("members", ())),
-                }
-            )
-            for each in data.pop("engines")
-        )
-        endpoints = tuple(EndpointState(**each) for each in data.pop("endpoints"))
-        return StackState(**data, engines=engines, endpoints=endpoints)
+        ensure_schema(data.pop("format", None), SCHEMA)
+        return msgspec.convert(data, StackState)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EngineError(to_diagnostic(error)) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, AttributeError, msgspec.ValidationError) as error:
         message = f"{folder(name) / _RECORD} cannot be read: {error}"
         raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
 
 
+def ensure_schema(found: object, ours: int) -> None:
+    """Raise ValueError when a file has another schema than `ours`."""
+    if found != ours:
+        raise ValueError(f"it has schema {found}, and this lbgen reads schema {ours}; use the lbgen that wrote it")
+
+
 def write(state: StackState) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    text = json.dumps({"format": _FORMAT, **msgspec.to_builtins(state)}, indent=1)
+    text = json.dumps({"format": SCHEMA, **msgspec.to_builtins(state)}, indent=1)
     store(folder(state.name) / _RECORD, text.encode())
 
 
@@ -268,3 +263,26 @@ def forget(state: StackState) -> None:
         for name in engine.leftovers:
             Path(name).unlink(missing_ok=True)
     shutil.rmtree(folder(state.name), ignore_errors=True)
+
+
+@contextmanager
+def lock(what: str) -> Iterator[None]:
+    """Hold the lock `what` against other lbgen processes of this user; the kernel releases it when a process dies."""
+    path = root() / f"{what}.lock"
+    while True:
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_at(handle.fileno(), path):
+                continue  # the one before us removed it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -11,13 +11,13 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import without_admin
 from lbgen.records import replace
-from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
-from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.common.readiness import CHECK_SECONDS, refused_files
+from lbgen.runtime.common.selection import for_routes
 from lbgen.runtime.docker import container, helper_image
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import rendered_files
-from lbgen.runtime.docker.image_archive import WORK
+from lbgen.runtime.docker.helper_image import WORK
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:

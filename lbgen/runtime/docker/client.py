@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from errno import EMFILE, ENFILE, ENOMEM
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker.labels import STACK
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.system_errors import remedy
 
 if TYPE_CHECKING:
@@ -65,31 +66,18 @@ def connect(*, here: bool = False) -> DockerClient:
         hint = "run lbgen there, unset DOCKER_HOST and DOCKER_CONTEXT, or use --runtime local"
         raise EngineError(Diagnostic("LB420", message, hint=hint))
     try:
-        first: DockerClient = docker.from_env(version=_written(OLDEST_API), timeout=_HELLO_SECONDS)
-        with closing(first):
-            client = docker.from_env(version=_api_version(first), timeout=_HELLO_SECONDS)
+        client: DockerClient = docker.from_env(timeout=_HELLO_SECONDS)
         spoken = tuple(int(part) for part in str(client.api.api_version).split("."))
     except InvalidVersion:
         spoken = ()
     except (DockerException, OSError, KeyError, TypeError, ValueError) as error:
         raise (DaemonFailureError if _fails(error) else EngineError)(_unreachable(where, error)) from error
     if spoken < OLDEST_API:
-        which = f" (API {_written(spoken)})" if spoken else ""
+        which = f" (API {'.'.join(map(str, spoken))})" if spoken else ""
         message = f"the docker daemon is too old{which}; lbgen needs 20.10 or newer"
         raise EngineError(Diagnostic("LB420", message, hint="update docker, or use --runtime local"))
     client.api.timeout = _SECONDS
     return client
-
-
-def _api_version(client: DockerClient) -> str:
-    """The API version that the daemon speaks; "auto", for the SDK to find out, when its answer to a ping lacks it.
-    For each GET of the version, which the SDK sends, docker starts two processes. Raises requests' errors."""
-    answer = client.api.get(f"{client.api.base_url}/_ping", timeout=_HELLO_SECONDS)
-    return str(answer.headers.get("Api-Version", "auto")) if answer.ok else "auto"
-
-
-def _written(version: Sequence[int]) -> str:
-    return ".".join(map(str, version))
 
 
 def _look_for_socket() -> None:
@@ -122,13 +110,6 @@ def why_unavailable() -> Diagnostic | None:
     except EngineError as error:
         return error.diagnostics[0]
     return None
-
-
-def has_containers() -> bool:
-    """Whether there is a container of lbgen's: what reads them is worth importing only then. EngineError LB420."""
-    client = connect()
-    with docker_errors("listing containers"):
-        return bool(client.containers.list(all=True, filters={"label": STACK}, sparse=True))
 
 
 def is_available() -> bool:
@@ -237,9 +218,6 @@ def _chain(error: BaseException) -> list[BaseException]:
 def docker_errors(what: str, *, whole: bool = True) -> Iterator[None]:
     """Translate errors of the daemon into EngineError LB421; `what` names the operation. `whole`: defer a Ctrl-C until
     the block ends, so that no object is created unnoticed."""
-    import tarfile
-    from http.client import HTTPException
-
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException, Timeout
     from urllib3.exceptions import HTTPError

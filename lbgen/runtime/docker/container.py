@@ -18,9 +18,9 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
-from lbgen.runtime.docker import container_exec, container_files, owner
+from lbgen.runtime.docker import container_files, labels
 from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
-from lbgen.runtime.docker.image_archive import USER, WORK
+from lbgen.runtime.docker.helper_image import USER, WORK
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -28,6 +28,33 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.docker.container_files import File
     from lbgen.runtime.docker.labels import Record
+
+
+_EXEC_LOOK_SECONDS = 0.01
+_EXEC_SECONDS = 5.0  # for the exit status, once the output has ended
+UNKNOWN = -1  # docker has no exit status
+
+
+def exec_run(
+    handle: Container,
+    argv: Sequence[str],
+    *,
+    workdir: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    stderr: bool = True,
+) -> tuple[int, bytes]:
+    """The exit status (or UNKNOWN) and the output. Raises docker's APIError.
+
+    On a busy host the output may end before docker knows the exit status, and docker's SDK gives None for it.
+    """
+    api = handle.client.api
+    made = api.exec_create(handle.id, list(argv), stderr=stderr, workdir=workdir, environment=dict(environment or {}))
+    output: bytes = api.exec_start(made["Id"])
+    end = time.monotonic() + _EXEC_SECONDS
+    while (code := api.exec_inspect(made["Id"])["ExitCode"]) is None and time.monotonic() < end:
+        time.sleep(_EXEC_LOOK_SECONDS)
+    return (UNKNOWN if code is None else int(code)), output
+
 
 OTHER_PROCESSOR = "exec format error"  # the kernel's message
 _OTHER_PORT = "stop what listens there, or change the listener's port"
@@ -103,7 +130,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
     options: dict[str, Any] = {
         "name": spec.name,
         "command": list(spec.argv),
-        "labels": record.labels() | owner.labels(),
+        "labels": record.labels() | labels.owner_labels(),
         "environment": dict(spec.env),
         "working_dir": WORK,
         "stop_signal": spec.stop,
@@ -144,7 +171,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         }
     with docker_errors(f"making the container {spec.name}"):
         if not spec.inside and not spec.once:
-            client.volumes.create(volume, labels=record.labels() | owner.labels())
+            client.volumes.create(volume, labels=record.labels() | labels.owner_labels())
         handle = _create(client, spec, record, options)
     try:
         with docker_errors(f"making the container {spec.name}"):
@@ -222,7 +249,7 @@ def tail(handle: Container, lines: int = 15) -> str:
 def execute(handle: Container, argv: Sequence[str]) -> str:
     """Run a command in it and return its output. Raises EngineError LB403 with the output when it fails, LB421."""
     with docker_errors(f"running {argv[0]} in {handle.name}"):
-        code, output = container_exec.run(handle, argv, workdir=WORK)
+        code, output = exec_run(handle, argv, workdir=WORK)
     said = output.decode("utf-8", "replace")
     if code:
         raise EngineError(Diagnostic("LB403", f"`{shlex.join(argv)}` in {handle.name}: {said.strip()}"))

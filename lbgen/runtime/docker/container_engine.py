@@ -3,84 +3,141 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Plan, Protocol
 from lbgen.records import replace
-from lbgen.runtime.common.decision import reads_by_itself
-from lbgen.runtime.common.health import status_engine
-from lbgen.runtime.common.rules_change import RulesChange, load_rules, rules_change
-from lbgen.runtime.common.stages import put_in_stages, watched
-from lbgen.runtime.docker import container, container_files, hot_restart, oom
+from lbgen.runtime.common import processes
+from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.running_engine import RunningEngine
+from lbgen.runtime.docker import container, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File, rendered_files
-from lbgen.runtime.docker.health import fetch_status
-from lbgen.runtime.docker.labels import RECORD_FILE, Record
-from lbgen.runtime.docker.worker_probe import WorkerProbe
+from lbgen.runtime.docker.inspect import fetch_status
+from lbgen.runtime.docker.labels import RECORD_FILE, Record, Role
 
 if TYPE_CHECKING:
+    from signal import Signals
+
     from docker.models.containers import Container
 
     from lbgen.engines.api import ProcessSpec
-    from lbgen.engines.health import Condition
     from lbgen.engines.rendered import Rendered
-    from lbgen.plan.model import Plan
     from lbgen.runtime.docker.converge import StackContainer
+
+
+_LOOK_SECONDS = 0.05
+
+
+class WorkerProbe(Struct, frozen=True):
+    """`handle` runs `lbgen.runtime.common.processes` in the process and network namespaces of an engine."""
+
+    handle: Container
+
+    @classmethod
+    def start(cls, engine: StackContainer, plan: Plan, helper: str) -> WorkerProbe:
+        """Return once the workers that run now are listed. `helper` is the helper image, `plan` the one to load.
+
+        Raises EngineError LB403 (it does not start), LB421.
+        """
+        ports = [str(x.port) for x in plan.listeners if x.protocol is Protocol.TCP]
+        spec = ContainerSpec(
+            name=f"{engine.name}-workers-{secrets.token_hex(2)}",
+            image=helper,
+            argv=(helper_image.PYTHON, "-m", "lbgen.runtime.common.processes", *ports),
+            files={},
+            env=helper_image.ENVIRONMENT,
+            stop="SIGKILL",
+            inside=engine.name,
+            joins=str(engine.handle.attrs["HostConfig"]["NetworkMode"]).removeprefix("container:"),
+            once=True,
+        )
+        probe = cls(container.create(engine.handle.client, spec, Record(engine.record.stack, Role.CHECK, ""), ""))
+        try:
+            container.start(probe.handle, spec)
+            probe._wait(
+                lambda: processes.READY in container.tail(probe.handle), START_SECONDS, f"{spec.name} did not start"
+            )
+        except BaseException:
+            probe.remove()
+            raise
+        return probe
+
+    def wait(self, title: str, seconds: float) -> None:
+        """Return once the workers from before accept no connections. EngineError LB403 after `seconds`, LB421."""
+        try:
+            self._wait(self._ended, seconds, f"{title} has not loaded the files after {seconds:g} s")
+        finally:
+            self.remove()
+
+    @staticmethod
+    def _wait(done: Callable[[], bool], seconds: float, message: str) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                raise EngineError(Diagnostic("LB403", message))
+            time.sleep(_LOOK_SECONDS)
+
+    def _ended(self) -> bool:
+        with docker_errors(f"looking at {self.handle.name}"):
+            self.handle.reload()
+        return bool(self.handle.status == "exited")
+
+    def remove(self) -> None:
+        """Remove the container, whatever it does."""
+        with docker_errors(f"removing {self.handle.name}"):
+            container.remove(self.handle)
+
 
 _NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2
 _BEGUN = (b" checks ", b" counts ")  # parts of the agent's first line
 
 
-class ContainerEngine(Struct):
-    """`agent` is the agent's container, `parts` are all containers of the stack, `plan` is what the engine serves and
-    `spec` how. Methods as in `common.reload`."""
+class ContainerEngine(RunningEngine):
+    """An engine in a container. `agent` is the agent's container, `parts` are all containers of the stack, `helper` is
+    the helper image."""
 
-    container: StackContainer
-    plan: Plan
-    spec: ProcessSpec
-    addresses: Mapping[str, tuple[str, int]]
-    helper: str  # the helper image
-    client: str  # this host's address in its network
-    agent: StackContainer | None = None
-    parts: Sequence[StackContainer] = ()
-    _probe: WorkerProbe | None = None
-    _before: dict[str, File] = field(default_factory=dict)
-    _goes_on: bool = False
-    _change: RulesChange | None = None
-    _secret: frozenset[str] = frozenset()
-    _restarts: int = 0
-
-    def __post_init__(self) -> None:
-        self._restarts = restart_count(self.container)
-
-    @property
-    def engine(self) -> str:
-        return self.container.record.engine
-
-    @property
-    def title(self) -> str:
-        return f"{self.container.record.title} {self.container.record.program_version or self.container.record.version}"
+    def __init__(
+        self,
+        there: StackContainer,
+        plan: Plan,
+        spec: ProcessSpec,
+        addresses: Mapping[str, tuple[str, int]],
+        helper: str,
+        client: str,
+        agent: StackContainer | None,
+        parts: Sequence[StackContainer],
+    ) -> None:
+        record = there.record
+        title = f"{record.title} {record.program_version or record.version}"
+        super().__init__(record.engine, title, plan, spec, client)
+        self.container = there
+        self.addresses = addresses
+        self.helper = helper
+        self.agent = agent
+        self.parts = parts
+        self._probe: WorkerProbe | None = None
+        self._before: dict[str, File] = {}
+        self._restarts = restart_count(there)
 
     def address(self, listener: str) -> tuple[str, int]:
         return self.addresses[listener]
 
-    @property
-    def watches_files(self) -> bool:
-        return self._goes_on
-
-    def endpoints(self, pools: Mapping[str, Sequence[str]]) -> Mapping[tuple[str, int], Condition]:
-        reporter = status_engine(self.container.record.engine)
-        said = fetch_status(self.container, self.parts, reporter.status_paths) if reporter is not None else None
-        return reporter.health(pools, said) if reporter is not None and said is not None else {}
+    def read(self, name: str) -> str:
+        return (container_files.read(self.container.handle, name) or b"").decode("utf-8", "replace")
 
     def digests(self, names: Iterable[str]) -> Mapping[str, str]:
         """Digests of its files by name. After an interrupted change they are computed, at least those of `names`."""
@@ -90,64 +147,76 @@ class ContainerEngine(Struct):
         read = {name: container_files.read(self.container.handle, name) for name in {*record.files, *names}}
         return {name: File(content).digest() for name, content in read.items() if content is not None}
 
-    def stop_agent(self) -> None:
-        if self.agent is not None:
-            with docker_errors(f"stopping {self.agent.name}"):
-                self.agent.handle.stop(timeout=_AGENT_SECONDS)
-
-    def agent_files(self, order: str) -> Mapping[str, str]:
-        with tempfile.TemporaryDirectory() as place:
-            said = container_files.read(self.container.handle, health.FILE)
-            if said is not None:
-                path = Path(place) / health.FILE
-                path.write_bytes(said)
-                when = container_files.modified_at(self.container.handle, health.FILE)
-                os.utime(path, (when, when))
-            return steering_files(order, Path(place))
-
-    def replace_files(self, rendered: Rendered) -> None:
+    def changed(self, rendered: Rendered) -> Collection[str]:
         files = rendered_files(rendered)
-        now = dict(self.digests(files))
-        self._goes_on = reads_by_itself(
-            self.spec, [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
-        )
-        self._before = {}
-        if self._goes_on:
-            there = self.watched_texts()
-            self._before = {name: File() for name in files if name not in now}
-            self._before |= {name: File(text.encode()) for name, text in there.items()}
-            staged = {x: File(y.encode()) for x, y in put_in_stages(self, watched(self.spec, rendered)).items()}
-            files |= staged
-            now |= {name: file.digest() for name, file in staged.items()}
-        secret = {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
-        changed = {name: file for name, file in files.items() if now.get(name) != file.digest()}
-        # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
-        changed |= {name: File(secret=name in secret) for name in now if name not in files}
-        self._change = rules_change(self.engine, self.spec, self._read, rendered)
-        for name in changed.keys() - self._before.keys():
-            self._before[name] = File(container_files.read(self.container.handle, name) or b"", name in secret)
-        self._exchange(changed)
+        now = self.digests(files)
+        return [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
 
-    def _read(self, name: str) -> str:
-        return (container_files.read(self.container.handle, name) or b"").decode("utf-8", "replace")
+    def keep(self, rendered: Rendered) -> None:
+        secret = self._secrets(rendered)
+        names = {*self.changed(rendered), *(self.watched_texts() if self.watches_files else ())}
+        content = {name: container_files.read(self.container.handle, name) or b"" for name in names}
+        self._before = {name: File(text, name in secret) for name, text in content.items()}
 
-    def restore(self) -> None:
+    def kept(self) -> Mapping[str, str] | None:
         texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
-        self._change = rules_change(self.engine, self.spec, self._read, texts, whole=True)
-        if self._goes_on:
-            try:
-                put_in_stages(self, watched(self.spec, texts))
-            except EngineError:
-                self._goes_on = False  # it does not take them back by itself
+        return texts if self._before else None
+
+    def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
+        return self.watches_files
+
+    def write(self, rendered: Rendered) -> None:
+        secret, files = self._secrets(rendered), rendered_files(rendered)
+        # Engine images may have no `rm`: a file that is no longer rendered becomes empty.
+        self._exchange({name: files.get(name, File(secret=name in secret)) for name in self.changed(rendered)})
+
+    def _secrets(self, rendered: Rendered) -> set[str]:
+        return {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
+
+    def put_back(self) -> None:
         self._exchange(self._before)
+
+    def put(self, files: Mapping[str, str]) -> None:
+        self._exchange({name: File(text.encode()) for name, text in files.items()})
+
+    def put_rules(self, name: str, text: str) -> None:
+        container_files.put(self.container.handle, {name: File(text.encode())}, root=True)
 
     def watched_texts(self) -> Mapping[str, str]:
         folders = [each.rstrip("/") for each in self.spec.watched]
         found = [container_files.read_folder(self.container.handle, each) for each in folders]
         return {name: content.decode() for each in found for name, content in each.items() if content}
 
-    def put(self, files: Mapping[str, str]) -> None:
-        self._exchange({name: File(text.encode()) for name, text in files.items()})
+    def run(self, command: Sequence[str]) -> None:
+        container.execute(self.container.handle, command)
+
+    def signal(self, number: Signals, plan: Plan) -> None:
+        try:
+            if not self.spec.kernel:
+                self._probe = WorkerProbe.start(self.container, plan, self.helper)
+        finally:  # also without a probe: the caller may be rolling back
+            container.signal(self.container.handle, number.name)
+
+    def hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
+        container.signal(self.container.handle, desired.NEXT_SIGNAL)
+
+    def stop_agent(self) -> None:
+        if self.agent is not None:
+            with docker_errors(f"stopping {self.agent.name}"):
+                self.agent.handle.stop(timeout=_AGENT_SECONDS)
+
+    def start_agent(self) -> None:
+        if self.agent is not None:
+            with docker_errors(f"starting {self.agent.name}"):
+                self.agent.handle.start()
+
+    def agent_files(self, order: str) -> Mapping[str, str]:
+        with tempfile.TemporaryDirectory() as place:
+            for name, (said, when) in container_files.read_with_times(self.container.handle, health.FILE).items():
+                path = Path(place) / name
+                path.write_bytes(said)
+                os.utime(path, (when, when))
+            return steering_files(order, Path(place))
 
     def ask(self, paths: Sequence[str]) -> Mapping[str, str] | None:
         return fetch_status(self.container, self.parts, paths)
@@ -173,33 +242,8 @@ class ContainerEngine(Struct):
             names = [f"{_NEXT}/{name}" for name in seen if _folder(name) == folder]
             container.execute(self.container.handle, ("mv", "-f", *names, folder))
 
-    def reload(self, plan: Plan, spec: ProcessSpec) -> None:
-        handle = self.container.handle
-        if spec.kernel:
-            load_rules(
-                self._change,
-                spec.setup,
-                lambda name, text: container_files.put(handle, {name: File(text.encode())}, root=True),
-                lambda command: container.execute(handle, command),
-            )
-            for command in (x for x in self.spec.teardown if x not in spec.teardown):
-                container.execute(handle, command)
-            if spec.argv and spec.reload is not None:
-                container.signal(handle, spec.reload.name)
-        elif spec.hot_restart_argv and not self._goes_on:
-            container.signal(handle, hot_restart.NEXT_SIGNAL)
-        elif spec.reload is not None:
-            try:
-                self._probe = WorkerProbe.start(self.container, plan, self.helper)
-            finally:  # also without a probe: the caller may be rolling back
-                container.signal(handle, spec.reload.name)
-        self.plan, self.spec = plan, spec
-        if spec.agent and self.agent is not None:
-            with docker_errors(f"starting {self.agent.name}"):
-                self.agent.handle.start()
-
     def resource_hint(self) -> str:
-        return oom.memory_hint(self.container.handle)
+        return memory_hint(self.container.handle)
 
     def wait_listening(self, seconds: float) -> None:
         """Docker itself listens on the published ports: the workers and the routes tell whether the engine does."""
@@ -215,7 +259,7 @@ class ContainerEngine(Struct):
     def commit(self) -> None:
         """Tell a hot-restarting engine that the new process stays."""
         if self.spec.hot_restart_argv:
-            container.signal(self.container.handle, hot_restart.COMMIT_SIGNAL)
+            container.signal(self.container.handle, desired.COMMIT_SIGNAL)
 
     def write_record(self, record: Record) -> None:
         """Write its record for later commands."""
@@ -272,3 +316,35 @@ def _exit_reason(each: StackContainer, said: str) -> str:
             f", as the image {each.handle.attrs['Config']['Image']} is made for another processor (see `lbgen images`)"
         )
     return ""
+
+
+_FULL = 0.9  # of its limit; inactive page cache does not count
+
+
+def memory_hint(handle: Container) -> str:
+    """A remedy when the container has reached its memory limit; "" when it has not, or its statistics are missing."""
+    with suppress(EngineError), docker_errors(f"looking at the memory of {handle.name}"):
+        return _hint(_stats(handle).get("memory_stats", {}))
+    return ""
+
+
+def _stats(handle: Container) -> dict[str, Any]:
+    """Docker's statistics of one moment (`one_shot`: without the second sample, which takes a second)."""
+    from docker.errors import InvalidVersion
+
+    try:
+        found = handle.client.api.stats(handle.id, stream=False, one_shot=True)
+    except InvalidVersion:  # of docker 20.10 at least
+        found = handle.stats(stream=False)
+    return found if isinstance(found, dict) else {}
+
+
+def _hint(memory: dict[str, Any]) -> str:
+    limit = memory.get("limit") or 0
+    details = memory.get("stats", {})
+    used = (memory.get("usage") or 0) - (details.get("inactive_file") or details.get("total_inactive_file") or 0)
+    refused = memory.get("failcnt") or 0  # failed allocations; cgroup v1 only
+    if not limit or (used < _FULL * limit and not refused):
+        return ""
+    uses = f"it uses {used >> 20} of" if used >= _FULL * limit else "it has reached"
+    return f"{uses} the {limit >> 20} MiB that containers.memory gives it, and may do little else: give it more"

@@ -8,13 +8,11 @@ import tarfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from http import HTTPStatus
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.image_archive import USER, WORK
+from lbgen.runtime.docker.helper_image import USER, WORK
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered
 
 _SECRET, _PLAIN = 0o400, 0o444
-_STAT = "X-Docker-Container-Path-Stat"
-# container and name -> what was read last, with its stat
-_SEEN: dict[tuple[str, str], tuple[dict[str, Any], bytes | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +77,17 @@ def put(handle: Container, files: Mapping[str, File], *, root: bool, folders: It
 
 
 def read(handle: Container, name: str) -> bytes | None:
-    """A file; None when it does not exist. Raises EngineError LB421.
-
-    The daemon starts a process for each file that it sends: one that this process has read is asked for its size and
-    time first.
-    """
-    from docker.errors import NotFound
-
-    key = (str(handle.id), name)
-    with docker_errors(f"reading {name} of {handle.name}"):
-        if key in _SEEN and _SEEN[key][0] == _stat(handle, name):
-            return _SEEN[key][1]
-        try:
-            parts, stat = handle.get_archive(f"{WORK}/{name}")
-        except NotFound:
-            return None
-        with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
-            content = tar.extractfile(tar.getmembers()[0])
-            _SEEN[key] = (stat, content.read() if content is not None else None)
-        return _SEEN[key][1]
+    """A file; None when it does not exist. Raises EngineError LB421."""
+    return next(iter(read_folder(handle, name).values()), None)
 
 
 def read_folder(handle: Container, name: str) -> dict[str, bytes]:
     """The files in a folder and below, by name; none when it does not exist. Raises EngineError LB421."""
+    return {each: content for each, (content, _) in read_with_times(handle, name).items()}
+
+
+def read_with_times(handle: Container, name: str) -> dict[str, tuple[bytes, float]]:
+    """As `read_folder`, with the modification times, in seconds since the epoch."""
     from docker.errors import NotFound
 
     with docker_errors(f"reading {name} of {handle.name}"):
@@ -114,26 +97,5 @@ def read_folder(handle: Container, name: str) -> dict[str, bytes]:
             return {}
         above = PurePosixPath(name).parent
         with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
-            files = {each.name: tar.extractfile(each) for each in tar.getmembers() if each.isfile()}
-            return {str(above / each): file.read() for each, file in files.items() if file is not None}
-
-
-def modified_at(handle: Container, name: str) -> float:
-    """The modification time of a file, in seconds since the epoch; 0.0 when it does not exist. EngineError LB421."""
-    with docker_errors(f"reading {name} of {handle.name}"):
-        stat = _stat(handle, name)
-        return datetime.fromisoformat(stat["mtime"]).timestamp() if stat else 0.0
-
-
-def _stat(handle: Container, name: str) -> dict[str, Any] | None:
-    """What `get_archive` of the SDK tells of a file beside its content; the SDK has no way to ask for that alone."""
-    from docker.utils import decode_json_header
-
-    api = handle.client.api
-    url = f"{api.base_url}/v{api.api_version}/containers/{handle.id}/archive"
-    answer = api.head(url, params={"path": f"{WORK}/{name}"}, timeout=api.timeout)
-    if answer.status_code == HTTPStatus.NOT_FOUND:
-        return None
-    answer.raise_for_status()
-    found: dict[str, Any] = decode_json_header(answer.headers[_STAT])
-    return found
+            files = ((each, tar.extractfile(each)) for each in tar.getmembers() if each.isfile())
+            return {str(above / each.name): (file.read(), each.mtime) for each, file in files if file is not None}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, container_files, network, saved_plan
+from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.processes import defer_signals
+from lbgen.runtime.docker import container, container_files, labels, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import RECORD_FILE, STACK, Record, Role
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 10
 ASIDE = "-before"
-_TOGETHER = 4
 _GOING = ("removing", "dead")  # docker's states of a container that is being removed
 _RESTARTING = "restarting"  # docker's state of one that died and will be restarted
 _AGAIN_SECONDS = 0.1
@@ -91,17 +89,6 @@ def _current_record(handle: Container, record: Record) -> Record:
         return record
 
 
-@contextmanager
-def worker_pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads for work on several containers; all have ended when the block ends, also after a Ctrl-C."""
-    pool = ThreadPoolExecutor(_TOGETHER)
-    try:
-        yield pool
-    finally:
-        with defer_signals():
-            pool.shutdown(cancel_futures=True)
-
-
 class Converger(Struct):
     """Converges a stack to its desired containers. Until `commit`, `rollback` restores those from before."""
 
@@ -133,15 +120,9 @@ class Converger(Struct):
         # Shared namespaces come first. All containers are created before the first one to be replaced stops.
         steps = remade.values()
         groups = [[x for x in steps if bool(x[0].joins) + bool(x[0].inside) == shared] for shared in range(3)]
-        for group in groups:
-            self._side_by_side(self._make, group)
-        for group in groups:
-            self._side_by_side(self._exchange, group)
-
-    def _side_by_side(self, work: Callable[[Exchange], None], group: Sequence[Exchange]) -> None:
-        with worker_pool() as pool:
-            for done in [pool.submit(work, each) for each in group]:
-                done.result()
+        for work in (self._make, self._exchange):
+            for step in (each for group in groups for each in group):
+                work(step)
 
     def _put_aside(self, each: StackContainer) -> None:
         """Rename it; it continues to run."""
@@ -311,4 +292,4 @@ def forget_stack(client: DockerClient, name: str) -> None:
         has_container = any(Record.from_labels(each["Labels"]) for each in _summaries(client, name))
     if not has_container:
         network.remove(client, name)
-        shutil.rmtree(saved_plan.folder(name), ignore_errors=True)
+        shutil.rmtree(labels.saved_folder(name), ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,21 +18,48 @@ from lbgen.plan.overlay import with_admin, with_device, with_metrics, with_ports
 from lbgen.records import replace
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
-from lbgen.runtime.docker import endpoint_rules, helper_image, hot_restart, network
+from lbgen.runtime.docker import endpoint_rules, helper_image, network
 from lbgen.runtime.docker.client import socket_path
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File, rendered_files
 from lbgen.runtime.docker.endpoint_rules import EndpointSide, HostRules
-from lbgen.runtime.docker.image_archive import WORK
-from lbgen.runtime.docker.labels import Record, Role
-from lbgen.runtime.docker.saved_plan import SavedPlan
+from lbgen.runtime.docker.helper_image import WORK
+from lbgen.runtime.docker.labels import Record, Role, SavedPlan
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from ipaddress import IPv4Network
 
     from lbgen.runtime.docker.images import Image
+
+
+NEXT_SIGNAL, COMMIT_SIGNAL = "SIGHUP", "SIGUSR1"  # start the next process; the last one serves and stays
+_EPOCH = "{epoch}"
+# When a process ends before it has taken over, the one before continues to serve. Any other end ends the container,
+# which docker restarts.
+_HOT_RESTART = """\
+epoch=0 all= last= sure=
+next() { %s & last=$!; all="$all $last"; epoch=$((epoch + 1)); }
+trap next HUP
+trap 'sure=$last' USR1
+trap 'sure=ending; kill -TERM $all 2>/dev/null' TERM
+next
+while :; do
+  wait "$last"; code=$?
+  kill -0 "$last" 2>/dev/null && continue
+  left= former=
+  for pid in $all; do kill -0 "$pid" 2>/dev/null && left="$left $pid" && former=$pid; done
+  [ -n "$left" ] || exit "$code"
+  if [ "$sure" = "$last" ]; then kill -KILL $left 2>/dev/null; exit "$code"; fi
+  all=$left last=$former epoch=$((epoch - 1))
+done
+"""
+
+
+def hot_restart_script(argv: Sequence[str]) -> str:
+    """A shell script that runs `argv` once per epoch, with the epoch's number in place of "{epoch}"."""
+    return _HOT_RESTART % " ".join('"$epoch"' if word == _EPOCH else shlex.quote(word) for word in argv)
+
 
 ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
@@ -278,7 +306,7 @@ def engine_unit(
             capabilities=("NET_ADMIN",),
         )
     elif spec.hot_restart_argv:
-        container_spec = replace(container_spec, argv=("/bin/sh", "-c", hot_restart.script(spec.hot_restart_argv)))
+        container_spec = replace(container_spec, argv=("/bin/sh", "-c", hot_restart_script(spec.hot_restart_argv)))
     addresses = tuple(
         Address(x.name, str(x.mode), client_address(published_address(x)), x.port + chosen.offset, scheme(x))
         for x in plan.listeners
@@ -321,7 +349,7 @@ def engine_unit(
 
 def _drain(spec: ProcessSpec) -> str:
     """The signal that starts its drain; "" for an engine that drains by a file."""
-    return "" if spec.drain_file is not None else hot_restart.NEXT_SIGNAL if spec.hot_restart_argv else spec.stop.name
+    return "" if spec.drain_file is not None else NEXT_SIGNAL if spec.hot_restart_argv else spec.stop.name
 
 
 def _log(name: str) -> dict[str, File]:

@@ -23,12 +23,11 @@ import msgspec
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File
-from lbgen.runtime.docker.converge import StackContainer, worker_pool
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
     from docker.models.containers import Container
+
+    from lbgen.runtime.docker.converge import StackContainer
 
 FILE = "endpoint-rules.json"
 ARGV = (helper_image.PYTHON, "-m", "lbgen.runtime.docker.endpoint_rules")
@@ -78,13 +79,8 @@ class EndpointSide:
 
 
 def parse(text: bytes) -> EndpointSide:
-    """The content of the file. Raises ValueError, KeyError, TypeError."""
-    found = json.loads(text)
-    rules = []
-    for each in found["rules"]:
-        commands = {key: tuple(tuple(command) for command in each[key]) for key in ("setup", "teardown")}
-        rules.append(HostRules(**{**each, **commands}))
-    return EndpointSide(found["stack"], tuple(rules))
+    """The content of the file. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(text, type=EndpointSide)
 
 
 def read(there: Sequence[StackContainer]) -> EndpointSide | None:
@@ -110,10 +106,9 @@ def load(client: DockerClient, side: EndpointSide | None) -> None:
     """Load the rules at all endpoints. Raises EngineError LB403 (with what their program says), LB421."""
     if side is not None:
         there = _containers(client, side) if side.rules else {}
-        with worker_pool() as pool:
-            asked = [x for x in side.rules if x.host in there]
-            for done in [pool.submit(_load, client, side, x, there[x.host]) for x in asked]:
-                done.result()
+        for each in side.rules:
+            if each.host in there:
+                _load(client, side, each, there[each.host])
 
 
 def unload(client: DockerClient, side: EndpointSide) -> None:

@@ -3,19 +3,142 @@
 from __future__ import annotations
 
 import hashlib
-import marshal
+import io
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
-from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
 
-from lbgen.runtime.docker.image_archive import ImageArchive
+from msgspec import Struct, field
+
+USER = 65534  # nobody
+WORK = "/etc/lbgen"  # where configs go
+_USERS = "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"
+_GROUP = "root:x:0:\nnogroup:x:65534:\n"
+_NSSWITCH = "passwd: files\ngroup: files\nhosts: files dns\n"
+_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+_LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+_MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
+_UNWINDER = "libgcc_s.so.1"  # the C library loads it by name when a thread ends
+_ASK_SECONDS = 20
+
+
+class ArchiveError(Exception):
+    """A file that the program needs is missing on this host."""
+
+
+class ImageArchive(Struct):
+    """The content of an image: `files` by path in it (a path on this host, or bytes), `folders` as (mode, owner)."""
+
+    files: dict[str, Path | bytes] = field(default_factory=dict)
+    folders: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> ImageArchive:
+        """An archive with what every image needs: users, name lookup, certificate authorities, writable folders."""
+        archive = cls()
+        archive.files |= {
+            "/etc/passwd": _USERS.encode(),
+            "/etc/group": _GROUP.encode(),
+            "/etc/nsswitch.conf": _NSSWITCH.encode(),
+        }
+        if _CA.is_file():
+            archive.files[str(_CA)] = _CA
+        archive.folders |= {"/tmp": (0o1777, 0), "/run": (0o755, 0), "/var/tmp": (0o1777, 0), WORK: (0o755, USER)}  # noqa: S108
+        return archive
+
+    def add_program(self, path: Path, place: str) -> None:
+        """Add an executable (or module) and every library it loads. Raises BundleError."""
+        self.files[place] = path
+        self.add_libraries(path)
+
+    def add_libraries(self, path: Path) -> None:
+        """Add the libraries that `path` loads. Those outside the system's folders go beside its C library."""
+        loaded = shared_libraries(path)
+        home = next((str(each.parent) for each in loaded if each.name.startswith(("libc.so", "ld-musl"))), "/usr/lib")
+        for library in loaded:
+            system = str(library).startswith(("/lib", "/usr/lib"))
+            self.files[str(library) if system else f"{home}/{library.name}"] = library
+        unwinder = Path(home) / _UNWINDER
+        if loaded and unwinder.is_file():
+            self.files[str(unwinder)] = unwinder
+
+    def add_tree(self, root: Path, place: str, *, skip: Iterable[str] = ()) -> None:
+        """Add a folder and all below it, without the folders named in `skip`."""
+        unwanted = set(skip)
+        for folder, below, names in os.walk(root):
+            below[:] = [name for name in below if name not in unwanted]  # these are not read at all
+            there = Path(folder)
+            inside = "/".join((place, *there.relative_to(root).parts))
+            self.files |= {f"{inside}/{name}": there / name for name in names if (there / name).is_file()}
+
+    def tar(self) -> bytes:
+        """The image as a tar archive; the same files give the same bytes."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for name in sorted(self._all_folders()):
+                mode, owner = self.folders.get(name, (0o755, 0))
+                _add(archive, name, None, mode, owner)
+            for name in sorted(self.files):
+                content = self.files[name]
+                if isinstance(content, Path):
+                    about = content.stat()
+                    _add(
+                        archive,
+                        name,
+                        content.read_bytes(),
+                        0o755 if about.st_mode & 0o111 else 0o644,
+                        at=about.st_mtime,
+                    )
+                else:
+                    _add(archive, name, content, 0o644)
+        return buffer.getvalue()
+
+    def _all_folders(self) -> set[str]:
+        found = set()
+        for name in (*self.folders, *(str(Path(file).parent) for file in self.files)):
+            here = Path(name)
+            found |= {str(here), *(str(parent) for parent in here.parents)}
+        return found - {"/"}
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes | None, mode: int, owner: int = 0, at: float = 0) -> None:
+    entry = tarfile.TarInfo(name.lstrip("/"))
+    entry.mode, entry.uid, entry.gid = mode, owner, owner
+    entry.mtime = int(at)  # by which Python tells whether byte code is that of its source
+    if content is None:
+        entry.type = tarfile.DIRTYPE
+        archive.addfile(entry)
+    else:
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+
+
+def shared_libraries(path: Path) -> tuple[Path, ...]:
+    """The shared libraries and the loader of an executable or module; none for a static one. Raises ArchiveError."""
+    done = subprocess.run(  # noqa: S603 - a path we found ourselves
+        ["ldd", str(path)],  # noqa: S607 - the system's own
+        capture_output=True,
+        text=True,
+        timeout=_ASK_SECONDS,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    if "not a dynamic executable" in said or "statically linked" in said:
+        return ()
+    if missing := _MISSING.findall(said):
+        raise ArchiveError(f"{path} needs {', '.join(missing)}, not found on this host")
+    if done.returncode:
+        raise ArchiveError(f"ldd {path}: {said.strip()}")
+    return tuple(Path(found) for found in dict.fromkeys(_LIBRARY.findall(said)))
+
 
 SITE = "/opt/lbgen"
 _PACKAGE = Path(__file__).parents[2]
@@ -23,10 +146,7 @@ PYTHON = "/usr/local/bin/python3"
 NFT = "/usr/local/sbin/nft"
 WAIT_ARGV = (PYTHON, "-I", "-S", "-c", "import signal; signal.pause()")  # until it is killed
 ENVIRONMENT = (("PYTHONPATH", SITE), ("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1"))
-_HEADER = 16  # bytes of a file of byte code before the code
-_UNCHECKED = b"\x01\x00\x00\x00"  # its flags: there is a hash of the source, and it counts for nothing
 _UNNEEDED = (
-    "__pycache__",
     "test",
     "tests",
     "idlelib",
@@ -58,7 +178,7 @@ def build_archive() -> ImageArchive:
         found.add_libraries(module)
     if (rules := _nft_path()) is not None:
         found.add_program(rules, NFT)
-    found.add_tree(_PACKAGE, f"{SITE}/lbgen", skip=("__pycache__",))
+    found.add_tree(_PACKAGE, f"{SITE}/lbgen")
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
         found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
@@ -66,16 +186,10 @@ def build_archive() -> ImageArchive:
     for name in sorted(_requirements("lbgen") | _requirements("docker") | {"docker"}):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
-            if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
+            if path.is_file() and ".." not in file.parts:
                 found.files[f"{SITE}/{file.as_posix()}"] = path
                 if path.suffix == ".so":
                     found.add_libraries(path)
-    for place, origin in tuple(found.files.items()):
-        if isinstance(origin, Path) and origin.suffix == ".py":
-            compiled = _byte_code(origin)
-            if compiled is not None:
-                folder, _, name = place.rpartition("/")
-                found.files[f"{folder}/__pycache__/{name[:-3]}.{sys.implementation.cache_tag}.pyc"] = compiled
     return found
 
 
@@ -83,20 +197,6 @@ def _nft_path() -> Path | None:
     """The path of nft, which switches traffic between engines; None when it is not on this host."""
     there = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     return Path(there).resolve() if there is not None else None
-
-
-def _byte_code(source: Path) -> bytes | None:
-    """The byte code of a module, marked as unchecked: comparing it with its source takes seconds at each start. None
-    when the file does not compile."""
-    try:
-        cached = Path(cache_from_source(str(source)))
-        if cached.is_file() and cached.stat().st_mtime >= source.stat().st_mtime:
-            code = cached.read_bytes()[_HEADER:]
-        else:
-            code = marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
-    except (OSError, SyntaxError, ValueError):
-        return None
-    return MAGIC_NUMBER + _UNCHECKED + source_hash(source.read_bytes()) + code
 
 
 def _requirements(name: str, seen: frozenset[str] = frozenset()) -> set[str]:

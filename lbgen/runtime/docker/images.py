@@ -17,11 +17,11 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
 from lbgen.records import replace
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.executables import candidates
-from lbgen.runtime.common.progress import Progress, Step
 from lbgen.runtime.docker import helper_image
 from lbgen.runtime.docker.client import docker_errors
-from lbgen.runtime.docker.image_archive import ArchiveError, ImageArchive
+from lbgen.runtime.docker.helper_image import ArchiveError, ImageArchive
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

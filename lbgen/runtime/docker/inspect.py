@@ -5,23 +5,80 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lbgen.agent import state_file
+from lbgen.diagnostics import EngineError
 from lbgen.records import replace
+from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
-from lbgen.runtime.docker import health, saved_plan
+from lbgen.runtime.docker import container, container_files, desired, helper_image, labels
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.converge import StackContainer, list_containers
-from lbgen.runtime.docker.labels import STACK, Role
-from lbgen.runtime.docker.owner import foreign_owner
+from lbgen.runtime.docker.labels import STACK, Role, foreign_owner
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Counts
-    from lbgen.runtime.common.health import EndpointHealth
+
+
+def endpoint_health(
+    each: StackContainer, there: tuple[Member, ...], parts: Sequence[StackContainer]
+) -> tuple[EndpointHealth, ...]:
+    """The health of the endpoints `there`, from the engine and, if there is one, from its agent."""
+    name = each.record.engine
+    agent: state_file.Conditions = {}
+    said = None
+    reporter = status_engine(name)
+    with suppress(EngineError):  # the container may have ended
+        if any((x.record.role, x.record.engine) == (Role.AGENT, name) for x in parts):
+            agent = state_file.parse(container_files.read(each.handle, state_file.FILE) or b"")
+        if reporter is not None and each.running:
+            said = fetch_status(each, parts, reporter.status_paths)
+    return combine_health(each.record.title, reporter, there, said, agent, counts(each))
+
+
+def counts(each: StackContainer) -> Counts | None:
+    """The connections that the kernel counted for an engine; None where it counts none."""
+    return read_counts(each.record.engine, partial(container.execute, each.handle)) if each.running else None
+
+
+def fetch_status(
+    each: StackContainer, parts: Sequence[StackContainer], paths: Sequence[str]
+) -> Mapping[str, str] | None:
+    """The texts at `paths` of an engine's admin port, fetched by a container that shares its network namespace; None
+    when there is no such container, or no answer. Raises EngineError LB421."""
+    ours = (x for x in parts if x.running and x.record.role is not Role.ENGINE)  # these have a Python
+    beside = next((x for x in ours if _netns_owner(x) == _netns_owner(each)), None)
+    if beside is None:
+        return None
+    command = [
+        helper_image.PYTHON,
+        "-m",
+        "lbgen.agent.admin_client",
+        str(desired.ADMIN_PORT + each.record.side),
+        "0",
+        *paths,
+    ]
+    with docker_errors(f"asking {each.name} from {beside.name}"):
+        code, output = container.exec_run(
+            beside.handle, command, stderr=False, environment=dict(helper_image.ENVIRONMENT)
+        )
+    try:
+        return None if code else json.loads(output)
+    except ValueError:  # docker has lost the output
+        return None
+
+
+def _netns_owner(each: StackContainer) -> str:
+    """The id of the container whose network namespace it has."""
+    mode = str(each.handle.attrs["HostConfig"]["NetworkMode"])
+    return mode.removeprefix("container:") if mode.startswith("container:") else str(each.handle.id)
+
 
 _LOOK_SECONDS = 0.5
 _AGENT = "-agent"
@@ -91,7 +148,7 @@ def leftover_stacks() -> tuple[StackState, ...]:
 
 def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
     engines = []
-    last = saved_plan.read(name)
+    last = labels.read_saved_plan(name)
     there = () if last is None else last.members()
     for each in parts:
         if each.record.role is not Role.ENGINE:
@@ -115,8 +172,8 @@ def stack_state(name: str, parts: Sequence[StackContainer]) -> ContainerStack:
                 metrics=each.record.metrics,
                 status=each.handle.status,
                 container=each.name,
-                read_health=partial(health.endpoint_health, each, there, parts),
-                read_counts=partial(health.counts, each),
+                read_health=partial(endpoint_health, each, there, parts),
+                read_counts=partial(counts, each),
             )
         )
     owned = _owner([each.handle.labels for each in parts])

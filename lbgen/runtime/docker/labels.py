@@ -6,14 +6,25 @@ Labels never change; a container that was reloaded has a newer record in its fol
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
-from lbgen.runtime.common.state import Address
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
+from lbgen.runtime.common import saved
+from lbgen.runtime.common.health import Member, members
+from lbgen.runtime.common.state import Address, root
+from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run time by saved
+from lbgen.system_errors import remedy
 
 STACK = "io.lbgen.stack"
 RECORD_FILE = ".lbgen-record"
@@ -80,8 +91,83 @@ class Record:
         """The record in labels; None when they are not ours, or of another lbgen."""
         try:
             rest = json.loads(labels[_RECORD])
-            rest["role"] = Role(rest["role"])
-            rest["addresses"] = tuple(Address(**address) for address in rest["addresses"])
-            return cls(stack=labels[STACK], hash=labels[_HASH], **rest)
-        except (KeyError, ValueError, TypeError):
+            return msgspec.convert({**rest, "stack": labels[STACK], "hash": labels[_HASH]}, cls)
+        except (KeyError, ValueError, TypeError, msgspec.ValidationError):
             return None
+
+
+PLAN_SCHEMA = 1  # of the file of the saved plan
+_PLAN_FILE = "kept"
+
+
+class SavedPlan(Struct, frozen=True):
+    """`plan`: what the stack serves; `stand_in_set`: the stand-ins that were ever started; `accept`: the accepted
+    verdicts; `backends`: whether stand-ins serve as endpoints."""
+
+    plan: Plan
+    stand_in_set: StandInSet
+    accept: tuple[str, ...]
+    backends: bool
+
+    def members(self) -> tuple[Member, ...]:
+        """The endpoints under their names, at the addresses that the engines have."""
+        host = self.stand_in_set.stand_ins[0].host if self.stand_in_set.stand_ins else ""
+        return members(self.plan, self.stand_in_set.apply_to(self.plan, host))
+
+    def write(self) -> None:
+        """Save it atomically. Raises EngineError LB408."""
+        saved.write(saved_folder(self.plan.name) / _PLAN_FILE, PLAN_SCHEMA, self)
+
+
+def saved_folder(stack: str) -> Path:
+    """The folder of a stack in the state directory."""
+    return root() / "docker" / stack
+
+
+def read_saved_plan(stack: str) -> SavedPlan | None:
+    """None where another user or another lbgen made the stack, which can be replaced then, not changed."""
+    return saved.read(saved_folder(stack) / _PLAN_FILE, PLAN_SCHEMA, SavedPlan)
+
+
+_ID = "io.lbgen.owner"
+_PATH = "io.lbgen.owner-path"
+_ID_FILE = "id"
+
+
+def owner_labels() -> dict[str, str]:
+    """The labels of what this state directory owns. Raises EngineError LB408."""
+    return {_ID: _directory_id(), _PATH: str(root())}
+
+
+def foreign_owner(found: Mapping[str, str]) -> str:
+    """The owner by the labels of a container, network or volume, in words; "" = this state directory. Without such
+    labels the owner is unknown, and counts as another. Raises EngineError LB408."""
+    if found.get(_ID) == _directory_id():
+        return ""
+    path = found.get(_PATH)
+    return f"the state directory {path}" if path else "an unknown state directory"
+
+
+def _directory_id() -> str:
+    """A random id, as two hosts or containers may share a daemon and have their state directories at the same path."""
+    path = root() / _ID_FILE
+    try:
+        if not path.exists():
+            _create(path)
+        return path.read_text(encoding="ascii")
+    except OSError as error:
+        raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=remedy(error))) from None
+    except ValueError as error:
+        raise EngineError(Diagnostic("LB408", f"{path} cannot be read: {error}", hint="remove it")) from None
+
+
+def _create(path: Path) -> None:
+    """Write the id whole; of two processes the first one wins. Raises OSError."""
+    staged = path.with_name(f".{_ID_FILE}.{secrets.token_hex(4)}")
+    try:
+        staged.touch(mode=0o600)
+        staged.write_text(secrets.token_hex(16), encoding="ascii")
+        with suppress(FileExistsError):
+            os.link(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.docker import owner
+from lbgen.runtime.common.processes import CLOSE_WAIT, ESTABLISHED, LISTEN, UNCONNECTED, Socket, parse_sockets
+from lbgen.runtime.docker import container, helper_image, labels
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
+
 
 ADDRESSES = IPv4Network("10.214.0.0/16")
 _OVERLAPS = ("overlap", "Pool")
@@ -40,10 +45,8 @@ def ensure(client: DockerClient, stack: str) -> IPv4Network:
         try:
             with docker_errors(f"making the network {name(stack)}"):
                 pool = IPAMPool(subnet=str(subnet), gateway=gateway(subnet))
-                labels = {STACK: stack} | owner.labels()
-                client.networks.create(
-                    name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels=labels
-                )
+                ours = {STACK: stack} | labels.owner_labels()
+                client.networks.create(name(stack), driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels=ours)
         except EngineError as error:
             if not any(word in str(error) for word in _OVERLAPS):
                 raise
@@ -96,3 +99,59 @@ def remove(client: DockerClient, stack: str) -> None:
             for guest in each.attrs["Containers"]:  # a tier in front of this one
                 each.disconnect(guest, force=True)
             each.remove()
+
+
+_OPEN = (ESTABLISHED, CLOSE_WAIT)
+_LOOK_SECONDS = 0.1
+_PRINT = "for each in ('tcp', 'udp'): print(each + '\\n' + open('/proc/net/' + each).read())"
+
+
+def sockets(holder: Container) -> tuple[Socket, ...]:
+    """All IPv4 sockets in the namespace of `holder`, which runs the helper image. Raises EngineError LB403, LB421."""
+    with docker_errors(f"listing the sockets of {holder.name}"):
+        said = container.execute(holder, (*helper_image.WAIT_ARGV[:-1], _PRINT))
+    return tuple(parse(said))
+
+
+def parse(text: str) -> Iterator[Socket]:
+    """Parse /proc/net/tcp and udp, each after a line with its name."""
+    for each in ("tcp", "udp"):
+        _, _, rest = f"\n{text}".partition(f"\n{each}\n")
+        yield from parse_sockets(each, re.split(r"^\w+$", rest, maxsplit=1, flags=re.MULTILINE)[0])
+
+
+def listening(every: Collection[Socket], address: str) -> set[tuple[int, str]]:
+    """Each (port, protocol) with a listening socket at `address`."""
+    waits = {("tcp", LISTEN), ("udp", UNCONNECTED)}
+    return {(x.port, x.protocol) for x in every if str(x.address) == address and (x.protocol, x.state) in waits}
+
+
+def wait_listening(
+    holder: Container,
+    address: str,
+    ports: Collection[tuple[int, str]],
+    *,
+    title: str,
+    seconds: float,
+    ensure_alive: Callable[[], None],
+    resource_hint: Callable[[], str],
+) -> None:
+    """Return once a socket listens on each of `ports` (number, protocol) of `address` in the network of `holder`.
+
+    EngineError LB403 when that takes longer than `seconds`; `ensure_alive` raises when the engine has ended,
+    `resource_hint` says what it lacks.
+    """
+    end = time.monotonic() + seconds
+    while not set(ports) <= listening(sockets(holder), address):
+        ensure_alive()
+        if time.monotonic() > end:
+            message = f"{title} does not listen on every port after {seconds:g} s"
+            raise EngineError(Diagnostic("LB403", message, hint=resource_hint()))
+        time.sleep(_LOOK_SECONDS)
+
+
+def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:
+    """The number of open TCP connections to those ports of `address`."""
+    return sum(
+        x.protocol == "tcp" and x.state in _OPEN and str(x.address) == address and x.port in ports for x in every
+    )

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from lbgen.diagnostics import EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.docker import container, traffic_switch
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.converge import ASIDE, StackContainer, is_orphaned, list_containers
@@ -46,7 +46,7 @@ class Replacement(Struct):
                 each.rollback(there.get(name))
 
     def drain(self, seconds: float, progress: Callable[[Progress], None]) -> int:
-        """Drain the previous engines; returns how many connections were cut."""
+        """Drain the previous engines; reswitches how many connections were cut."""
         cut = 0
         for each in self.switches.values():
             who = each.entrypoint.serving.record.title
@@ -89,13 +89,13 @@ def prepare_replacement(
             return
         other = on_other_side(desired, found)
         desired = make(other)
-        turns = {}
+        switches = {}
         for unit in desired.units:
             if unit.container_spec.name in found:
                 entrypoint, rules = found[unit.container_spec.name]
-                turns[unit.container_spec.name] = TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules)
-                turns[unit.container_spec.name].prepare()
-        yield Replacement(desired, turns)
+                switches[unit.container_spec.name] = TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules)
+                switches[unit.container_spec.name].prepare()
+        yield Replacement(desired, switches)
 
 
 def find_entrypoints(desired: DesiredStack, before: Sequence[StackContainer]) -> dict[str, traffic_switch.Entrypoint]:
@@ -126,20 +126,13 @@ def _tool(
     unit: EngineUnit,
     desired: DesiredStack,
 ) -> StackContainer:
-    """A container that has proven able to set nft rules, until `stack` closes. An error of docker's is retried once,
-    since connections are cut without rules. EngineError LB403, LB421."""
-    opened = (client, desired.kept.plan.name, entrypoint.holder, desired.helper)
-    for last in (False, True):
-        try:
-            with ExitStack() as tried:
-                rules = tried.enter_context(traffic_switch.rules_container(*opened))
-                TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
-                stack.push(tried.pop_all())
-                return rules
-        except EngineError as error:
-            if last or any(each.code != "LB421" for each in error.diagnostics):
-                raise
-    raise AssertionError("the last try returns or raises")
+    """A container that has proven able to set nft rules, until `stack` closes. EngineError LB403, LB421."""
+    with ExitStack() as tried:
+        opened = traffic_switch.rules_container(client, desired.kept.plan.name, entrypoint.holder, desired.helper)
+        rules = tried.enter_context(opened)
+        TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
+        stack.push(tried.pop_all())
+        return rules
 
 
 def recover(

@@ -6,7 +6,6 @@ engine, whose rules would apply to clients as well, has a namespace of its own b
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import time
@@ -23,6 +22,7 @@ from lbgen.plan.overlay import with_admin, with_version
 from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.processes import set_netns
 from lbgen.runtime.docker import container, desired, helper_image, images, network
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.docker.images import Image
 
-_CLONE_NEWNET = 0x40000000
 _ADMIN_PORT = 9901
 
 
@@ -57,11 +56,11 @@ class SharedNetns(Struct, frozen=True):
         """Move this thread, and those that it starts, into the namespace while the block lasts."""
         pid = int(self.holder.attrs["State"]["Pid"])
         with Path("/proc/self/ns/net").open("rb") as home, Path(f"/proc/{pid}/ns/net").open("rb") as there:
-            _set_netns(there.fileno())
+            set_netns(there.fileno())
             try:
                 yield
             finally:
-                _set_netns(home.fileno())
+                set_netns(home.fileno())
 
 
 @contextmanager
@@ -74,7 +73,7 @@ def share_netns() -> Iterator[SharedNetns]:
     name = f"cases-{os.getpid()}-{secrets.token_hex(2)}"
     helper = images.ensure_helper(client, lambda text: None)
     hold = ContainerSpec(
-        name=desired.container_name(name, "room"),
+        name=desired.container_name(name, "holder"),
         image=helper,
         argv=helper_image.WAIT_ARGV,
         files={},
@@ -202,10 +201,3 @@ def available_images(netns: SharedNetns, target: Engine, fetched: Collection[str
             with suppress(LbgenError):
                 every[row.version] = images.choose(netns.client, target, row.version, lambda step: None)
     return every
-
-
-def _set_netns(descriptor: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-        why = os.strerror(ctypes.get_errno())
-        raise EngineError(Diagnostic("LB407", f"the network of a container cannot be entered: {why}"))

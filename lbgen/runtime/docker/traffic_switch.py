@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.records import replace
-from lbgen.runtime.common.signals import defer_signals
-from lbgen.runtime.docker import container, container_files, helper_image, network, sockets
+from lbgen.runtime.common.processes import defer_signals
+from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 
     from lbgen.runtime.docker.desired import EngineUnit
 
-TABLE = "lbgen_turn"
-_FILE = "turn.nft"
+TABLE = "lbgen_switch"
+_FILE = "switch.nft"
 _STAGED = ".leave"  # renamed when complete
 _ASK_FROM = 61_001  # first port inside at which lbgen asks the new engine before the switch
 _DIRECT_FROM = 63_001  # first port inside at which a balancer of direct forwarding reaches the engine
-_ARGUMENT_BYTES = 100_000  # that a process takes as one argument: 131,071 with Linux
 _LOOK_SECONDS = 0.1
 _ACCEPTED_SECONDS = 0.3  # for an engine to accept connections that arrived before the switch
 _KILL_SECONDS = 1
@@ -84,22 +83,22 @@ def nft_rules(
     """nft rules that send new connections for `ports` of `address`, and of those in joined networks, to the same ports
     of `side`. Ports from 61001 on lead to those of `asked`, in order."""
     tcp, udp = ([port for port, protocol in ports if protocol == which] for which in ("tcp", "udp"))
-    turned, raw, replies = [], [], []
+    forwarded, raw, replies = [], [], []
     if side != address:
-        turned = [f"ip daddr {address} tcp dport {port} dnat to {side}" for port in tcp]
+        forwarded = [f"ip daddr {address} tcp dport {port} dnat to {side}" for port in tcp]
         raw = [f"ip daddr {address} udp dport {port} notrack ip daddr set {side}" for port in udp]
         replies = [f"ip saddr {side} udp sport {port} notrack ip saddr set {address}" for port in udp]
-    turned += [f"ip daddr {x} {kind} dport {port} dnat to {side}" for x in joined.published for port, kind in ports]
+    forwarded += [f"ip daddr {x} {kind} dport {port} dnat to {side}" for x in joined.published for port, kind in ports]
     for number, (port, kind) in enumerate(ports, _DIRECT_FROM):
-        turned += [f"ip daddr {x} {kind} dport {number} dnat to {side}:{port}" for x in joined.fronts]
+        forwarded += [f"ip daddr {x} {kind} dport {number} dnat to {side}:{port}" for x in joined.fronts]
     if asked:
         numbered = enumerate(tcp, _ASK_FROM)
-        turned += [f"ip daddr {address} tcp dport {number} dnat to {asked}:{port}" for number, port in numbered]
+        forwarded += [f"ip daddr {address} tcp dport {number} dnat to {asked}:{port}" for number, port in numbered]
     chains = {
         "type nat hook prerouting priority dstnat - 10": [
             # Connections that are older than these rules stay with their engine.
             f"ip daddr {address} tcp flags & (fin | syn | rst | ack) != syn redirect",
-            *turned,
+            *forwarded,
         ],
         "type filter hook prerouting priority raw": raw,
         "type filter hook output priority raw": replies,
@@ -157,8 +156,8 @@ class TrafficSwitch(Struct):
             self._set(self.address, kernel=True)
             return
         title = self.unit.record.title
-        sockets.wait_listening(
-            self.entrypoint.holder,
+        network.wait_listening(
+            self.entrypoint.holder.handle,
             self._new,
             self._ports,
             title=title,
@@ -207,7 +206,7 @@ class TrafficSwitch(Struct):
         left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
         while True:
-            left = sockets.connected(sockets.sockets(self.entrypoint.holder), self._old, ports)
+            left = network.connected(network.sockets(self.entrypoint.holder.handle), self._old, ports)
             if not left or time.monotonic() > end:
                 break
             time.sleep(_LOOK_SECONDS)
@@ -263,9 +262,6 @@ def _listen_address(address: str, record: Record) -> str:
 
 
 def _load(rules: StackContainer, text: str) -> None:
-    if len(text) <= _ARGUMENT_BYTES:  # docker starts a process of its own for each file
-        container.execute(rules.handle, (helper_image.NFT, text))
-        return
     container_files.put(rules.handle, {_FILE: File(text.encode())}, root=True)
     container.execute(rules.handle, (helper_image.NFT, "-f", _FILE))
 
@@ -289,7 +285,7 @@ def _drain_settings(record: Record) -> dict[str, Any]:
 def rules_container(client: DockerClient, stack: str, holder: StackContainer, helper: str) -> Iterator[StackContainer]:
     """A container that may set rules in the network namespace of `holder`, while the block lasts. EngineError LB421."""
     spec = ContainerSpec(
-        name=f"{holder.name}-turn-{secrets.token_hex(2)}",
+        name=f"{holder.name}-switch-{secrets.token_hex(2)}",
         image=helper,
         argv=helper_image.WAIT_ARGV,
         files={},

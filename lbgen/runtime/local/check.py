@@ -17,13 +17,20 @@ from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version, without_admin
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.checker import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.executables import find_for
-from lbgen.runtime.common.resolvers import judge_with_resolvers
-from lbgen.runtime.common.time_limits import for_routes
-from lbgen.runtime.local.child_process import KILLED, how_ended
-from lbgen.runtime.local.run_as import User, accessible_copy, chown_tree, engine_user, make_engine_directory
-from lbgen.runtime.local.spawn import spawn, stop
+from lbgen.runtime.common.readiness import CHECK_SECONDS, refused_files
+from lbgen.runtime.common.selection import for_routes, judge_with_resolvers
+from lbgen.runtime.local.spawn import (
+    KILLED,
+    User,
+    accessible_copy,
+    chown_tree,
+    engine_user,
+    how_ended,
+    make_engine_directory,
+    spawn,
+    stop,
+)
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -3,50 +3,37 @@ share it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.diagnostics import EngineError, LbgenError
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.engines.api import engine, engine_names
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
 from lbgen.plan.model import Protocol as Transport
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_endpoints, with_version
 from lbgen.records import replace
-from lbgen.runtime.common import ports
+from lbgen.runtime.common import ports, selection, state
+from lbgen.runtime.common.driver import RELOAD_SECONDS
+from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
-from lbgen.runtime.common.resolvers import judge_with_resolvers
-from lbgen.runtime.local.run_as import engine_user
+from lbgen.runtime.common.selection import ensure_kernel, for_routes, judge_with_resolvers
+from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
+from lbgen.runtime.local.spawn import engine_user
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary, Engine, ProcessSpec
     from lbgen.plan.model import Plan
+    from lbgen.runtime.common.driver import UpOptions
+    from lbgen.runtime.common.selection import Skipped
     from lbgen.runtime.common.state import EngineState, StackState
-    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
+    from lbgen.runtime.local.engine_process import EngineProcess
 
 _LOOPBACK = "127.0.0.1"
-
-
-class Served(Protocol):
-    """An engine as it serves."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def version(self) -> str:
-        """For which its files are rendered."""
-        ...
-
-    @property
-    def binary(self) -> Binary: ...
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def spec(self) -> ProcessSpec: ...
-    @property
-    def directory(self) -> Path: ...
 
 
 class SavedEngine(Struct, frozen=True):
@@ -81,6 +68,75 @@ def is_serving(before: StackState) -> bool:
 def needs_supervisor(before: StackState) -> bool:
     """Whether its supervisor has ended and engines still serve, so that another one has to take over."""
     return before.committed and not before.supervisor.alive() and any(each.running for each in before.engines)
+
+
+def reload_request(wanted: StartRequest) -> ReloadRequest:
+    """The reload by which `up` changes a stack that runs."""
+    seconds = for_routes(wanted.plan, RELOAD_SECONDS)
+    return ReloadRequest(wanted.plan, wanted.accept, seconds, wanted.programs, wanted.backends)
+
+
+def request_for(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> tuple[StartRequest, Skipped]:
+    """What `up` asks for: the plan with the endpoints to forward to, and the engines that will run, without offsets;
+    and the skipped engines."""
+    backends, accept = options.backends, options.accept
+    plan = plan if backends else with_real_endpoints(plan)
+    chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept, named=selection.configured(plan))
+    folder = str(state.folder(plan.name))
+    return StartRequest(plan.name, folder, plan, chosen, accept, backends, options.seconds), skipped
+
+
+def choose(
+    plan: Plan,
+    engines: Sequence[Engine],
+    *,
+    insist: bool,
+    accept: tuple[str, ...],
+    named: Collection[str] = (),
+    endpoint_rules: bool = False,
+) -> tuple[tuple[EngineChoice, ...], Skipped]:
+    """The engines that will run, and the skipped ones with reasons. See `selection.choose`. `endpoint_rules`: the
+    caller loads the rules that an engine needs where endpoints are."""
+
+    def decide(target: Engine) -> EngineChoice:
+        return _choose(plan, target, accept=accept, endpoint_rules=endpoint_rules)
+
+    return selection.choose(engines, decide, insist=insist, named=named)
+
+
+def _choose(plan: Plan, target: Engine, *, accept: tuple[str, ...], endpoint_rules: bool) -> EngineChoice:
+    asked = plan.options(target.name).version
+    binary, version = None, asked
+    try:
+        binary, version = find(target, asked)
+    except EngineError:
+        # A refusal comes before a missing executable.
+        _, problems = judge_with_resolvers(plan, target, target.versions[0], accept)
+        if problems:
+            raise LbgenError(problems) from None
+        raise
+    plan, problems = judge_with_resolvers(with_version(plan, target.name, version), target, version, accept)
+    if problems:
+        raise LbgenError(problems)
+    spec = target.process(plan, binary, Path("/"))
+    ensure_kernel(target)
+    if spec.endpoint_rules and not endpoint_rules:
+        message = f"{target.title} needs rules on the hosts of its endpoints, and here all endpoints are on this host"
+        hint = "`--runtime docker` loads them into the endpoints' containers, `lbgen render` writes them for machines"
+        raise EngineError(Diagnostic("LB403", message, hint=f"{hint}; or name other engines with -e"))
+    kernel = spec.kernel
+    if kernel and os.geteuid() != 0:
+        hint = "run as root, or leave it out"
+        raise EngineError(Diagnostic("LB407", f"{target.title} needs root to load rules into the kernel", hint=hint))
+    if kernel and len(stand_in_pools(plan)) < len(plan.pools):
+        message = f"{target.title} runs in a network namespace from which only stand-ins can be reached"
+        raise EngineError(Diagnostic("LB403", message, hint="load the rendered file on the balancer itself"))
+    supplied = None if _installed(target) else target
+    return EngineChoice(target.name, target.title, version, binary, kernel, plan.resolvers, supplied=supplied)
+
+
+def _installed(target: Engine) -> bool:
+    return target.name in engine_names() and engine(target.name) is target
 
 
 def accept_request(order: StartRequest, asked: ReloadRequest) -> tuple[Plan, tuple[EngineChoice, ...], tuple[str, ...]]:
@@ -145,7 +201,9 @@ def saved_engine(
     return SavedEngine(chosen.title, chosen.version, binary, plan, spec, directory)
 
 
-def engine_reload(served: Served, target: Engine, plan: Plan, accept: tuple[str, ...]) -> EngineReload:
+def engine_reload(
+    served: EngineProcess | SavedEngine, target: Engine, plan: Plan, accept: tuple[str, ...]
+) -> EngineReload:
     """How a running engine serves `plan` instead. Raises LbgenError (verdicts), EngineError LB412 (needs a restart)."""
     plan = with_version(plan, target.name, served.version)
     if served.plan.admin_port is not None:
@@ -158,7 +216,7 @@ def engine_reload(served: Served, target: Engine, plan: Plan, accept: tuple[str,
     return EngineReload(plan, spec, rendered)
 
 
-def claim_new_ports(served: Served, plan: Plan) -> None:
+def claim_new_ports(served: EngineProcess | SavedEngine, plan: Plan) -> None:
     """Raise EngineError LB404 where `plan` listens on a port of this host that `served` does not have and another
     process has. Hold the lock `ports`: each port is taken for a moment."""
     here = {(x.address, x.port, x.protocol) for x in served.plan.listeners}
@@ -169,7 +227,7 @@ def claim_new_ports(served: Served, plan: Plan) -> None:
             ports.claim(listener.address, listener.port, field, privileged=engine_user().uid is not None)
 
 
-def _texts(served: Served, rendered: Rendered) -> dict[str, str]:
+def _texts(served: EngineProcess | SavedEngine, rendered: Rendered) -> dict[str, str]:
     """The texts of the rendered files in the engine's folder, by name."""
     names = [*manifest(served.directory), *rendered]
     paths = {name: served.directory / PurePosixPath(name) for name in names}

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lbgen.agent.state_file import replace_file
-from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.agent.run import import_modules, serve
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.log_excerpt import tail
+from lbgen.runtime.common.logs import tail
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.rules_change import load_rules
-from lbgen.runtime.common.workers import group_members, wait_until_closed, workers
-from lbgen.runtime.local import agent
-from lbgen.runtime.local.child_process import KILLED, how_ended
-from lbgen.runtime.local.run_as import User, engine_user
-from lbgen.runtime.local.spawn import Process, spawn, stop
+from lbgen.runtime.common.processes import group_members, wait_until_closed, workers
+from lbgen.runtime.common.state import AGENT_LOG
+from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
+from lbgen.runtime.local.spawn import KILLED, Process, User, engine_user, how_ended, spawn, spawn_own, stop
 
 if TYPE_CHECKING:
+    import subprocess
+
     from lbgen.engines.api import Binary, ProcessSpec
-    from lbgen.runtime.common.process_id import ProcessId
-    from lbgen.runtime.common.rules_change import RulesChange
+    from lbgen.runtime.common.processes import ProcessId
     from lbgen.runtime.local.network import Network
+
 
 LOG = "engine.log"
 STOP_SECONDS = 5.0
@@ -116,36 +117,19 @@ class EngineProcess:
         if self.agent is not None:
             stop(self.agent, signal.SIGTERM, _AGENT_STOP_SECONDS)
 
-    def reload(
-        self, plan: Plan, spec: ProcessSpec, *, succeeded: bool = True, change: RulesChange | None = None
-    ) -> None:
-        """Have the engine load the files in its folder, which are those of `plan`; `spec` is how it would be started on
-        them. `succeeded` False: it watches these files, and needs no hot restart. `change`: what differs of rules in
-        the kernel, None = all of them. The agent keeps its results. EngineError when the kernel refuses the files."""
-        if self.spec.kernel:
-            assert self.network is not None  # noqa: S101 - it was started in one
-            inside = partial(self.network.run_command, directory=self.directory)
-            load_rules(change, spec.setup, lambda name, text: replace_file(self.directory / name, text), inside)
-            for command in set(self.spec.teardown) - set(spec.teardown):
-                self.network.run_command(command, self.directory)
-            if spec.argv and spec.reload is not None and self.is_alive():
-                self.process.send_signal(spec.reload)
-        elif spec.hot_restart_argv and succeeded:
-            self._hot_restart(plan, spec)
-            self.old_workers = tuple(member for each in self.draining for member in group_members(each.pid))
-            self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)  # the other sockets are handed over
-        elif spec.reload is not None and self.is_alive():
-            self.old_workers = workers(self.pid)
-            self.old_ports = _tcp_ports(self.plan) | _tcp_ports(plan)
-            self.process.send_signal(spec.reload)
-        else:  # it follows its files by itself
-            self.old_workers = group_members(self.pid)
-            self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)
-        self.plan, self.spec = plan, spec
-        if spec.agent:
-            self.restart_agent()
-        else:
-            self.agent = None
+    def note_workers(self, plan: Plan) -> None:
+        """Note the processes that serve before a reload to `plan`, for `wait_loaded`. This is what holds for an engine
+        that follows its files by itself."""
+        self.old_workers = () if self.spec.kernel else group_members(self.pid)
+        self.old_ports = _tcp_ports(self.plan) - _tcp_ports(plan)
+
+    def signal_reload(self, number: signal.Signals, plan: Plan) -> None:
+        """Have it load its files by a signal."""
+        if self.is_alive():
+            if not self.spec.kernel:
+                self.old_workers = workers(self.pid)
+                self.old_ports = _tcp_ports(self.plan) | _tcp_ports(plan)
+            self.process.send_signal(number)
 
     def wait_loaded(self, seconds: float) -> None:
         """Return once workers from before the last reload accept no connections: until then they may answer probes, and
@@ -155,7 +139,7 @@ class EngineProcess:
             raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
         self.old_workers = ()
 
-    def _hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
+    def hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
         """Start the process that takes over. If the last one died during its takeover, its predecessor still serves."""
         if not self.is_alive() and self.draining and self.draining[-1].poll() is None:
             self.process = self.draining.pop()
@@ -164,6 +148,7 @@ class EngineProcess:
         self.draining = [*(each for each in self.draining if each.poll() is None), self.process]
         self.epoch += 1
         self.process = process
+        self.old_workers = tuple(member for each in self.draining for member in group_members(each.pid))
 
     def restart(self) -> None:
         """Restart the engine, which has died, on its files. Not for one without a process."""
@@ -180,7 +165,7 @@ class EngineProcess:
     def restart_agent(self) -> None:
         """Restart the agent, which continues from its saved results."""
         netns = None if self.network is None else self.network.holder.pid
-        self.agent = agent.start(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
+        self.agent = start_agent(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
 
 
 def spawn_engine(
@@ -218,3 +203,36 @@ def failure(title: str, message: str, log: Path, code: int = 0) -> EngineError:
 
 def _tcp_ports(plan: Plan) -> frozenset[int]:
     return frozenset(each.port for each in plan.listeners if each.protocol is Protocol.TCP)
+
+
+AGENT_ENTRY = "lbgen.runtime.local.engine_process:agent_main"
+
+
+def start_agent(
+    engine: str,
+    directory: Path,
+    netns: int | None = None,
+    death: signal.Signals | None = signal.SIGTERM,
+    *,
+    kernel: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start the agent of `engine`, whose files lie in `directory`; it gets the signal `death` (None = none) when this
+    process ends. `netns` is a process whose network namespace it joins, as the engine did. `kernel`: it loads rules, so
+    that it keeps the caller's user."""
+    user = User() if kernel else engine_user()
+    rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": None if death is None else int(death)}
+    with (directory / AGENT_LOG).open("ab") as output:
+        return spawn_own(AGENT_ENTRY, [engine, netns, rights], directory=directory, output=output)
+
+
+def agent_main(order: list[Any]) -> None:
+    """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
+    engine, netns, rights = order
+    try:
+        import_modules(engine, Path.cwd())
+        if netns is not None:
+            join_network(netns)
+        drop_privileges(**rights)
+        serve(Path.cwd())
+    except LbgenError as error:
+        sys.exit(str(error))

@@ -9,16 +9,16 @@ engine's command line. Names: `parent` (the pid that must still be ours), `uid`,
 
 import ctypes
 import os
+import signal
 import sys
+from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
 _CAP_NET_BIND_SERVICE = 10
 _CAPABILITY_VERSION_3 = 0x20080522
 _CLONE_NEWNET = 0x40000000
-# Numbers of Linux on x86, Arm, POWER and RISC-V: to import the module signal takes as long as all the rest.
-_SIG_SETMASK, _SIG_DFL, _SIGNAL_SET_BYTES = 2, 0, 128
-_SIGNALS_RESET = (1, 2, 3, 13, 15)  # SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM
+_SIGNALS_RESET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,7 +31,7 @@ def _call(name: str, *arguments: object) -> None:
 
 def join_network(pid: int) -> None:
     """Enter the network namespace of that process; needs root."""
-    with open(f"/proc/{pid}/ns/net", "rb") as namespace:  # noqa: PTH123 - pathlib costs 5 ms here
+    with Path(f"/proc/{pid}/ns/net").open("rb") as namespace:
         _call("setns", namespace.fileno(), _CLONE_NEWNET)
 
 
@@ -80,10 +80,7 @@ def main() -> None:
             ("conf/all/send_redirects", "0"),
             ("conf/default/send_redirects", "0"),
         ):
-            with open(f"/proc/sys/net/ipv4/{name}", "w") as setting:  # noqa: PTH123 - as above
-                setting.write(value)
-    if order.get("keep"):
-        import signal  # noqa: F401  # for _fork_engine, while Python's own folder can be read
+            Path(f"/proc/sys/net/ipv4/{name}").write_text(value, encoding="ascii")
     drop_privileges(
         parent=order["parent"],
         uid=order.get("uid"),
@@ -91,9 +88,9 @@ def main() -> None:
         death=order.get("death"),
         low_ports=bool(order.get("low_ports")),
     )
-    _call("sigprocmask", _SIG_SETMASK, ctypes.create_string_buffer(_SIGNAL_SET_BYTES), None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in _SIGNALS_RESET:
-        _libc.signal(number, _SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)
     if order.get("hold"):
         os.write(1, b"ready\n")
         _libc.pause()
@@ -108,8 +105,6 @@ def main() -> None:
 
 def _fork_engine() -> None:
     """Fork, and return in the child. The parent forwards signals to it and ends as it does."""
-    import signal
-
     passed = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, passed)
     child = os.fork()

@@ -1,24 +1,34 @@
-"""Messages between commands and the supervisor of a stack, which a `connection` carries as JSON."""
+"""Messages between commands and the supervisor of a stack, as JSON, and the connections that carry them."""
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing.connection
+import os
+import select
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by connection, as all that messages consist of
+from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by `decode`, as all that messages consist of
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.plan.model import Plan  # noqa: TC001  # likewise
+from lbgen.plan.model import Plan  # noqa: TC001  # as above
 from lbgen.records import field_names, replace
-from lbgen.runtime.common.progress import Progress
-from lbgen.runtime.common.saved import from_plain
-from lbgen.runtime.common.state import StackState  # noqa: TC001  # likewise
+from lbgen.runtime.common.driver import Progress
+from lbgen.runtime.common.saved import DecodeError, decode, encode, from_plain
+from lbgen.runtime.common.state import StackState  # noqa: TC001  # as above
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 
 class SuppliedEngine(Struct, frozen=True):
@@ -120,10 +130,6 @@ class TakeoverRequest(Struct, frozen=True, tag=True):
     seconds: float
 
 
-class CommitRequest(Struct, frozen=True, tag=True):
-    """To the supervisor: continue without the command that started it."""
-
-
 class Success(Struct, frozen=True, tag=True):
     """From the supervisor: the request is done. `warnings` are LB405 of routes that cannot be verified."""
 
@@ -139,3 +145,92 @@ class Failure(Struct, frozen=True, tag=True):
 
 
 Answer = Progress | Success | Failure
+
+
+SCHEMA = 1  # of the messages: another one wherever a field is added, or gets another meaning
+_SOCKET = "control"
+
+
+class Connection:
+    """One end of a connection. Errors are OSError, and EOFError where the other end closes it."""
+
+    def __init__(self, pipe: multiprocessing.connection.Connection) -> None:
+        self._pipe = pipe
+
+    def send(self, message: object) -> None:
+        """Send a record or a dataclass, or a tuple of them."""
+        self._pipe.send_bytes(b"%d %b" % (SCHEMA, encode(message)))
+
+    def receive(self, kind: Any, seconds: float | None = None) -> Any:  # noqa: ANN401  # a union is no type[T]
+        """The next message, a `kind`. Raises DecodeError for one of another schema, TimeoutError after `seconds`."""
+        if not self._pipe.poll(seconds):
+            raise TimeoutError
+        try:
+            schema, _, content = self._pipe.recv_bytes().partition(b" ")
+        except OSError as error:
+            if error.errno is None:  # so it names an end in the middle of a message
+                raise EOFError from error
+            raise
+        if schema != b"%d" % SCHEMA:
+            raise DecodeError(f"it has another schema than {SCHEMA}")
+        return decode(content, kind)
+
+    def wait_closed(self) -> None:
+        """Return once the other end is closed."""
+        with suppress(OSError, EOFError):
+            while True:
+                self._pipe.recv_bytes()
+
+    def close(self) -> None:
+        """Close this end."""
+        self._pipe.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ControlSocket:
+    """The unix socket in a stack's folder through which commands reach its supervisor: the supervisor's side. The
+    folder is 0700, so only the user can connect. A socket left by a supervisor that died is replaced."""
+
+    def __init__(self, folder: Path, name: str = _SOCKET) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        (folder / name).unlink(missing_ok=True)
+        with _short(folder, name) as path:
+            self._socket.bind(path)
+        self._socket.listen(4)
+
+    def wait(self, seconds: float) -> Connection | None:
+        """The next connection; None when there is none within `seconds`."""
+        ready, _, _ = select.select([self._socket], [], [], seconds)
+        return _connection(self._socket.accept()[0]) if ready else None
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._socket.close()
+
+
+def connect(folder: Path, name: str = _SOCKET) -> Connection:
+    """A connection to the supervisor of the stack in `folder`. Raises OSError when none listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, _short(folder, name) as path:
+        client.connect(path)
+        return _connection(client)
+
+
+def _connection(sock: socket.socket) -> Connection:
+    return Connection(multiprocessing.connection.Connection(sock.detach()))
+
+
+@contextmanager
+def _short(folder: Path, name: str) -> Iterator[str]:
+    """A short path of the socket: the kernel allows 107 characters."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)

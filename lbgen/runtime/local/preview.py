@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common import state
-from lbgen.runtime.common.decision import Action, Decision, Kind, PartChange, agent_action, reads_by_itself
-from lbgen.runtime.common.locking import lock
+from lbgen.runtime.common.driver import Action, Decision, Kind, PartChange, agent_action, reads_by_itself
 from lbgen.runtime.common.reload import refusal
-from lbgen.runtime.local import journal
-from lbgen.runtime.local.apply import reload_request, request_for
+from lbgen.runtime.common.state import lock
+from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.decide import (
     SavedEngine,
     accept_request,
@@ -25,6 +24,8 @@ from lbgen.runtime.local.decide import (
     is_up_to_date,
     needs_supervisor,
     plan_for,
+    reload_request,
+    request_for,
     saved_engine,
 )
 from lbgen.runtime.local.messages import ReloadRequest
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.common.driver import ReloadOptions, UpOptions
     from lbgen.runtime.common.state import StackState
-    from lbgen.runtime.local.journal import SavedStack
     from lbgen.runtime.local.messages import EngineChoice
+    from lbgen.runtime.local.stack_processes import SavedStack
 
 
 def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
@@ -45,7 +46,7 @@ def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Dec
     wanted, skipped = request_for(plan, engines, options)
     plan, chosen = wanted.plan, wanted.engines
     before = state.read(plan.name)
-    saved = journal.read(state.folder(plan.name)) if before is not None else None
+    saved = stack_processes.read_saved(state.folder(plan.name)) if before is not None else None
     ran = None if saved is None else saved.request.plan
     if before is None:
         return Decision(_new_parts(plan, chosen), None, plan, skipped)
@@ -69,7 +70,7 @@ def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Dec
 def preview_reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Decision:
     """What `stack.reload` would do. Raises as it does while it decides: LbgenError (verdicts), EngineError LB404,
     LB412."""
-    before, saved = state.read(stack.name), journal.read(state.folder(stack.name))
+    before, saved = state.read(stack.name), stack_processes.read_saved(state.folder(stack.name))
     if before is None or saved is None:
         raise EngineError(refusal(f"{stack.name} was started by another lbgen, whose notes cannot be read"))
     if not (is_serving(before) or needs_supervisor(before)):

@@ -26,19 +26,20 @@ from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for
 from lbgen.runtime.common.state import AGENT_LOG
-from lbgen.runtime.local.child_process import how_ended
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
-from lbgen.runtime.local.run_as import (
+from lbgen.runtime.local.spawn import (
     User,
     accessible_copy,
     chown_tree,
     engine_user,
+    how_ended,
     is_reachable,
     make_engine_directory,
 )
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.network import Network
+    from lbgen.runtime.local.spawn import Process
 
 
 def start(
@@ -82,22 +83,21 @@ def start(
     rendered.write(directory)
     log = directory / LOG
     log.touch()
-    if network is not None and spec.kernel:
+    if spec.kernel:
         chown_tree(directory, User(os.geteuid(), os.getegid()))  # root loads them: no other user may own them
+        assert network is not None  # noqa: S101 - as said above
         network.set_sysctls(spec.sysctls)
         for command in spec.setup:
             network.run_command(command, directory)
-        process = spawn_engine(spec, plan, directory, network, death=death) if spec.argv else network.holder
-        handle = EngineProcess(
-            target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
-        )
-        if spec.agent and ORDER in rendered:
-            handle.restart_agent()
-        return handle
-    binary = accessible_copy(binary, directory, user)
-    spec = replace(target.process(plan, binary, directory), ready=spec.ready)
-    chown_tree(directory, user)
-    process = spawn_engine(spec, plan, directory, network, death=death)
+    else:
+        binary = accessible_copy(binary, directory, user)
+        spec = replace(target.process(plan, binary, directory), ready=spec.ready)
+        chown_tree(directory, user)
+    process: Process
+    if network is not None and spec.kernel and not spec.argv:
+        process = network.holder
+    else:
+        process = spawn_engine(spec, plan, directory, network, death=death)
     handle = EngineProcess(
         target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
     )

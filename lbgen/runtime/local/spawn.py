@@ -1,24 +1,126 @@
-"""Start unprivileged child processes, and stop them."""
+"""Processes of this host: the user that engines run as, unprivileged children, and those whose supervisor has ended."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import pwd
+import select
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
-from lbgen.runtime.common.workers import group_members
-from lbgen.runtime.local.child_process import EXEC_WRAPPER
+from msgspec import Struct
+
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.records import replace
+from lbgen.runtime.common.processes import ProcessId, group_members
+from lbgen.runtime.local.exec_wrapper import split_arguments
 
 if TYPE_CHECKING:
-    from lbgen.runtime.local.run_as import User
+    from lbgen.engines.api import Binary
+
+
+class User(Struct, frozen=True):
+    """A user; `uid` and `gid` None = the caller's own, who is not root."""
+
+    uid: int | None = None
+    gid: int | None = None
+
+
+def engine_user() -> User:
+    """The user nobody for root, else the caller."""
+    if os.geteuid() != 0:
+        return User()
+    nobody = pwd.getpwnam("nobody")
+    return User(nobody.pw_uid, nobody.pw_gid)
+
+
+def is_reachable(path: Path, user: User) -> bool:
+    """Whether `user` may traverse every folder above `path`, and read it."""
+    if user.uid is None:
+        return os.access(path, os.R_OK)
+    for each in (path, *path.parents):
+        mode = each.stat()
+        if mode.st_uid == user.uid:
+            wanted = stat.S_IRUSR if each == path else stat.S_IXUSR
+        elif mode.st_gid == user.gid:
+            wanted = stat.S_IRGRP if each == path else stat.S_IXGRP
+        else:
+            wanted = stat.S_IROTH if each == path else stat.S_IXOTH
+        if not mode.st_mode & wanted:
+            return False
+    return True
+
+
+def make_engine_directory(prefix: str, user: User) -> Path:
+    """A new folder of `user`, mode 0700, in a temporary folder that it can reach. EngineError LB408 without one."""
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/run")):  # noqa: S108 - mkdtemp below
+        parent = Path(place)
+        if parent.is_dir() and os.access(parent, os.W_OK) and is_reachable(parent, user):
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            chown_tree(made, user)
+            return made
+    raise EngineError(Diagnostic("LB408", "there is no temporary folder that the engines' user can reach"))
+
+
+def chown_tree(path: Path, user: User) -> None:
+    """Change the owner of `path` and everything below it."""
+    if user.uid is None or user.gid is None:
+        return
+    for each in (path, *path.rglob("*")):
+        os.chown(each, user.uid, user.gid, follow_symlinks=False)
+
+
+def accessible_copy(binary: Binary, directory: Path, user: User) -> Binary:
+    """`binary` itself if `user` can reach it, else a copy below `directory`, with libraries that it cannot reach."""
+    needed = [path for path in (binary.path.resolve(), *_libraries(binary.path)) if not is_reachable(path, user)]
+    if not needed:
+        return binary
+    root = Path(os.path.commonpath([path.parent for path in (binary.path.resolve(), *needed)]))
+    copies = directory / "program"
+    for path in (binary.path.resolve(), *needed):
+        target = copies / path.relative_to(root)  # the same layout, for an $ORIGIN rpath
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    chown_tree(copies, user)
+    return replace(binary, path=copies / binary.path.resolve().relative_to(root))
+
+
+def _libraries(path: Path) -> tuple[Path, ...]:
+    """The shared libraries that the executable loads; none for a static one, or without ldd."""
+    ldd = shutil.which("ldd")
+    if ldd is None:
+        return ()
+    done = subprocess.run([ldd, str(path)], capture_output=True, text=True, check=False)  # noqa: S603 - fixed program
+    if done.returncode < 0:  # a copy without its libraries would not start
+        message = f"ldd, which lists the libraries of {path}, was killed by signal {-done.returncode}"
+        raise EngineError(Diagnostic("LB403", message, hint="try again, with more memory if it was short"))
+    words = (word for line in done.stdout.splitlines() for word in line.split() if word.startswith("/"))
+    return tuple(found for found in map(Path, words) if found.is_file())
+
+
+EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
+UNKNOWN_STATUS = 1 << 16  # of a process that is not our child
+KILLED = "run the command again; where the kernel ended it (dmesg), free some memory first"
+
+
+def how_ended(code: int) -> str:
+    """A phrase for that exit status."""
+    if code == UNKNOWN_STATUS:
+        return "ended"
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+
 
 _ASK_AGAIN_SECONDS = 0.5
 # The kernel sends the parent-death signal when the forking thread ends. One thread that lives as long as this process
@@ -73,13 +175,15 @@ def spawn(
 def spawn_own(entry: str, order: object, *, directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start our own `entry` (module:function) with `order`, JSON data, in a session of its own. It keeps our privileges
     until it calls `drop_privileges`, since the engines' user may be unable to read a Python in a home directory."""
+    return _start(own_command(entry, order), directory, output, {})
+
+
+def own_command(entry: str, order: object) -> list[str]:
+    """The command line that calls our own `entry` with `order` in a Python that finds the modules of this one."""
     module, _, function = entry.partition(":")
-    boot = (  # no collection of garbage during the imports, see supervisor_client
-        "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-        f"from {module} import {function} as run; gc.freeze(); gc.enable(); run(json.loads(sys.argv[2]))"
-    )
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import {function} as run; "
     path = json.dumps([each or str(Path.cwd()) for each in sys.path])
-    return _start([sys.executable, "-P", "-c", boot, path, json.dumps(order)], directory, output, {})
+    return [sys.executable, "-P", "-c", f"{boot}run(json.loads(sys.argv[2]))", path, json.dumps(order)]
 
 
 def _start(
@@ -99,29 +203,6 @@ def _start(
         )
 
     return _forker.submit(fork).result()
-
-
-class Process(Protocol):
-    """A process that we started or adopted, with the members of `subprocess.Popen` that are used."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None:
-        """None while it runs, else its exit status: minus the signal's number, or `child_process.UNKNOWN_STATUS`."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit status once it has ended. Raises subprocess.TimeoutExpired."""
-        ...
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal; no effect once it has ended."""
-        ...
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        ...
 
 
 def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
@@ -145,3 +226,126 @@ def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
         for member in left:
             member.send(signal.SIGKILL)
         time.sleep(0.01)
+
+
+_EXEC_SECONDS = 3.0  # for a process that was just started to become the engine
+
+
+class AdoptedProcess(Struct):
+    """A process that is not our child, with the members of `subprocess.Popen` that are used. `descriptor` is its pidfd,
+    which stays valid when the pid is reused; None = it has ended."""
+
+    pid: int
+    descriptor: int | None
+
+    @classmethod
+    def of(cls, process: ProcessId) -> AdoptedProcess:
+        """`process` if it still runs and its pid was not reused; else an ended one. Raises OSError (EMFILE)."""
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return cls(process.pid, None)
+        if not process.alive():  # checked while the pidfd holds the pid
+            os.close(descriptor)
+            return cls(process.pid, None)
+        return cls(process.pid, descriptor)
+
+    def poll(self) -> int | None:
+        return UNKNOWN_STATUS if self._ended(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended(timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return UNKNOWN_STATUS
+
+    def send_signal(self, sig: int) -> None:
+        if self.descriptor is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.descriptor, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> bool:
+        """Whether it ends within `seconds` (None = wait without limit)."""
+        if self.descriptor is None:
+            return True
+        poll = select.poll()  # select takes no descriptor above 1023
+        poll.register(self.descriptor, select.POLLIN)
+        if not poll.poll(None if seconds is None else seconds * 1000):
+            return False
+        os.close(self.descriptor)
+        self.descriptor = None
+        return True
+
+
+Process = subprocess.Popen[bytes] | AdoptedProcess  # `poll` and `wait` of an adopted one return UNKNOWN_STATUS
+
+
+class SessionLeader(Struct, frozen=True):
+    """A process that leads its session, as all that lbgen starts do, with its command line."""
+
+    identity: ProcessId
+    argv: tuple[str, ...]
+
+
+def session_leaders(directory: str) -> tuple[SessionLeader, ...]:
+    """The session leaders that work in `directory`, the youngest last, once each has executed its program. `argv` of
+    one that stays as an engine's parent is the engine's."""
+    limit = time.monotonic() + _EXEC_SECONDS
+    while True:
+        found = tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
+        if not any(str(EXEC_WRAPPER) in each.argv for each in found) or time.monotonic() > limit:
+            return found
+        time.sleep(0.02)
+
+
+def _leaders(directory: str) -> list[SessionLeader]:
+    found = []
+    for process in processes_in(directory):
+        if process.pid == session_of(process.pid):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                text = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8", errors="surrogateescape")
+                argv = tuple(text.rstrip("\0").split("\0"))
+                if str(EXEC_WRAPPER) in argv:
+                    order, command = split_arguments(list(argv[argv.index(str(EXEC_WRAPPER)) + 1 :]))
+                    if order["hold"]:  # of a network
+                        continue
+                    argv = tuple(command) if order["keep"] else argv
+                found.append(SessionLeader(process, argv))
+    return found
+
+
+def processes_in(directory: str) -> list[ProcessId]:
+    """The living processes with that working directory, without those of our own session (the user's shell)."""
+    found = []
+    ours = os.getsid(0)
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            place = str((entry / "cwd").readlink())
+        except OSError:
+            continue
+        if place.removesuffix(" (deleted)") == directory and session_of(int(entry.name)) not in (0, ours):
+            process = ProcessId.of(int(entry.name))
+            if process is not None:
+                found.append(process)
+    return found
+
+
+def session_of(pid: int) -> int:
+    """The session of a process; 0 when it has ended."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def kill_all_in(directory: str, seconds: float = 5.0) -> None:
+    """Kill all processes that work in `directory`, for at most `seconds`."""
+    limit = time.monotonic() + seconds
+    while (left := processes_in(directory)) and time.monotonic() < limit:
+        for each in left:
+            each.send(signal.SIGKILL)
+        time.sleep(0.02)

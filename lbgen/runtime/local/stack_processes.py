@@ -9,30 +9,68 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
+from lbgen.engines.api import Binary, engine_names
 from lbgen.engines.health import Watched
 from lbgen.records import replace
-from lbgen.runtime.common import readiness, state
+from lbgen.runtime.common import readiness, saved, state
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.health import members
-from lbgen.runtime.common.locking import lock
 from lbgen.runtime.common.ports import metrics_url
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import Change, ReloadOutcome, reload_all
-from lbgen.runtime.local import journal
+from lbgen.runtime.common.state import lock
 from lbgen.runtime.local.decide import accept_request, assign_stand_ins, plan_for
-from lbgen.runtime.local.journal import SavedNetwork, SavedStack
+from lbgen.runtime.local.messages import StartRequest  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.local.network import Network, network
 from lbgen.runtime.local.process import start, wait_listening, with_free_admin_port
-from lbgen.runtime.local.reload import PREVIOUS, LocalEngine, prepare_change, remove_previous
-from lbgen.runtime.local.run_as import engine_user, make_engine_directory
+from lbgen.runtime.local.reload import LocalEngine, prepare_change, previous, remove_previous
+from lbgen.runtime.local.spawn import engine_user, make_engine_directory
 from lbgen.runtime.local.stand_ins import StandIns
 from lbgen.runtime.standins.plan import StandInSet, stand_in_pools
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.runtime.local.engine_process import EngineProcess
-    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
+    from lbgen.runtime.local.messages import EngineChoice, ReloadRequest
+
+
+SCHEMA = 1  # of the file of the saved stack
+_FILE = "saved"
+
+
+class SavedNetwork(Struct, frozen=True):
+    """As `network.Network`."""
+
+    host: str
+    inside: str
+    device: str
+    holder: ProcessId
+
+
+class SavedStack(Struct, frozen=True):
+    """What a stack serves: `stand_in_set` are the endpoints of the plan of `request`, `binaries` are the executables as
+    they run (copies where their user cannot reach the original). `generation` counts the changes since its start."""
+
+    generation: int
+    request: StartRequest
+    stand_in_set: StandInSet
+    networks: tuple[tuple[str, SavedNetwork], ...]
+    binaries: tuple[tuple[str, Binary], ...]
+
+
+def write_saved(folder: Path, value: SavedStack) -> None:
+    """Commit `value` as what the stack serves. Raises EngineError LB408."""
+    engines = tuple(replace(each, described=None) for each in value.request.engines)  # code of this process
+    saved.write(folder / _FILE, SCHEMA, replace(value, request=replace(value.request, engines=engines)))
+
+
+def read_saved(folder: Path) -> SavedStack | None:
+    """The saved stack; None when there is none that this lbgen can read, or an engine of it is not installed."""
+    found = saved.read(folder / _FILE, SCHEMA, SavedStack)
+    return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
 
 
 @dataclass(slots=True)
@@ -77,7 +115,7 @@ class StackProcesses:
             ),
             tuple((name, handle.binary) for name, handle in self.handles.items()),
         )
-        journal.write(self.folder, value)
+        write_saved(self.folder, value)
 
     def start(self) -> tuple[Diagnostic, ...]:
         """Start everything and wait until every route answers; returns warnings. Raises LbgenError, OSError."""
@@ -186,9 +224,8 @@ class StackProcesses:
                 self.progress(Progress(Step.CHECKING, each.name))
                 net = self.networks.get(each.name)
                 own = plan_for(plan, each, stand_ins, None if net is None else net.host)
-                changes.append(prepare_change(self.handles[each.name], each.engine, own, accept))
+                changes.append(prepare_change(self.handles[each.name], each.engine, own, accept, self.generation))
                 self.progress(Progress(Step.CHECKED, each.name))
-            journal.begin(self.folder, self.generation)
             after = replace(order, plan=plan, engines=chosen, accept=accept)
             warnings = reload_all(
                 tuple(changes),
@@ -220,23 +257,23 @@ class StackProcesses:
         self.record = replace(self.record, digest=order.digest, changes=self.generation)
 
     def _settle(self) -> None:
-        """Remove the marks and files of a finished change. Where that fails (no space, no descriptor), the next change
+        """Remove the earlier files of a finished change. Where that fails (no space, no descriptor), the next change
         does it."""
         with suppress(OSError):
-            journal.end(self.folder)
             for handle in self.handles.values():
                 remove_previous(handle.directory)
 
     def recover(self, *, seconds: float) -> tuple[Diagnostic, ...]:
         """Roll back an unfinished change, if there is one: files, engines, routes. Returns findings about what serves
         then. Raises OSError, EngineError where the files cannot be restored."""
-        if not journal.has_unfinished_change(self.folder, self.generation):
+        if not any(previous(handle.directory, self.generation).is_dir() for handle in self.handles.values()):
             self._settle()
             return ()
         found: list[Diagnostic] = []
         for handle in self.handles.values():
-            if (handle.directory / PREVIOUS).is_dir():
-                change = Change(LocalEngine(handle), handle.plan, handle.spec, None, (handle.plan, handle.spec))
+            if previous(handle.directory, self.generation).is_dir():
+                live = LocalEngine(handle, self.generation)
+                change = Change(live, handle.plan, handle.spec, None, (handle.plan, handle.spec))
                 try:
                     change.revert(seconds=seconds, progress=self.progress)
                 except LbgenError as error:

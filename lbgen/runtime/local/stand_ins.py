@@ -1,25 +1,25 @@
-"""The stand-ins of a local stack, in one process that outlives the supervisor and can start more of them."""
+"""The stand-ins of a local stack: their process, which outlives the supervisor and can start more, and its client."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.local.adopt import AdoptedProcess, session_leaders
-from lbgen.runtime.local.control_socket import connect
-from lbgen.runtime.local.messages import Failure
-from lbgen.runtime.local.spawn import Process, spawn_own, stop
-
-if TYPE_CHECKING:
-    from lbgen.runtime.standins.stand_in import StandIn
+from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
+from lbgen.runtime.local.messages import ControlSocket, Failure, connect
+from lbgen.runtime.local.spawn import AdoptedProcess, Process, session_leaders, spawn_own, stop
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
+from lbgen.system_errors import set_supervisor, to_diagnostic
 
 LOG = "stand-ins.log"
-_ENTRY = "lbgen.runtime.local.stand_in_process:main"
+_ENTRY = "lbgen.runtime.local.stand_ins:main"
 SOCKET = "stand-ins"
 _SECONDS = 20.0  # for an answer, including the start of the process
 LOOK_SECONDS = 0.01
@@ -74,4 +74,39 @@ class StandIns(Struct):
                     time.sleep(LOOK_SECONDS)
                     continue
             hint = f"{self.folder / LOG} may say why; repeat the command"
-            raise EngineError(Diagnostic("LB403", "the process that plays the endpoints does not answer", hint=hint))
+            raise EngineError(Diagnostic("LB403", "the process of the stand-ins does not answer", hint=hint))
+
+
+_WAIT_SECONDS = 3600.0
+
+
+def main(folder: str) -> None:
+    """Start the stand-ins that callers send, until SIGTERM. Every error is answered."""
+    set_supervisor()
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    control = ControlSocket(Path(folder), SOCKET)
+    served: set[StandIn] = set()
+    with ExitStack() as ends:
+        while True:
+            try:
+                caller = control.wait(_WAIT_SECONDS)
+                if caller is not None:
+                    with caller:
+                        caller.send(_answer(caller.receive(tuple[StandIn, ...]), served, ends))
+            except Exception as error:  # noqa: BLE001 - no caller may end what serves
+                sys.stderr.write(f"{type(error).__name__}: {error}\n")
+                time.sleep(LOOK_SECONDS)
+
+
+def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
+    new = tuple(each for each in asked if each not in served)
+    if not new:
+        return None
+    try:
+        ends.enter_context(stand_in_servers(new))
+    except LbgenError as error:
+        return Failure(error.diagnostics, error.exit_code)
+    except OSError as error:
+        return Failure((to_diagnostic(error),), EngineError.exit_code)
+    served.update(new)
+    return None

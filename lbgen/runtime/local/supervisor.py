@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import multiprocessing.connection
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 import lbgen.codes  # noqa: F401  # where descriptors run out a finding could not import it any more
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.records import replace
 from lbgen.runtime.common import state
-from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal
-from lbgen.runtime.common.saved import DecodeError
-from lbgen.runtime.local import journal
-from lbgen.runtime.local.connection import Connection
-from lbgen.runtime.local.control_socket import ControlSocket
-from lbgen.runtime.local.messages import CommitRequest, Failure, ReloadRequest, StartRequest, Success, TakeoverRequest
-from lbgen.runtime.local.restarts import Backoff, EngineWatch
+from lbgen.runtime.local import stack_processes
+from lbgen.runtime.local.messages import (
+    Connection,
+    ControlSocket,
+    Failure,
+    ReloadRequest,
+    StartRequest,
+    Success,
+    TakeoverRequest,
+)
+from lbgen.runtime.local.spawn import how_ended
 from lbgen.runtime.local.stack_processes import StackProcesses
 from lbgen.runtime.local.takeover import take_over
 from lbgen.system_errors import set_supervisor, to_diagnostic
@@ -36,8 +42,95 @@ from lbgen.system_errors import set_supervisor, to_diagnostic
 if TYPE_CHECKING:
     from types import FrameType
 
-    from lbgen.runtime.common.progress import Progress
-    from lbgen.runtime.local.journal import SavedStack
+    from lbgen.runtime.common.driver import Progress
+    from lbgen.runtime.common.state import EngineState
+    from lbgen.runtime.local.engine_process import EngineProcess
+    from lbgen.runtime.local.stack_processes import SavedStack
+
+
+_FIRST_SECONDS, _LONGEST_SECONDS = 1.0, 30.0
+_WELL_SECONDS = 60.0  # of run time that reset the back-off
+
+
+class Backoff(Struct):
+    """Exponential back-off of restarts: 1, 2, 4 ... 30 seconds. Times are `time.monotonic` seconds."""
+
+    begun: float = 0.0
+    due: float | None = None  # None = it runs
+    _wait: float = _FIRST_SECONDS
+
+    def schedule(self, now: float) -> float:
+        """Schedule a restart after a death; returns the seconds until then."""
+        if now - self.begun >= _WELL_SECONDS:
+            self._wait = _FIRST_SECONDS
+        wait, self._wait = self._wait, min(self._wait * 2, _LONGEST_SECONDS)
+        self.due = now + wait
+        return wait
+
+    def take_due(self, now: float) -> bool:
+        """Whether a restart is due; if so, it counts as done."""
+        if self.due is None or now < self.due:
+            return False
+        self.due, self.begun = None, now
+        return True
+
+
+class EngineWatch(Struct):
+    """Restarts one engine and its agent. Of a kernel engine without a process only the namespace can end."""
+
+    handle: EngineProcess
+    ended: str = ""
+    died: str = ""
+    restarts: int = 0
+    _engine: Backoff = field(default_factory=Backoff)
+    _agent: Backoff = field(default_factory=Backoff)
+
+    def check(self, now: float) -> Iterator[str]:
+        """Restart what is due; yields a line for each event since the last call."""
+        handle, name = self.handle, self.handle.engine
+        code = handle.process.poll()
+        if self._engine.due is None and not self.ended and code is not None:
+            self.ended = self.died = how_ended(code)
+            if not handle.spec.argv:
+                yield f"{name}: its namespace {self.ended}, and the rules with it; start the stack anew"
+            else:
+                yield f"{name} (pid {handle.pid}) {self.ended}; starts again in {self._engine.schedule(now):g} s"
+        elif self._engine.take_due(now):
+            try:
+                handle.restart()
+            except OSError as error:  # no memory or processes left, for now
+                yield f"{name} cannot be started: {error}; tries again in {self._engine.schedule(now):g} s"
+            else:
+                self.ended = ""
+                self.restarts += 1
+                yield f"{name} started again as pid {handle.pid}"
+        if handle.agent is None:
+            return
+        code = handle.agent.poll()
+        if self._agent.due is None and code is not None:
+            how = how_ended(code)
+            yield f"{name}: its agent (pid {handle.agent.pid}) {how}; starts again in {self._agent.schedule(now):g} s"
+        elif self._agent.take_due(now):
+            try:
+                handle.restart_agent()
+            except OSError as error:
+                yield f"{name}: its agent cannot be started: {error}; tries again in {self._agent.schedule(now):g} s"
+            else:
+                yield f"{name}: its agent started again as pid {handle.agent.pid}"
+
+    def updated(self, entry: EngineState) -> EngineState:
+        """`entry` with the present pids and counts."""
+        identity = ProcessId.of(self.handle.pid)
+        return replace(
+            entry,
+            pid=self.handle.pid,
+            started=identity.started if identity is not None else entry.started,
+            ended=self.ended,
+            died=self.died,
+            restarts=self.restarts,
+            agent=self.handle.agent.pid if self.handle.agent is not None else 0,
+        )
+
 
 _LOOK_SECONDS = 0.5
 _CALLER_SECONDS = 5.0  # for a caller's request
@@ -47,39 +140,41 @@ class _StopError(BaseException):
     """Raised in the main thread by a stop signal; no error handler may catch it."""
 
 
-@dataclass(slots=True)
 class Supervisor:
-    """The supervisor of one stack. `pipe` leads to `up` until the commit, then to the current caller."""
+    """The supervisor of one stack. `pipe` leads to `up`, then to the current caller."""
 
-    request: StartRequest
-    pipe: Connection
-    committed: threading.Event = field(default_factory=threading.Event)
-    processes: StackProcesses = field(init=False)
-    _ends: ExitStack = field(default_factory=ExitStack)
-    _stopping: bool = False
-
-    def __post_init__(self) -> None:
-        me = ProcessId.of(os.getpid())
-        assert me is not None  # noqa: S101 - we live
-        first = f"{me.pid} {me.started}"
-        record = state.StackState(self.request.name, self.request.digest, me.pid, me.started, first=first)
-        self.processes = StackProcesses(self.request, record, self._send, self._ends)
+    def __init__(self, request: StartRequest, pipe: Connection) -> None:
+        self.request = request
+        self.pipe = pipe
+        self._ends = ExitStack()
+        self._stopping = False
+        me = ProcessId.own()
+        record = state.StackState(request.name, request.digest, me.pid, me.started, first=f"{me.pid} {me.started}")
+        self.processes = StackProcesses(request, record, self._send, self._ends)
 
     def run(self) -> None:
-        """Bring the stack up, and keep it until SIGTERM, or until `up` ends without a commit; then remove everything.
+        """Bring the stack up, and keep it until SIGTERM, or until `up` ends before the commit; then remove everything.
 
         An error before the commit ends the stack and is sent to `up`. After the commit no error ends it.
         """
         with self._own_processes() as ends:
-            warnings = self._bring_up()
+            state.write(self.processes.record)
+            self.processes.make_networks()
+            threading.Thread(target=self._watch_up, name="watch", daemon=True).start()
+            warnings = self.processes.start()
             control = ends.enter_context(closing(ControlSocket(Path(self.request.folder))))
-            self._commit(warnings)
+            self.processes.save()
+            self.processes.record = replace(self.processes.record, committed=True)
+            state.write(self.processes.record)
+            self._send(Success(self.processes.record, warnings))
             self._supervise(control)
 
     def resume(self, control: ControlSocket, answer: Success | Failure) -> None:
         """Send `answer`, and keep a stack that was taken over, as `run` does."""
         with self._own_processes():
             self._send(answer)
+            with contextlib.suppress(OSError):
+                self.pipe.close()
             self._supervise(control)
 
     @contextlib.contextmanager
@@ -104,28 +199,8 @@ class Supervisor:
         if failed is not None:
             self._send(failed)
 
-    def _bring_up(self) -> tuple[Diagnostic, ...]:
-        """Start everything; returns warnings once `up` has committed."""
-        state.write(self.processes.record)
-        self.processes.make_networks()
-        watcher = threading.Thread(target=self._await_commit, name="watch", daemon=True)
-        watcher.start()
-        warnings = self.processes.start()
-        self._send(Success(self.processes.record, warnings))
-        while not self.committed.wait(_LOOK_SECONDS):
-            pass
-        return warnings
-
-    def _commit(self, warnings: tuple[Diagnostic, ...]) -> None:
-        """Save the stack as committed, and confirm it to `up`. Raises EngineError LB408."""
-        self.processes.save()
-        self.processes.record = replace(self.processes.record, committed=True)
-        state.write(self.processes.record)
-        self._send(Success(self.processes.record, warnings))
-
     def _supervise(self, control: ControlSocket) -> None:
         """Restart what dies and serve callers until a signal arrives. No error ends this."""
-        self._close_pipe()
         watches = [EngineWatch(handle) for handle in self.processes.handles.values()]
         stand_ins = Backoff()
         while True:
@@ -187,19 +262,13 @@ class Supervisor:
         for handle in self.processes.handles.values():
             self.processes.refresh_entry(handle)
 
-    def _close_pipe(self) -> None:
-        with contextlib.suppress(OSError):
-            self.pipe.close()
-
-    def _await_commit(self) -> None:
-        """Wait for the commit; if `up` ends without one, end the stack."""
-        try:
-            self.pipe.receive(CommitRequest)
-        except (EOFError, OSError, DecodeError):
-            if not self._stopping:
-                os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            self.committed.set()
+    def _watch_up(self) -> None:
+        """Wait until `up` closes its pipe; if the stack is not committed by then, end it."""
+        pipe = self.pipe
+        pipe.wait_closed()
+        if not self.processes.record.committed and not self._stopping:
+            os.kill(os.getpid(), signal.SIGTERM)
+        pipe.close()
 
     def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping:
@@ -210,7 +279,7 @@ class Supervisor:
         self._stopping = True
 
     def _send(self, what: Progress | Success | Failure) -> None:
-        with contextlib.suppress(OSError, ValueError):  # `up` has ended, which `_await_commit` handles
+        with contextlib.suppress(OSError, ValueError):  # `up` has ended, which `_watch_up` handles
             self.pipe.send(what)
 
 
@@ -236,7 +305,7 @@ def take_over_stack(asked: TakeoverRequest, pipe: Connection) -> None:
             if record is not None and record.supervisor.alive():  # another one was first
                 pipe.send(Success(record, ()))
                 return
-            saved = journal.read(folder)
+            saved = stack_processes.read_saved(folder)
             if record is None or saved is None:
                 raise EngineError(refusal(f"{asked.name} was started by another lbgen, whose notes cannot be read"))
             made = Supervisor(saved.request, pipe)
@@ -271,7 +340,7 @@ def _takeover_lock(folder: Path) -> Iterator[None]:
 def main(descriptor: int) -> None:
     """Serve the request that arrives over the pipe with this descriptor: bring a stack up, or take one over."""
     set_supervisor()
-    pipe = Connection(socket.socket(fileno=descriptor))
+    pipe = Connection(multiprocessing.connection.Connection(descriptor))
     try:
         asked: StartRequest | TakeoverRequest = pipe.receive(StartRequest | TakeoverRequest)
     except EOFError:

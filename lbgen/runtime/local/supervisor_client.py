@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import shutil
-import socket
+import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime.common import state
-from lbgen.runtime.common.driver import RELOAD_SECONDS
-from lbgen.runtime.common.log_excerpt import tail
-from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.saved import DecodeError, encode
-from lbgen.runtime.local.adopt import kill_all_in
-from lbgen.runtime.local.child_process import how_ended
-from lbgen.runtime.local.connection import Connection
-from lbgen.runtime.local.control_socket import connect
+from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, Step
+from lbgen.runtime.common.logs import tail
+from lbgen.runtime.common.reload import refusal
+from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local.messages import (
     Answer,
-    CommitRequest,
+    Connection,
     Failure,
     ReloadRequest,
     StartRequest,
     Success,
     TakeoverRequest,
+    connect,
 )
-from lbgen.runtime.local.supervisor_process import CHILDREN, STOP_SECONDS, has_ended, stop
+from lbgen.runtime.local.spawn import how_ended, kill_all_in, own_command
 
 if TYPE_CHECKING:
+    from lbgen.runtime.common.processes import ProcessId
     from lbgen.runtime.common.state import StackState
 
-# While modules are imported nothing is to be freed; looking for it takes a fifth of the time.
-_BOOT = (
-    "import gc; gc.disable(); import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from lbgen.runtime.local.supervisor import main; gc.freeze(); gc.enable(); main(int(sys.argv[2]))"
-)
+
+STOP_SECONDS = 30.0
+_ENDING_SECONDS = 5.0
+CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
+
+
+def stop(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
+    supervisor = stack.supervisor
+    supervisor.send(signal.SIGTERM)
+    limit = time.monotonic() + STOP_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    supervisor.send(signal.SIGKILL)
+    for engine in stack.engines:
+        kill_all_in(engine.directory)
+        if progress is not None:
+            progress(Progress(Step.STOPPED, engine.name))
+    kill_all_in(str(state.folder(stack.name)))
+    state.forget(stack)
+
+
+def has_ended(supervisor: ProcessId) -> bool:
+    """Whether the supervisor ends within 5 s: a killed process closes its sockets before it ends."""
+    limit = time.monotonic() + _ENDING_SECONDS
+    while supervisor.alive() and time.monotonic() < limit:
+        _reap(supervisor.pid)
+        time.sleep(0.01)
+    return not supervisor.alive()
+
+
+def _reap(pid: int) -> None:
+    """Collect the exit status of a supervisor that is our child (up and down in one Python process)."""
+    child = CHILDREN.get(pid)
+    if child is not None and child.poll() is not None:
+        del CHILDREN[pid]
+
+
+_ENTRY = "lbgen.runtime.local.supervisor:main"
 
 
 def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
@@ -52,8 +84,6 @@ def start(order: StartRequest, progress: Callable[[Progress], None]) -> Success:
     with pipe:
         try:
             pipe.send(order.as_message())
-            _listen(pipe, progress)
-            pipe.send(CommitRequest())
             done = _listen(pipe, progress)
         except (EOFError, OSError):
             _wait(process, STOP_SECONDS)
@@ -96,15 +126,12 @@ def take_over(stack: StackState, progress: Callable[[Progress], None]) -> Succes
 def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress], None]) -> Success:
     """Send the request to the supervisor, which completes it even if this process ends. If the supervisor ends, start
     another one, which gets the request when the first one cannot have received it."""
-    from lbgen.runtime.common.reload import refusal
-
     before = state.read(name)
-    content = encode(asked, any_text=True)  # before connecting: thousands of routes take seconds
     connected = False
     try:
         with connect(state.folder(name)) as pipe:
             connected = True
-            pipe.send_encoded(content)
+            pipe.send(asked)
             return _listen(pipe, progress)
     except (EOFError, ConnectionError, FileNotFoundError):
         if before is None or not has_ended(before.supervisor):
@@ -123,11 +150,10 @@ def request_reload(name: str, asked: ReloadRequest, progress: Callable[[Progress
 
 def _spawn_supervisor(folder: Path, mode: str) -> tuple[subprocess.Popen[bytes], Connection]:
     """A new supervisor that waits for its request, and the pipe to it; `mode` opens its log."""
-    ours, theirs = socket.socketpair()
-    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+    ours, theirs = multiprocessing.Pipe()
     with theirs, (folder / state.SUPERVISOR_LOG).open(mode) as output:
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-P", "-c", _BOOT, path, str(theirs.fileno())],
+            own_command(_ENTRY, theirs.fileno()),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -144,8 +170,6 @@ def _listen(pipe: Connection, progress: Callable[[Progress], None]) -> Success:
         try:
             said: Answer = pipe.receive(Answer)
         except (DecodeError, ValueError):
-            from lbgen.runtime.common.reload import refusal
-
             raise EngineError(refusal("the supervisor is another lbgen's, whose answers cannot be read")) from None
         if isinstance(said, Success):
             return said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -14,22 +13,21 @@ from typing import TYPE_CHECKING
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.records import replace
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local import agent
-from lbgen.runtime.local.adopt import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of
+from lbgen.runtime.common.processes import ProcessId
+from lbgen.runtime.local import engine_process
 from lbgen.runtime.local.decide import saved_engine
 from lbgen.runtime.local.engine_process import EngineProcess
 from lbgen.runtime.local.network import Network
-from lbgen.runtime.local.spawn import stop
+from lbgen.runtime.local.spawn import AdoptedProcess, SessionLeader, processes_in, session_leaders, session_of, stop
 from lbgen.runtime.local.stack_processes import StackProcesses, endpoint_states
 from lbgen.runtime.local.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
     from lbgen.runtime.common import state
-    from lbgen.runtime.common.progress import Progress
-    from lbgen.runtime.local.journal import SavedStack
+    from lbgen.runtime.common.driver import Progress
     from lbgen.runtime.local.messages import EngineChoice
+    from lbgen.runtime.local.stack_processes import SavedStack
 
 
 def take_over(
@@ -40,8 +38,7 @@ def take_over(
     Nothing ends with `ends` before this returns.
     """
     order = saved.request
-    me = ProcessId.of(os.getpid())
-    assert me is not None  # noqa: S101 - we live
+    me = ProcessId.own()
     listed = endpoint_states(order.plan, saved.stand_in_set)
     record = replace(
         record, pid=me.pid, started=me.started, digest=order.digest, endpoints=listed, changes=saved.generation
@@ -123,7 +120,7 @@ def _adopt_processes(
 
 
 def _is_agent(leader: SessionLeader) -> bool:
-    module = agent.ENTRY.partition(":")[0]
+    module = engine_process.AGENT_ENTRY.partition(":")[0]
     return any(f"from {module} " in word for word in leader.argv)
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,8 +22,39 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.standins import http1
 from lbgen.runtime.standins.accept import ConnectionInfo, Server
+from lbgen.runtime.standins.http2 import Http2
 from lbgen.runtime.standins.stand_in import JSON, Behaviour, StandIn, StandInTls
-from lbgen.runtime.standins.udp import DatagramServer
+
+
+class DatagramServer(asyncio.DatagramProtocol):
+    """Made by `open`; `seen` is called for each datagram."""
+
+    def __init__(self, name: str, seen: Callable[[], None]) -> None:
+        self._name = name.encode()
+        self._seen = seen
+        self._transport: asyncio.DatagramTransport | None = None
+
+    @classmethod
+    async def open(cls, name: str, host: str, port: int, seen: Callable[[], None]) -> DatagramServer:
+        """Bind and answer from now on; OSError when the port is taken."""
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_datagram_endpoint(lambda: cls(name, seen), local_addr=(host, port))
+        return made
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]  # what UDP has
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._seen()
+        if self._transport is not None:
+            self._transport.sendto(self._name + b": " + data, addr)
+
+    async def close(self) -> None:
+        """The port is free when this returns and the loop has turned once."""
+        if self._transport is not None:
+            self._transport.close()
+            await asyncio.sleep(0)
+
 
 REMEMBERED = 20_000  # requests
 
@@ -210,8 +241,6 @@ class StandInServers(Struct):
                 if arrival is None:
                     return
                 if arrival.method == "PRI":
-                    from lbgen.runtime.standins.http2 import Http2  # a library of its own, rarely needed
-
                     await Http2(reader, writer, name, begun, how_to, account).run()
                     return
                 how = how_to(arrival)

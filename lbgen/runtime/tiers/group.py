@@ -16,14 +16,14 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
 from lbgen.records import replace
-from lbgen.runtime.common.progress import Progress, Step
-from lbgen.runtime.common.state import StackState, root
+from lbgen.runtime.common.driver import Progress, Step
+from lbgen.runtime.common.state import StackState, ensure_schema, root, store
 
 if TYPE_CHECKING:
     from lbgen.runtime.common.driver import Driver
     from lbgen.runtime.common.logs import Line
 
-_FORMAT = 1
+SCHEMA = 1  # of the record, there `format`
 
 
 class Member(Struct, frozen=True):
@@ -84,22 +84,17 @@ def read(name: str) -> Group | None:
     """The group of that name; None when there is none. Raises EngineError LB408."""
     try:
         data = json.loads(_path(name).read_text(encoding="utf-8"))
-        if data.pop("format") != _FORMAT:
-            return None
-        return Group(**{**data, "members": tuple(Member(**each) for each in data["members"])})
+        ensure_schema(data.pop("format", None), SCHEMA)
+        return msgspec.convert(data, Group)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise EngineError(Diagnostic("LB408", f"{_path(name)} cannot be read: {error}", hint="remove it")) from None
 
 
 def write(group: Group) -> None:
-    """Keep the record, whole at any moment."""
-    path = _path(group.name)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    staged = path.with_name(f".{path.name}.new")
-    staged.write_text(json.dumps({"format": _FORMAT, **msgspec.to_builtins(group)}, indent=1), encoding="utf-8")
-    staged.replace(path)
+    """Write the record atomically. Raises EngineError LB408."""
+    store(_path(group.name), json.dumps({"format": SCHEMA, **msgspec.to_builtins(group)}, indent=1).encode())
 
 
 def remove(name: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.api import Engine, engine_of, runs_in_kernel, target_version
 from lbgen.engines.api import engines as installed
@@ -20,18 +22,45 @@ from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
 from lbgen.records import replace
 from lbgen.runtime.common import readiness
-from lbgen.runtime.common.driver import RELOAD_SECONDS, Driver, ReloadOptions, Result
-from lbgen.runtime.common.locking import lock
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import (
+    RELOAD_SECONDS,
+    Action,
+    Driver,
+    GroupDecision,
+    Kind,
+    PartChange,
+    Progress,
+    ReloadOptions,
+    Result,
+    Step,
+)
 from lbgen.runtime.common.route_probes import make_probes
+from lbgen.runtime.common.state import lock
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import Group, Member
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
+    from lbgen.runtime.common.driver import UpOptions
     from lbgen.runtime.common.state import StackState
-    from lbgen.runtime.tiers.request import TiersRequest
+    from lbgen.spec.load import Topology
+
+
+class TiersRequest(Struct, frozen=True):
+    """What `up` is asked for. A tier that names no engine gets the first of `engines` that can serve it; a replica that
+    retires has `options.drain` seconds for its open connections."""
+
+    topology: Topology
+    replicas: Mapping[str, int]
+    engines: tuple[Engine, ...]
+    options: UpOptions
+
+
+def with_name(topology: Topology, name: str | None) -> Topology:
+    """Return `topology` under another name; None keeps its own."""
+    return topology if name is None else replace(topology, model=topology.model.model_copy(update={"name": name}))
+
 
 _LOOK_SECONDS = 0.1
 _AT_ONCE = 4  # replicas that go
@@ -216,3 +245,50 @@ class _Work:
         """Remove what this change has started."""
         for state in reversed(self._new):
             self.driver.end(state, lambda step: None)
+
+
+def preview(wanted: TiersRequest, driver: Driver, runtime: str) -> GroupDecision:
+    """What `rollout.up` would do. A replica that does not run yet has an address of 192.0.2.0/24 here.
+
+    Raises as `rollout.up` and the drivers do while they decide.
+    """
+    before = group.read(wanted.topology.name)
+    there = {} if before is None else {x.name: x for x in driver.running(before.names)}
+    ran = () if before is None else before.members
+    unknown = placeholder_addresses(wanted.topology, wanted.replicas)
+    places = dict(unknown)
+    parts: list[tuple[PartChange, ...]] = []
+    old: list[Tier] = []
+    new: list[Tier] = []
+    warnings: list[Diagnostic] = []
+    order = [tier.name for tier in planned.tiers(wanted.topology, wanted.replicas, unknown)]
+    names: set[str] = set()
+    for name in reversed(order):  # as they are started: those in front need the addresses behind
+        tier = next(x for x in planned.tiers(wanted.topology, wanted.replicas, places) if x.name == name)
+        engine = choose_engine(tier, wanted, runtime)
+        for number in range(1, tier.replicas + 1):
+            plan = tier.replica(number)
+            names.add(plan.name)
+            state = there.get(plan.name)
+            shifted = plan if tier.entry or state is None else driver.plan_behind_front(plan, state)
+            found = driver.preview_up(shifted, [engine], replace(wanted.options, insist=True))
+            parts.append(found.of_replica(f"{tier.name}-{number}"))
+            warnings += (x for x in found.warnings if x not in warnings)
+            if state is not None:
+                places[name] = [*places[name]]
+                places[name][number - 1] = driver.listener_addresses(state)
+            if number == 1:
+                new.append(replace(tier, plan=found.after, engine=engine.name))
+                if found.before is not None:
+                    mine = [x.engine for x in ran if x.tier == name]
+                    old.append(replace(tier, plan=found.before, engine=mine[0], replicas=len(mine)))
+    for each in ran:
+        if each.of.name in there and each.of.name not in names:
+            parts.append((PartChange(Kind.ENGINE, each.of.part, Action.REMOVE, "its connections drain first"),))
+    return GroupDecision(
+        tuple(x for each in reversed(parts) for x in each),
+        tuple(reversed(old)),
+        tuple(reversed(new)),
+        (),
+        tuple(warnings),
+    )

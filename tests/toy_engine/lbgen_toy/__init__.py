@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FILE = "toy.conf"
 SUPPORTED = {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
 REFUSED = refused("the toy forwards TCP in round robin and nothing else")
-UNLOGGED = approximate("the toy logs no connections", {"access_log.l4": "text: lines"})
+UNLOGGED = approximate("the toy logs no connections", {"access_log.l4": "log"})
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from lbgen.conformance.judge import contradictions
 from lbgen.conformance.prepare import plan_of
 from lbgen.conformance.run_case import fill_placeholders
 from lbgen.conformance.scripts import SCRIPTS
+from lbgen.conformance.scripts.steps import KEYS
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 
@@ -42,6 +43,13 @@ def test_scripts_are_used_and_known() -> None:
     used = {case.script for file in FILES for case in file.cases if case.script}
     of_any_topology = {name for name, script in SCRIPTS.items() if "scripts.topology_" in script.__module__}
     assert used == set(SCRIPTS) - of_any_topology  # which `lbgen verify` uses
+
+
+def test_steps_have_known_keys() -> None:
+    for case in (case for file in FILES for case in file.cases if case.script in KEYS):
+        for steps in case.params.get("connections", [case.params.get("steps")]):
+            for step in steps:
+                assert not step.keys() - KEYS[case.script], case.id
 
 
 def test_a_wrong_literal_is_found() -> None:

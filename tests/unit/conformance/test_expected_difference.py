@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from lbgen.conformance.case import CASES, case_files
-from lbgen.conformance.difference import Kind, in_context, kind_of, late
+from lbgen.conformance.difference import Difference, Kind, as_difference, in_context, late
 from lbgen.conformance.expected_difference import (
     ROUTES,
     MissingDifferenceError,
@@ -13,8 +13,8 @@ from lbgen.conformance.expected_difference import (
     explained_by,
     explained_by_use,
     feature_of,
-    is_known,
     matches,
+    word,
 )
 from lbgen.conformance.prepare import DeclaredDifference
 from lbgen.engines.api import EVERYWHERE, Level, engines
@@ -34,22 +34,32 @@ def test_the_feature_of_a_part() -> None:
     assert feature_of("nothing.known") == ""
 
 
+ACCEPTED = Difference(Kind.ACCEPTED, "reached an endpoint: b'{}'")
+LATE = late("took 900 ms, expected 0 to 10")
+
+
+def status(got: int, expected: int | str, **more: str) -> Difference:
+    return Difference(Kind.STATUS, got, expected, **more)
+
+
+def header(name: str, got: str | None, expected: str | None, place: str = "answer") -> Difference:
+    return Difference(Kind.HEADER, got, expected, name, place)
+
+
 def test_what_is_stated_is_excused_and_nothing_else() -> None:
-    got = "reached an endpoint: b'{}'"
-    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got]) == (NEAR,)
-    left = "an answer of the proxy expected, an endpoint answered: b'{}'"
-    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [left]) == (NEAR,)
-    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [got, "took 900 ms, expected 0 to 10"]) == ()
-    assert explained_by(["framing.malformed.folded"], [NEAR], [got]) == ()
-    assert explained_by(["framing.malformed"], [NEAR], [got]) == ()
-    assert explained_by(["statuses"], [NEAR], [got]) == ()
-    two = ["status 505, expected 400", "body b'x', expected b'y'"]
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [ACCEPTED]) == (NEAR,)
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [status(200, 400)]) == (NEAR,)
+    assert explained_by(["framing.malformed.bare_lf"], [NEAR], [ACCEPTED, LATE]) == ()
+    assert explained_by(["framing.malformed.folded"], [NEAR], [ACCEPTED]) == ()
+    assert explained_by(["framing.malformed"], [NEAR], [ACCEPTED]) == ()
+    assert explained_by(["statuses"], [NEAR], [ACCEPTED]) == ()
+    two = [status(505, 400), Difference(Kind.BODY, "b'x'", "b'y'")]
     assert explained_by(["framing.malformed.version"], [NEAR], two) == (NEAR,)
-    assert explained_by(["framing.malformed.version"], [NEAR], ["status 501, expected 400"]) == ()
+    assert explained_by(["framing.malformed.version"], [NEAR], [status(501, 400)]) == ()
 
 
 def test_a_stated_value_is_that_value() -> None:
-    assert not matches("header server: x", "answer: server: 'x/1' is there, expected none")
+    assert not matches(word("header server: x"), header("server", "x/1", None))
 
 
 def test_a_stated_difference_must_show() -> None:
@@ -61,44 +71,73 @@ def test_a_stated_difference_must_show() -> None:
 def test_what_shows_at_times_need_not_show() -> None:
     words = (("statuses.failures.h2_close", ("at times: closed",)),)
     near = DeclaredDifference("statuses.failures", "a note", differs=words)
+    closed = Difference(Kind.CLOSED, "no answer: RST_STREAM 7; got b''")
     assert explained_by(["statuses.failures.h2_close"], [near], []) == ()
-    assert explained_by(["statuses.failures.h2_close"], [near], ["no answer: RST_STREAM 7; got b''"]) == (near,)
-    assert explained_by(["statuses.failures.h2_close"], [near], ["status 504, expected 502"]) == ()
+    assert explained_by(["statuses.failures.h2_close"], [near], [closed]) == (near,)
+    assert explained_by(["statuses.failures.h2_close"], [near], [status(504, 502)]) == ()
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("text", "found"),
     [
-        ("another rule", "pool api-v1, expected ['api-v2'] (route canary)"),
-        ("another rule", "status 404 b'Not Found', expected an answer of ['api-v2']"),
-        ("another rule", "status 302, expected 200 (route page)"),
-        ("another rule", "answer: x-served-by is missing, expected 'canary'"),
-        ("closed", "no answer: no answer head (closed); got b''"),
-        ("closed", "second request, /p close: None no answer head (reset), expected 502"),
-        ("open", "no answer and the connection stays open (no answer head (open))"),
-        ("cut", "answer 200: the body does not end as its framing says (closed)"),
-        ("no http", "no answer: status line '\\x00'; got b''"),
-        ("time", late("took 3002 ms, expected 350 to 2200")),
-        ("time", in_context("request 2 of 3: ", late("took 3002 ms, expected 350 to 2200"))),
-        ("header x-hop", "to the endpoint: x-hop: '1' is there, expected none"),
-        ("header x-hop", "answer: x-hop is missing, expected '1'"),
-        ("header server: x", "answer: server: 'x' is there, expected none"),
-        ("status 404", "status 404, expected 400 (no rule takes it)"),
+        ("another rule", Difference(Kind.POOL, "api-v1", "['api-v2']", why="route canary")),
+        ("another rule", status(404, "an answer of ['api-v2']")),
+        ("another rule", header("x-served-by", None, "canary")),
+        ("closed", Difference(Kind.CLOSED, "no answer")),
+        ("time", in_context("request 2 of 3", LATE)),
+        ("header x-hop", header("x-hop", "1", None, "to the endpoint")),
+        ("header x-*", header("x-hop", None, "1")),
+        ("header", header("x-hop", None, "1")),
+        ("header server: x", header("server", "x", None)),
+        ("status 404", status(404, 400)),
+        ("status", status(404, 400)),
+        ("status None", Difference(Kind.STATUS, None, 200)),
+        ("tries: 2", Difference(Kind.TRIES, 2, 1)),
+        ("other", as_difference("no echo")),
     ],
 )
-def test_words(word: str, found: str) -> None:
-    assert is_known(word)
-    assert matches(word, found)
-    assert not matches("text", found)
+def test_words(text: str, found: Difference) -> None:
+    assert matches(word(text), found)
+    assert not matches(word("text"), found)
 
 
-def test_a_sentence_about_a_time_is_not_enough() -> None:
-    assert not matches("time", "took 3002 ms, expected 350 to 2200")
+@pytest.mark.parametrize("text", ["text: the body", "statuses 404", "", "at times:", "header x: "])
+def test_no_words(text: str) -> None:
+    with pytest.raises(ValueError, match="no word"):
+        word(text)
 
 
-def test_kinds_survive_the_way_from_a_worker() -> None:
-    found = pickle.loads(pickle.dumps(late("took 3002 ms")))  # noqa: S301  # our own
-    assert (str(found), kind_of(found), kind_of("took 3002 ms")) == ("took 3002 ms", Kind.TIME, Kind.OTHER)
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (status(404, 400, why="no rule takes it"), "status 404, expected 400 (no rule takes it)"),
+        (header("x-a", None, "1"), "answer: x-a is missing, expected '1'"),
+        (header("x-a", None, ""), "answer: x-a is missing"),
+        (header("x-a", "1", None), "answer: x-a: '1' is there, expected none"),
+        (header("x-a", "1", "2", "to the endpoint"), "to the endpoint: x-a: '1', expected '2'"),
+        (in_context("request 2 of 3", LATE), "request 2 of 3: took 900 ms, expected 0 to 10"),
+        (
+            Difference(Kind.TARGET, "/a", "/b", place="to the endpoint"),
+            "to the endpoint: target '/a', expected '/b'",
+        ),
+        (Difference(Kind.TRIES, 1, 2, "tries", why="p-0"), "tries 1, expected 2 (p-0)"),
+        (as_difference("no echo"), "no echo"),
+    ],
+)
+def test_sentences(found: Difference, sentence: str) -> None:
+    assert found.sentence == sentence
+
+
+def test_what_a_busy_machine_shows_too() -> None:
+    assert LATE.is_late
+    assert status(504, 200).is_late
+    assert Difference(Kind.TRIES, 0, 1).is_late
+    assert not status(404, 200).is_late
+    assert not Difference(Kind.TRIES, 1, 2).is_late
+
+
+def test_records_survive_the_way_from_a_worker() -> None:
+    assert pickle.loads(pickle.dumps(LATE)) == LATE  # noqa: S301  # our own
 
 
 # How an engine refuses what is not well-formed is shown by the judge of safety.
@@ -127,7 +166,7 @@ def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
                     assert part in parts or f'"{part}"' in verify, (
                         f"{engine.name} {version} {feature}: no case is about {part}"
                     )
-                    assert all(is_known(word) for word in words), words
+                    assert all(map(word, words)), words
 
 
 def test_what_shows_in_every_request_is_not_counted() -> None:
@@ -136,14 +175,14 @@ def test_what_shows_in_every_request_is_not_counted() -> None:
         "no id",
         differs=(("request_id.everywhere", ("header x-request-id",)), ("request_id.a", ("time",))),
     )
-    found = ["to the endpoint: x-request-id is missing", "took 2 ms, expected 0 to 1"]
+    found = [header("x-request-id", None, "", "to the endpoint"), LATE]
     assert besides_everywhere([near], found) == found[1:]
 
 
 def test_what_a_route_uses_explains_its_cases_if_nothing_else_differs() -> None:
     cors = DeclaredDifference("route.cors", "a", "r", differs=(("route.cors.routes", ("status 200",)),))
     respond = DeclaredDifference("route.respond", "b", "r", differs=(("route.respond.routes", ("text",)),))
-    both = ["status 200, expected 204", "body b'OK', expected b''"]
+    both = [status(200, 204), Difference(Kind.BODY, "b'OK'", "b''")]
     assert explained_by_use([cors, respond], both) == (cors, respond)
     assert explained_by_use([cors], both) == ()
     assert explained_by_use([cors], []) == ()
@@ -159,4 +198,4 @@ def test_what_a_route_uses_explains_its_cases_if_nothing_else_differs() -> None:
     ],
 )
 def test_spelling(target: str, expected: str, same: bool) -> None:
-    assert matches("spelling", f"to the endpoint: target {target!r}, expected {expected!r}") is same
+    assert matches(word("spelling"), Difference(Kind.TARGET, target, expected)) is same

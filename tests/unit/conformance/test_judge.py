@@ -9,6 +9,7 @@ import pytest
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect, case_files
 from lbgen.conformance.curl import curl
+from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.http1_client import Answer, MalformedAnswerError, exchange, parse_head, serialize
 from lbgen.conformance.judge import differences
 from lbgen.conformance.own_answers import check_dropped, check_refused
@@ -38,7 +39,7 @@ def answer(told=None, status=200, **more) -> Answer:
     return Answer(status, "OK", "1.1", headers, body, complete=True, **more)
 
 
-def judged(got: Answer, outcome: Outcome = FORWARD) -> list[str]:
+def judged(got: Answer, outcome: Outcome = FORWARD) -> list[Difference]:
     return list(differences(Case("x", "x", REQUEST, Expect()), outcome, got))
 
 
@@ -177,7 +178,7 @@ def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
     outcome = Outcome(None, None, 404, "", "Not Found\n", headers=(("content-type", "text/plain"),))
     got = Answer(404, "", "1.1", (("content-type", "text/plain"), ("server", "nginx")), b"Not Found\n", complete=True)
     case = Case("x", "x", REQUEST, Expect())
-    assert list(differences(case, outcome, got)) == ["answer: server: 'nginx' is there, expected none"]
+    assert list(differences(case, outcome, got)) == [Difference(Kind.HEADER, "nginx", None, "server", "answer")]
     assert list(differences(case, outcome, got, own_headers(judged_by("nginx")))) == []
     other = replace(got, headers=(("content-type", "text/plain"), ("server", "nginx/1.31.3")))
     assert list(differences(case, outcome, other, own_headers(judged_by("nginx"))))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lbgen
-from lbgen.conformance.scripts import l4_policies
+from lbgen.conformance.scripts import l4
 from lbgen.conformance.scripts.context import ScriptContext
 from lbgen.runtime.standins.server import StandInServers
 
@@ -44,9 +44,9 @@ def complaints(monkeypatch: pytest.MonkeyPatch, connect: Callable[[StandInServer
         connect(servers, len(asked))
         return CLOSED
 
-    monkeypatch.setattr(l4_policies, "fetch", fetch)
+    monkeypatch.setattr(l4, "fetch", fetch)
     params = {"listener": "db", "clients": {"127.0.0.1": ""}}
-    return list(l4_policies.l4_asked(ScriptContext({"db": ("127.0.0.1", 1)}, servers, plan, list, params)))
+    return list(l4.l4_asked(ScriptContext({"db": ("127.0.0.1", 1)}, servers, plan, list, params)))
 
 
 @pytest.mark.parametrize("name", ["a-0", "by-port-0"])

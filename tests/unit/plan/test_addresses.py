@@ -7,7 +7,7 @@ from lbgen.plan.addresses import client_ip, is_within
 from lbgen.plan.policy import Access
 from lbgen.plan.simulate import simulate_l4
 from lbgen.spec.network import parse_cidr
-from tests.support.plans import equals, forward
+from tests.support.plans import equals, forward, match
 from tests.unit.plan.test_simulate import ROOT, ask, plan_of, sent
 
 MAPPED = "::ffff:192.0.2.7"
@@ -36,8 +36,8 @@ def test_sources_take_mapped_clients() -> None:
 
 
 def test_rules_see_forwarded_fields_of_trusted_proxies_alone() -> None:
-    match = m.Match(ROOT, headers=(equals("x-forwarded-proto", "https"),))
-    plan = plan_of(("secure", None, match), ("all", None, ROOT), trusted_proxies=("10.0.0.0/8",))
+    asked = match(ROOT, headers=(equals("x-forwarded-proto", "https"),))
+    plan = plan_of(("secure", None, asked), ("all", None, ROOT), trusted_proxies=("10.0.0.0/8",))
     field = ("X-Forwarded-Proto", "https")
     assert ask(plan, "/", field, client="10.0.0.1").route == "secure"
     assert ask(plan, "/", field, client="::ffff:10.0.0.1").route == "secure"

@@ -5,23 +5,23 @@ import re
 
 import pytest
 
-from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
+from lbgen.plan.conditions import Present
+from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import PATHS, ExactPath, Path, PrefixPath, RegexPath, covering_prefixes
 from lbgen.plan.precedence import (
     UnrankedL4Rule,
     UnrankedRule,
-    covering_prefixes,
     host_tables,
     path_groups,
     rank_l4_rules,
     rank_rules,
 )
 from lbgen.plan.regex import literal_start, matches_whole
+from tests.support.plans import match
 
-EXACT, REGEX, PREFIX = PathKind.EXACT, PathKind.REGEX, PathKind.PREFIX
 
-
-def named(*names: str) -> tuple[NamedMatch, ...]:
-    return tuple(NamedMatch(n, ValueMatch(ValueKind.PRESENT)) for n in names)
+def named(*names: str) -> tuple[tuple[str, Present], ...]:
+    return tuple((n, Present()) for n in names)
 
 
 def host(text: str | None) -> HostPattern | None:
@@ -30,15 +30,15 @@ def host(text: str | None) -> HostPattern | None:
     return HostPattern(text.removeprefix("*."), text.startswith("*."))
 
 
-def entry(name: str, of: str | None, match: Match | PathMatch, priority: int = 0) -> UnrankedRule:
-    return UnrankedRule(name, name, priority, host(of), match if isinstance(match, Match) else Match(match), name)
+def entry(name: str, of: str | None, asked: Match | Path, priority: int = 0) -> UnrankedRule:
+    return UnrankedRule(name, name, priority, host(of), asked if isinstance(asked, Match) else Match(asked), name)
 
 
 def names(rules: tuple[Rule, ...]) -> str:
     return " ".join(rule.id for rule in rules)
 
 
-ROOT = PathMatch(PREFIX, "/")
+ROOT = PrefixPath("/")
 
 
 def test_order_of_the_contract() -> None:
@@ -46,17 +46,17 @@ def test_order_of_the_contract() -> None:
     weakest_first = [
         entry("last", None, ROOT),
         entry("earlier-in-file", None, ROOT),
-        entry("cookie", None, Match(ROOT, cookies=named("a"))),
-        entry("query", None, Match(ROOT, query=named("a"))),
-        entry("two-queries", None, Match(ROOT, query=named("a", "b"))),
-        entry("header", None, Match(ROOT, headers=named("a"), cookies=named("a"))),
-        entry("two-headers", None, Match(ROOT, headers=named("a", "b"))),
-        entry("method", None, Match(ROOT, methods=("GET",))),
-        entry("longer-prefix", None, PathMatch(PREFIX, "/a")),
-        entry("longest-prefix", None, PathMatch(PREFIX, "/a/b/c/d/e/f")),
-        entry("regex", None, PathMatch(REGEX, "/a")),
-        entry("longer-regex", None, PathMatch(REGEX, "/ab")),
-        entry("exact", None, PathMatch(EXACT, "/")),
+        entry("cookie", None, match(ROOT, cookies=named("a"))),
+        entry("query", None, match(ROOT, query=named("a"))),
+        entry("two-queries", None, match(ROOT, query=named("a", "b"))),
+        entry("header", None, match(ROOT, headers=named("a"), cookies=named("a"))),
+        entry("two-headers", None, match(ROOT, headers=named("a", "b"))),
+        entry("method", None, match(ROOT, methods=("GET",))),
+        entry("longer-prefix", None, PrefixPath("/a")),
+        entry("longest-prefix", None, PrefixPath("/a/b/c/d/e/f")),
+        entry("regex", None, RegexPath("/a")),
+        entry("longer-regex", None, RegexPath("/ab")),
+        entry("exact", None, ExactPath("/")),
         entry("wildcard", "*.test", ROOT),
         entry("longer-wildcard", "*.a.test", ROOT),
         entry("exact-host", "a.test", ROOT),
@@ -70,14 +70,12 @@ def test_order_of_the_contract() -> None:
 
 
 def test_rank_counts_from_zero() -> None:
-    assert [r.rank for r in rank_rules([entry("a", None, ROOT), entry("b", None, PathMatch(EXACT, "/"))])] == [0, 1]
+    assert [r.rank for r in rank_rules([entry("a", None, ROOT), entry("b", None, ExactPath("/"))])] == [0, 1]
 
 
 def test_exact_paths_tie_whatever_their_length() -> None:
-    short = Match(PathMatch(EXACT, "/a"), methods=("GET",))
-    assert (
-        names(rank_rules([entry("long", None, PathMatch(EXACT, "/a/b")), entry("short", None, short)])) == "short long"
-    )
+    short = match(ExactPath("/a"), methods=("GET",))
+    assert names(rank_rules([entry("long", None, ExactPath("/a/b")), entry("short", None, short)])) == "short long"
 
 
 def test_l4_order() -> None:
@@ -95,7 +93,7 @@ def test_l4_order() -> None:
 
 
 def test_host_tables_hold_wider_rules_and_end_at_a_catch_all() -> None:
-    api = PathMatch(PREFIX, "/api")
+    api = PrefixPath("/api")
     tables = host_tables(
         rank_rules(
             [
@@ -129,7 +127,7 @@ def test_the_hostless_table_is_always_there() -> None:
 
 
 def test_priority_lifts_a_hostless_rule_above_a_host() -> None:
-    tables = host_tables(rank_rules([entry("own", "a.test", ROOT), entry("lifted", None, PathMatch(PREFIX, "/x"), 1)]))
+    tables = host_tables(rank_rules([entry("own", "a.test", ROOT), entry("lifted", None, PrefixPath("/x"), 1)]))
     assert names(tables[0].rules) == "lifted own"
 
 
@@ -145,7 +143,7 @@ def groups(*entries: UnrankedRule) -> dict[str, str]:
     """`=path` or `path/`, to the candidates; `?` = path still to be tested."""
     table = host_tables(rank_rules(entries))[-1]
     return {
-        ("=" if g.kind is EXACT else "") + g.path: " ".join(c.rule.id + "?" * c.test_path for c in g.candidates)
+        ("=" if g.kind is ExactPath else "") + g.path: " ".join(c.rule.id + "?" * c.test_path for c in g.candidates)
         for g in path_groups(table.rules)
     }
 
@@ -153,12 +151,12 @@ def groups(*entries: UnrankedRule) -> dict[str, str]:
 def test_path_groups() -> None:
     assert groups(
         entry("root", None, ROOT),
-        entry("api", None, PathMatch(PREFIX, "/api")),
-        entry("post", None, Match(PathMatch(PREFIX, "/api/v1"), methods=("POST",))),
-        entry("one", None, Match(PathMatch(EXACT, "/api/v1"), methods=("GET",))),
-        entry("num", None, PathMatch(REGEX, "/api/v[0-9]+")),
-        entry("png", None, PathMatch(REGEX, r".*\.png")),
-        entry("logo", None, PathMatch(EXACT, "/logo.png")),
+        entry("api", None, PrefixPath("/api")),
+        entry("post", None, match(PrefixPath("/api/v1"), methods=("POST",))),
+        entry("one", None, match(ExactPath("/api/v1"), methods=("GET",))),
+        entry("num", None, RegexPath("/api/v[0-9]+")),
+        entry("png", None, RegexPath(r".*\.png")),
+        entry("logo", None, ExactPath("/logo.png")),
     ) == {
         "=/api/v1": "one num",
         "=/logo.png": "logo",
@@ -169,20 +167,18 @@ def test_path_groups() -> None:
 
 
 def test_a_regex_without_a_prefix_makes_a_root_group() -> None:
-    assert groups(entry("r", None, PathMatch(REGEX, "/a/.*")), entry("p", None, PathMatch(PREFIX, "/b"))) == {
+    assert groups(entry("r", None, RegexPath("/a/.*")), entry("p", None, PrefixPath("/b"))) == {
         "/b": "p",
         "/": "r?",
     }
-    assert groups(entry("r", None, PathMatch(REGEX, "/a/.*")), entry("p", None, PathMatch(PREFIX, "/a"))) == {
-        "/a": "r? p"
-    }
+    assert groups(entry("r", None, RegexPath("/a/.*")), entry("p", None, PrefixPath("/a"))) == {"/a": "r? p"}
 
 
 def test_a_regex_is_left_to_be_tested_where_the_client_chooses_the_hex_case() -> None:
-    exact = entry("e", None, Match(PathMatch(EXACT, "/caf%C3%A9"), methods=("GET",)))
-    assert groups(exact, entry("r", None, PathMatch(REGEX, "/caf%c3.*")))["=/caf%C3%A9"] == "e r?"
-    plain = entry("e", None, Match(PathMatch(EXACT, "/a%20b"), methods=("GET",)))
-    assert groups(plain, entry("r", None, PathMatch(REGEX, "/a%20.*")))["=/a%20b"] == "e r"
+    exact = entry("e", None, match(ExactPath("/caf%C3%A9"), methods=("GET",)))
+    assert groups(exact, entry("r", None, RegexPath("/caf%c3.*")))["=/caf%C3%A9"] == "e r?"
+    plain = entry("e", None, match(ExactPath("/a%20b"), methods=("GET",)))
+    assert groups(plain, entry("r", None, RegexPath("/a%20.*")))["=/a%20b"] == "e r"
 
 
 @pytest.mark.parametrize(
@@ -213,12 +209,12 @@ def test_regexes_match_bytes_as_a_whole() -> None:
 
 def holds(rule: Rule, path: str) -> bool:
     value = rule.match.path.value
-    match rule.match.path.kind:
-        case PathKind.EXACT:
+    match rule.match.path:
+        case ExactPath():
             return path == value
-        case PathKind.REGEX:
+        case RegexPath():
             return re.fullmatch(value, path) is not None
-        case PathKind.PREFIX:
+        case PrefixPath():
             return value == "/" or path == value or path.startswith(value + "/")
 
 
@@ -232,25 +228,23 @@ def test_groups_find_what_the_list_finds() -> None:
     for _ in range(400):
         entries = []
         for n in range(rng.randint(0, 12)):
-            kind = rng.choice(list(PathKind))
-            value = rng.choice(regexes if kind is REGEX else words)
+            kind = rng.choice(PATHS)
+            value = rng.choice(regexes if kind is RegexPath else words)
             methods = rng.choice([(), (), ("GET",), ("POST",)])
-            entries.append(
-                entry(f"r{n}", None, Match(PathMatch(kind, value), methods=methods), rng.choice([0, 0, 0, 1]))
-            )
+            entries.append(entry(f"r{n}", None, match(kind(value), methods=methods), rng.choice([0, 0, 0, 1])))
         table = host_tables(rank_rules(entries))[-1].rules
         found = path_groups(table)
         by_path = {(g.kind, g.path): g for g in found}
         assert len(by_path) == len(found)
         for path in paths:
-            group = by_path.get((EXACT, path)) or next(
-                (by_path[PREFIX, p] for p in covering_prefixes(path) if (PREFIX, p) in by_path), None
+            group = by_path.get((ExactPath, path)) or next(
+                (by_path[PrefixPath, p] for p in covering_prefixes(path) if (PrefixPath, p) in by_path), None
             )
             for method in ("GET", "POST", "PUT"):
                 want = next((r for r in table if holds(r, path) and method in (r.match.methods or (method,))), None)
                 got = None
                 for c in group.candidates if group else ():
-                    if c.test_path or group.kind is EXACT:
+                    if c.test_path or group.kind is ExactPath:
                         assert c.test_path or holds(c.rule, path)
                     if (not c.test_path or holds(c.rule, path)) and method in (c.rule.match.methods or (method,)):
                         got = c.rule

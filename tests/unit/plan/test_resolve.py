@@ -8,6 +8,7 @@ import pytest
 
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
+from lbgen.plan.conditions import Exact, Header, Present
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
@@ -18,18 +19,18 @@ from lbgen.plan.model import (
     HeaderEdits,
     HostPattern,
     Mode,
-    PathKind,
     Plan,
     Protocol,
     Redirect,
     Respond,
     Rewrite,
     Timeouts,
-    ValueKind,
 )
+from lbgen.plan.path_conditions import RegexPath
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
 from lbgen.records import replace
+from tests.support.plans import every_match
 
 POOLS = {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "two": {"endpoints": [{"address": "10.0.0.2:80"}]}}
 
@@ -87,9 +88,9 @@ def test_a_route_is_a_rule_per_match_and_host() -> None:
         "r.2": ("a.test", "/", "routes[0].match[1]"),
         "r.3": ("*.b.test", "/", "routes[0].match[1]"),
     }
-    assert [(h.name, h.value.kind) for h in rules["r.2"].match.headers] == [
-        ("x-a", ValueKind.PRESENT),
-        ("x-b", ValueKind.EXACT),
+    assert [(h.subject.name, type(h.operator)) for h in rules["r.2"].match.on(Header)] == [
+        ("x-a", Present),
+        ("x-b", Exact),
     ]
     assert [str(t.host) for t in plan.listeners[0].hosts] == ["a.test", "*.b.test", "None"]
 
@@ -244,16 +245,7 @@ RICH: dict[str, Any] = {
             "name": "a",
             "hosts": ["a.test", "*.a.test"],
             "priority": 1,
-            "match": [
-                {
-                    "path": {"exact": "/a"},
-                    "methods": ["GET"],
-                    "headers": {"a": "1", "b": {"regex": "x"}, "c": {"present": True}},
-                    "query": {"a": "1", "b": {"regex": "x"}, "c": {"present": True}},
-                    "cookies": {"a": "1", "b": {"regex": "x"}, "c": {"present": True}},
-                },
-                {"path": {"prefix": "/p"}},
-            ],
+            "match": [each for each in every_match() if "regex" not in each["path"]],
             "forward": [{"pool": "a", "request_headers": {"set": {"x": "1"}}}, {"pool": "b"}],
             "rewrite": {"prefix": "/x", "host": "h"},
             "timeouts": {"connect": "1s", "response": "1s", "idle": "1s", "request": "1s"},
@@ -416,7 +408,7 @@ def test_hosts_are_patterns() -> None:
     plan = plan_of({"name": "a", "hosts": ["*.a.test"], "match": [{"path": {"regex": "/x"}}], "forward": "app"})
     (rule,) = plan.listeners[0].hosts[0].rules
     assert rule.host == HostPattern("a.test", wildcard=True)
-    assert rule.match.path.kind is PathKind.REGEX
+    assert isinstance(rule.match.path, RegexPath)
 
 
 def test_objects_are_found_by_name() -> None:

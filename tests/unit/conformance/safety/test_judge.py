@@ -10,9 +10,8 @@ import yaml
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.conformance.safety import corpus, run
-from lbgen.conformance.safety.endpoint import Arrival
+from lbgen.conformance.safety.endpoint import AmbiguousError, Arrival, parse_head, read_body
 from lbgen.conformance.safety.judge import judge_arrival
-from lbgen.conformance.safety.message import AmbiguousError, parse_head, read_body
 
 PLAN = plan_of(yaml.safe_load(Path(run.__file__).with_name("topology.yaml").read_text(encoding="utf-8")))
 MARK = "mark0123456789"

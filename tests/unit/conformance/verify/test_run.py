@@ -12,12 +12,11 @@ import pytest
 import lbgen
 from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify import edited_files, faults, requests
+from lbgen.conformance.verify.addresses import move_to_loopback, restore_port, why_moved
 from lbgen.conformance.verify.cases import Phase, time_window
-from lbgen.conformance.verify.loopback import move_to_loopback, restore_port
-from lbgen.conformance.verify.messages import Finished, Job
-from lbgen.conformance.verify.own_addresses import why_moved
+from lbgen.conformance.verify.edited_files import has_same_shape
+from lbgen.conformance.verify.jobs import Finished, Job
 from lbgen.conformance.verify.report import Report, UnverifiedEngine, compare_engines
-from lbgen.conformance.verify.same_shape import has_same_shape
 from lbgen.conformance.verify.time_scaling import LONGEST, SHORTEST, Scale, choose_scale, scale_times, times_of
 from lbgen.conformance.verify.worker import stand_ins
 from lbgen.conformance.wait_ready import readiness_requests

@@ -19,8 +19,6 @@ from lbgen.plan.model import (
     Forward,
     HeaderEdits,
     HostPattern,
-    PathKind,
-    PathMatch,
     Plan,
     Pool,
     Redirect,
@@ -29,6 +27,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 from lbgen.plan.resolve import plan
 from lbgen.records import replace
 from lbgen.spec.load import load
@@ -133,20 +132,20 @@ def test_rewrites_cut_at_the_segment(rewrite: Rewrite, pattern: str, substitutio
 @pytest.mark.parametrize(
     ("path", "prefix", "field"),
     [
-        (PathMatch(PathKind.PREFIX, "/r0"), "/v1/", {"prefix_rewrite": "/v1"}),
-        (PathMatch(PathKind.PREFIX, "/"), "/v1", {"prefix_rewrite": "/v1/"}),
-        (PathMatch(PathKind.PREFIX, "/"), "/", {"prefix_rewrite": "/"}),
-        (PathMatch(PathKind.EXACT, "/r0"), "/v1", {"prefix_rewrite": "/v1"}),
-        (PathMatch(PathKind.EXACT, "/r0"), "/", {"prefix_rewrite": "/"}),
+        (PrefixPath("/r0"), "/v1/", {"prefix_rewrite": "/v1"}),
+        (PrefixPath("/"), "/v1", {"prefix_rewrite": "/v1/"}),
+        (PrefixPath("/"), "/", {"prefix_rewrite": "/"}),
+        (ExactPath("/r0"), "/v1", {"prefix_rewrite": "/v1"}),
+        (ExactPath("/r0"), "/", {"prefix_rewrite": "/"}),
         (
-            PathMatch(PathKind.PREFIX, "/caf%C3%A9"),
+            PrefixPath("/caf%C3%A9"),
             "/v1",
             {"regex_rewrite": {"pattern": {"regex": "^/caf%[Cc]3%[Aa]9(/.*)?$"}, "substitution": "/v1\\1"}},
         ),
     ],
 )
 def test_a_prefix_is_replaced_by_envoy_where_that_leaves_one_slash(
-    path: PathMatch, prefix: str, field: dict[str, Any]
+    path: Path, prefix: str, field: dict[str, Any]
 ) -> None:
     assert replace_prefix(path, prefix) == field
 
@@ -183,7 +182,7 @@ def test_objections_name_their_place() -> None:
     assert found == {
         ("routes[0].timeouts.idle", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
         ("routes[0].timeouts.idle", Level.HABIT, Feature.TIMEOUT_IDLE),
-        ("routes[0].match[0].query.q", Level.HABIT, Feature.QUERY_REGEX),
+        ("routes[0].match[0].query.q", Level.HABIT, Feature("match.query.regex")),
     }
 
 

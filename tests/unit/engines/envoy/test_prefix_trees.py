@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lbgen.engines.envoy import ENGINE, prefix_trees
 from lbgen.plan.matching import covers_host, mismatch
-from lbgen.plan.model import Match, PathKind, PathMatch, Rule
+from lbgen.plan.model import Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.resolve import plan
 from lbgen.spec.load import load
@@ -18,8 +19,8 @@ from tests.support.strategies import PlanShape, plans, requests
 GENEROUS = mock.patch.multiple(prefix_trees, _MIN_RULES=0, _LEAF=1, _GROWTH=1_000)
 
 
-def rule(rank: int, kind: PathKind, path: str) -> Rule:
-    return Rule(f"r{rank}", rank, f"r{rank}", None, Match(PathMatch(kind, path)), f"routes[{rank}]")
+def rule(rank: int, kind: type[Path], path: str) -> Rule:
+    return Rule(f"r{rank}", rank, f"r{rank}", None, Match(kind(path)), f"routes[{rank}]")
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -43,23 +44,22 @@ def test_the_first_match_is_the_same(data: st.DataObject) -> None:
 
 
 def test_small_and_unruly_tables_stay_lists() -> None:
-    assert prefix_trees.build_prefix_tree([rule(n, PathKind.EXACT, f"/{n}") for n in range(100)]) is None
-    everywhere = [rule(n, PathKind.REGEX, f".*{n}") for n in range(200)]
+    assert prefix_trees.build_prefix_tree([rule(n, ExactPath, f"/{n}") for n in range(100)]) is None
+    everywhere = [rule(n, RegexPath, f".*{n}") for n in range(200)]
     assert (
-        prefix_trees.build_prefix_tree([*everywhere, *(rule(200 + n, PathKind.EXACT, f"/{n}") for n in range(200))])
-        is None
+        prefix_trees.build_prefix_tree([*everywhere, *(rule(200 + n, ExactPath, f"/{n}") for n in range(200))]) is None
     )
 
 
 def test_a_leaf_holds_what_its_targets_can_meet_and_no_more() -> None:
     rules = [
-        rule(0, PathKind.EXACT, "/api"),
-        rule(1, PathKind.REGEX, "/ap[a-z]+"),
-        rule(2, PathKind.PREFIX, "/api/v1"),
-        rule(3, PathKind.PREFIX, "/api"),
-        rule(4, PathKind.PREFIX, "/caf%C3%A9"),
-        rule(5, PathKind.PREFIX, "/"),
-        rule(6, PathKind.PREFIX, "/api/v1/x"),
+        rule(0, ExactPath, "/api"),
+        rule(1, RegexPath, "/ap[a-z]+"),
+        rule(2, PrefixPath, "/api/v1"),
+        rule(3, PrefixPath, "/api"),
+        rule(4, PrefixPath, "/caf%C3%A9"),
+        rule(5, PrefixPath, "/"),
+        rule(6, PrefixPath, "/api/v1/x"),
     ]
     with GENEROUS:
         found = prefix_trees.build_prefix_tree(rules)

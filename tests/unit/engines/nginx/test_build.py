@@ -61,8 +61,8 @@ def test_every_feature_has_an_answer(version):
 
 def test_old_version_says_what_it_cannot():
     assert ENGINE.verdict(Feature.QUEUE, "1.22").level is Level.REFUSED
-    assert ENGINE.verdict(Feature.HEADER, "1.22").level is Level.HABIT
-    assert ENGINE.verdict(Feature.HEADER, "1.31").level is Level.EMULATED
+    assert ENGINE.verdict(Feature("match.headers"), "1.22").level is Level.HABIT
+    assert ENGINE.verdict(Feature("match.headers"), "1.31").level is Level.EMULATED
 
 
 def test_same_plan_same_bytes_and_an_origin_for_each_line():

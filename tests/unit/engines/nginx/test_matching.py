@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from lbgen.engines.nginx import matching
-from lbgen.plan.model import ValueKind, ValueMatch
+from lbgen.engines.nginx.matching import value_regex
+from lbgen.plan.conditions import Condition, Cookie, Exact, Header, Present, Regex
 
 
 def holds(regex: str, value: str) -> bool:
@@ -17,39 +17,39 @@ def holds(regex: str, value: str) -> bool:
 @pytest.mark.parametrize(
     ("wanted", "value", "result"),
     [
-        (ValueMatch(ValueKind.EXACT, "b"), "a, b", True),
-        (ValueMatch(ValueKind.EXACT, "b"), "a ,b ,c", True),
-        (ValueMatch(ValueKind.EXACT, "b"), "ab", False),
-        (ValueMatch(ValueKind.EXACT, "a, b"), "a, b", True),
-        (ValueMatch(ValueKind.EXACT, "a, b"), "a, b, c", False),
-        (ValueMatch(ValueKind.REGEX, "b+"), "a, bb", True),
-        (ValueMatch(ValueKind.REGEX, "a.*c"), "a, b, c", True),
-        (ValueMatch(ValueKind.REGEX, "[^a]"), "a", False),
-        (ValueMatch(ValueKind.REGEX, ".*"), "", False),
-        (ValueMatch(ValueKind.PRESENT), "", False),
-        (ValueMatch(ValueKind.PRESENT), ", ", False),
-        (ValueMatch(ValueKind.PRESENT), ",", True),
-        (ValueMatch(ValueKind.PRESENT), "x", True),
+        (Exact("b"), "a, b", True),
+        (Exact("b"), "a ,b ,c", True),
+        (Exact("b"), "ab", False),
+        (Exact("a, b"), "a, b", True),
+        (Exact("a, b"), "a, b, c", False),
+        (Regex("b+"), "a, bb", True),
+        (Regex("a.*c"), "a, b, c", True),
+        (Regex("[^a]"), "a", False),
+        (Regex(".*"), "", False),
+        (Present(), "", False),
+        (Present(), ", ", False),
+        (Present(), ",", True),
+        (Present(), "x", True),
     ],
 )
 def test_headers(wanted, value, result):
-    assert holds("^" + matching.header_regex(wanted), value) is result
+    assert holds("^" + value_regex(Condition(Header("x"), wanted)), value) is result
 
 
 @pytest.mark.parametrize(
     ("wanted", "sent", "result"),
     [
-        (ValueMatch(ValueKind.EXACT, "a"), "=a", True),
-        (ValueMatch(ValueKind.EXACT, "a"), '="a" ', True),
-        (ValueMatch(ValueKind.EXACT, '"a"'), '=""a""', True),
-        (ValueMatch(ValueKind.EXACT, '"a"'), '="a"', False),
-        (ValueMatch(ValueKind.EXACT, "a;b"), "=a;b", False),
-        (ValueMatch(ValueKind.REGEX, ".+"), '=""', False),
-        (ValueMatch(ValueKind.REGEX, "a."), "=a ", False),
-        (ValueMatch(ValueKind.PRESENT), '=""', False),
-        (ValueMatch(ValueKind.PRESENT), "", False),
-        (ValueMatch(ValueKind.PRESENT), '="', True),
+        (Exact("a"), "=a", True),
+        (Exact("a"), '="a" ', True),
+        (Exact('"a"'), '=""a""', True),
+        (Exact('"a"'), '="a"', False),
+        (Exact("a;b"), "=a;b", False),
+        (Regex(".+"), '=""', False),
+        (Regex("a."), "=a ", False),
+        (Present(), '=""', False),
+        (Present(), "", False),
+        (Present(), '="', True),
     ],
 )
 def test_cookies(wanted, sent, result):
-    assert holds("^" + matching.cookie_regex(wanted), sent) is result
+    assert holds("^" + value_regex(Condition(Cookie("x"), wanted)), sent) is result

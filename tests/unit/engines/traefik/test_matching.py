@@ -6,17 +6,16 @@ import pytest
 
 from lbgen.engines.traefik.matching import build_rule, count_rules, decode_path, find_priority, quote_regex
 from lbgen.engines.traefik.quote import quote_rule_text
-from lbgen.plan.model import HostPattern, Match, NamedMatch, PathKind, PathMatch, Rule, ValueKind, ValueMatch
+from lbgen.plan.conditions import Exact, Present, Regex
+from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from tests.support.plans import match
 
-EVERY = PathMatch(PathKind.PREFIX, "/")
+EVERY = PrefixPath("/")
 
 
 def rule(match: Match, host: HostPattern | None = None, rank: int = 0) -> Rule:
     return Rule(f"r.{rank}", rank, "r", host, match, "routes[0]")
-
-
-def named(name: str, kind: ValueKind, value: str = "") -> NamedMatch:
-    return NamedMatch(name, ValueMatch(kind, value))
 
 
 @pytest.mark.parametrize(
@@ -25,21 +24,21 @@ def named(name: str, kind: ValueKind, value: str = "") -> NamedMatch:
         (Match(EVERY), None, "PathPrefix(`/`)"),
         (Match(EVERY), HostPattern("a.example"), "Host(`a.example`)"),
         (Match(EVERY), HostPattern("a.example", wildcard=True), r"HostRegexp(`^.+\.a\.example\.?$`)"),
-        (Match(PathMatch(PathKind.EXACT, "/a%20b")), None, "Path(`/a b`)"),
-        (Match(PathMatch(PathKind.PREFIX, "/api")), None, "(Path(`/api`) || PathPrefix(`/api/`))"),
-        (Match(PathMatch(PathKind.REGEX, "/[0-9]+")), None, "PathRegexp(`^(?:/[0-9]+)$`)"),
-        (Match(EVERY, ("GET",)), None, "Method(`GET`)"),
-        (Match(EVERY, ("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
+        (Match(ExactPath("/a%20b")), None, "Path(`/a b`)"),
+        (Match(PrefixPath("/api")), None, "(Path(`/api`) || PathPrefix(`/api/`))"),
+        (Match(RegexPath("/[0-9]+")), None, "PathRegexp(`^(?:/[0-9]+)$`)"),
+        (match(EVERY, methods=("GET",)), None, "Method(`GET`)"),
+        (match(EVERY, methods=("GET", "PUT")), HostPattern("a"), "Host(`a`) && (Method(`GET`) || Method(`PUT`))"),
         (
-            Match(EVERY, headers=(named("x-v", ValueKind.EXACT, "1.0"),)),
+            match(EVERY, headers=(("x-v", Exact("1.0")),)),
             None,
             r"HeaderRegexp(`x-v`, `(?:^|,)[ \t]*1\.0[ \t]*(?:,|$)`)",
         ),
-        (Match(EVERY, headers=(named("x-v", ValueKind.PRESENT),)), None, "HeaderRegexp(`x-v`, `.`)"),
-        (Match(EVERY, query=(named("v", ValueKind.EXACT, "`"),)), None, 'Query(`v`, "`")'),
-        (Match(EVERY, query=(named("v", ValueKind.REGEX, "1|2"),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
+        (match(EVERY, headers=(("x-v", Present()),)), None, "HeaderRegexp(`x-v`, `.`)"),
+        (match(EVERY, query=(("v", Exact("`")),)), None, 'Query(`v`, "`")'),
+        (match(EVERY, query=(("v", Regex("1|2")),)), None, "QueryRegexp(`v`, `^(?:1|2)$`)"),
         (
-            Match(EVERY, cookies=(named("s", ValueKind.REGEX, "a|b"),)),
+            match(EVERY, cookies=(("s", Regex("a|b")),)),
             None,
             r'HeaderRegexp(`Cookie`, `(?:^|;)[ \t]*s="?(?:a|b)"?[ \t]*(?:;|$)`)',
         ),

@@ -9,13 +9,14 @@ import pytest
 
 from lbgen.engines.traefik.matching import decode_path
 from lbgen.engines.traefik.prefix_trees import MOST, Tree
-from lbgen.plan.model import HostPattern, Match, PathKind, PathMatch, Rule
+from lbgen.plan.model import HostPattern, Match, Rule
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 
 
-def entry(path: str, host: str = "", kind: PathKind = PathKind.PREFIX) -> UnrankedRule:
+def entry(path: str, host: str = "", kind: type[Path] = PrefixPath) -> UnrankedRule:
     pattern = HostPattern(host.removeprefix("*."), wildcard=host.startswith("*.")) if host else None
-    return UnrankedRule(f"r{path}{host}.0", "r", 0, pattern, Match(PathMatch(kind, path)), "routes[0]")
+    return UnrankedRule(f"r{path}{host}.0", "r", 0, pattern, Match(kind(path)), "routes[0]")
 
 
 def tree_of(entries: list[UnrankedRule]) -> tuple[Tree, tuple[Rule, ...]]:
@@ -54,9 +55,9 @@ def meets(rule: Rule, host: str, path: str) -> bool:
     wanted = rule.match.path
     if rule.host is not None and not rule.host.covers(host):
         return False
-    if wanted.kind is PathKind.EXACT:
+    if isinstance(wanted, ExactPath):
         return path == wanted.value
-    if wanted.kind is PathKind.REGEX:
+    if isinstance(wanted, RegexPath):
         return re.fullmatch(wanted.value, path) is not None
     return wanted.covers_all or path == wanted.value or path.startswith(f"{wanted.value}/")
 
@@ -64,8 +65,8 @@ def meets(rule: Rule, host: str, path: str) -> bool:
 MANY = {
     "paths": [entry(f"/r{i}") for i in range(300)],
     "paths of one": [entry(f"/api/v1/r{i}") for i in range(200)] + [entry("/api"), entry("/")],
-    "exact and regex": [entry(f"/r{i}", kind=PathKind.EXACT) for i in range(120)]
-    + [entry("/r[0-9]", kind=PathKind.REGEX), entry("/r1/x")],
+    "exact and regex": [entry(f"/r{i}", kind=ExactPath) for i in range(120)]
+    + [entry("/r[0-9]", kind=RegexPath), entry("/r1/x")],
     "hosts": [entry("/", f"h{i}.test") for i in range(300)] + [entry("/", "*.test"), entry("/all")],
     "hosts and paths": [entry(f"/r{i}", "a.test") for i in range(120)] + [entry("/r7/x"), entry("/", "*.test")],
     "wildcards": [entry("/", f"*.w{i}.test") for i in range(120)] + [entry("/", "*.test")],

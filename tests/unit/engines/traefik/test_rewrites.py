@@ -7,7 +7,8 @@ import re
 import pytest
 
 from lbgen.engines.traefik.rewrites import build_redirect, build_rewrite
-from lbgen.plan.model import PathKind, PathMatch, Redirect, Rewrite
+from lbgen.plan.model import Redirect, Rewrite
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from tests.support.plans import by_match
 
 
@@ -30,7 +31,7 @@ def apply(data, kind: str, text: str) -> str:
     ],
 )
 def test_prefixes(matched, prefix, path, wanted):
-    data = build_rewrite(Rewrite(prefix=prefix), PathMatch(PathKind.PREFIX, matched))
+    data = build_rewrite(Rewrite(prefix=prefix), PrefixPath(matched))
     assert apply(data, "replacePathRegex", path) == wanted
 
 
@@ -50,10 +51,10 @@ LISTENER = by_match([]).listeners[0]  # of port 8080
     ],
 )
 def test_redirects(redirect, wanted):
-    data = build_redirect(redirect, PathMatch(PathKind.PREFIX, "/from"), LISTENER)
+    data = build_redirect(redirect, PrefixPath("/from"), LISTENER)
     assert data == {"plugin": {"lbgen": {"redirect": {"status": redirect.status, **wanted}}}}
 
 
 def test_a_redirect_of_an_exact_path_has_no_rest():
-    data = build_redirect(Redirect(302, prefix="/to/"), PathMatch(PathKind.EXACT, "/from"), LISTENER)
+    data = build_redirect(Redirect(302, prefix="/to/"), ExactPath("/from"), LISTENER)
     assert data["plugin"]["lbgen"]["redirect"]["whole"] is True

@@ -18,7 +18,7 @@ from lbgen.diagnostics import EngineError, Severity
 from lbgen.plan.checks import key_pairs
 from lbgen.plan.resolve import findings
 from lbgen.runtime.common import certificates
-from lbgen.runtime.common.checker import refused_files
+from lbgen.runtime.common.readiness import refused_files
 
 TEXT = """\
 version: 1

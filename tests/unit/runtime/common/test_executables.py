@@ -14,7 +14,7 @@ import pytest
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, BinaryHint
 from lbgen.runtime.common import executables
-from lbgen.runtime.local.run_as import User, accessible_copy, is_reachable
+from lbgen.runtime.local.spawn import User, accessible_copy, is_reachable
 
 
 @dataclass(frozen=True)

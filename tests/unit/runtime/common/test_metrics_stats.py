@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from lbgen.agent.metrics import Metrics
 from lbgen.diagnostics import EngineError
 from lbgen.engines.metrics_spec import METHODS, CountedListener, CountedPool, MetricsSpec
-from lbgen.runtime.common.metrics_stats import fetch, from_text, quantile
+from lbgen.runtime.common.stats import fetch, from_text, quantile
 
 SPEC = MetricsSpec(
     stack="shop",

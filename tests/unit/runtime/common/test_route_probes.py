@@ -14,10 +14,10 @@ from h2.events import RequestReceived, StreamEnded
 
 import lbgen
 from lbgen.plan.model import Mode, Plan
+from lbgen.plan.regex_example import regex_example
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
 from lbgen.runtime.common.connect import ConnectOptions
-from lbgen.runtime.common.regex_example import regex_example
 from lbgen.runtime.common.route_probes import Probe, ask, make_probes, probes_of_change
 from tests.support.plans import examples
 

@@ -13,15 +13,14 @@ import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
 from lbgen.records import replace
-from lbgen.runtime.common import saved
 from lbgen.runtime.common.driver import ReloadOptions
-from lbgen.runtime.common.process_id import ProcessId
+from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.state import StackState
-from lbgen.runtime.docker import apply, saved_plan
-from lbgen.runtime.docker.saved_plan import SavedPlan
-from lbgen.runtime.local import journal
-from lbgen.runtime.local.journal import SavedNetwork
+from lbgen.runtime.docker import labels, stack
+from lbgen.runtime.docker.labels import SavedPlan
+from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.messages import EngineChoice, StartRequest
+from lbgen.runtime.local.stack_processes import SavedNetwork
 from lbgen.runtime.standins.plan import StandInSet
 from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.plans import examples
@@ -46,8 +45,8 @@ def made(example: str = "shop") -> SavedPlan:
 def test_it_comes_back(example: str) -> None:
     wanted = made(example)
     wanted.write()
-    assert saved_plan.read(wanted.plan.name) == wanted
-    assert (saved_plan.folder(wanted.plan.name) / "kept").stat().st_mode & 0o777 == 0o600
+    assert labels.read_saved_plan(wanted.plan.name) == wanted
+    assert (labels.saved_folder(wanted.plan.name) / "kept").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("example", PLANS)
@@ -58,51 +57,51 @@ def test_what_a_supervisor_saved_comes_back(example: str, tmp_path: Path) -> Non
     )
     order = StartRequest(plan.name, "/stack", plan, (engine,), ("all",), True, 20.0)
     network = SavedNetwork("10.0.0.1", "10.0.0.2", "lb0", ProcessId(7, 9))
-    value = journal.SavedStack(3, order, stand_in_set, (("nginx", network),), (("nginx", engine.binary),))
-    journal.write(tmp_path, value)
-    assert journal.read(tmp_path) == value
+    value = stack_processes.SavedStack(3, order, stand_in_set, (("nginx", network),), (("nginx", engine.binary),))
+    stack_processes.write_saved(tmp_path, value)
+    assert stack_processes.read_saved(tmp_path) == value
     unknown = replace(value, request=replace(order, engines=(replace(engine, name="fake"),)))
-    journal.write(tmp_path, unknown)
-    assert journal.read(tmp_path) is None
+    stack_processes.write_saved(tmp_path, unknown)
+    assert stack_processes.read_saved(tmp_path) is None
 
 
 def test_a_plan_in_the_pickle_of_an_older_lbgen_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = made()
     wanted.write()
-    name, file = wanted.plan.name, saved_plan.folder(wanted.plan.name) / "kept"
+    name, file = wanted.plan.name, labels.saved_folder(wanted.plan.name) / "kept"
     version = file.read_bytes().splitlines(keepends=True)[0]
     for begin in (b"lbgen 0123456789abcdef\n", version):
         file.write_bytes(begin + pickle.dumps(wanted))
-        assert saved_plan.read(name) is None
+        assert labels.read_saved_plan(name) is None
     client = SimpleNamespace(containers=SimpleNamespace(list=lambda **_: []))
-    monkeypatch.setattr(apply, "connect", lambda **_: client)
+    monkeypatch.setattr(stack, "connect", lambda **_: client)
     state = StackState(name, "", 0, 0)
     with pytest.raises(EngineError, match=r"LB412: another user, or another lbgen, made the containers of shop"):
-        apply.reload(state, wanted.plan, ReloadOptions((), print, 1))
+        stack.reload(state, wanted.plan, ReloadOptions((), print, 1))
 
 
 def test_another_lbgens_or_a_strangers_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = made()
     wanted.write()
-    name, file = wanted.plan.name, saved_plan.folder(wanted.plan.name) / "kept"
+    name, file = wanted.plan.name, labels.saved_folder(wanted.plan.name) / "kept"
     with monkeypatch.context() as patch:
-        patch.setattr(saved, "_version", lambda: b"another\n")
-        assert saved_plan.read(name) is None
+        patch.setattr(labels, "PLAN_SCHEMA", labels.PLAN_SCHEMA + 1)
+        assert labels.read_saved_plan(name) is None
     file.chmod(0o620)
-    assert saved_plan.read(name) is None
+    assert labels.read_saved_plan(name) is None
     file.chmod(0o600)
-    assert saved_plan.read(name) == wanted
+    assert labels.read_saved_plan(name) == wanted
     elsewhere = file.rename(file.with_name("elsewhere"))
     file.symlink_to(elsewhere)
-    assert saved_plan.read(name) is None
+    assert labels.read_saved_plan(name) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_file_of_another_user_is_not_read() -> None:
     wanted = made()
     wanted.write()
-    os.chown(saved_plan.folder(wanted.plan.name) / "kept", 65534, 65534)
-    assert saved_plan.read(wanted.plan.name) is None
+    os.chown(labels.saved_folder(wanted.plan.name) / "kept", 65534, 65534)
+    assert labels.read_saved_plan(wanted.plan.name) is None
 
 
 def test_what_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

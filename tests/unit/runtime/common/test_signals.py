@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from lbgen.runtime.common.signals import defer_signals
+from lbgen.runtime.common.processes import defer_signals
 
 
 def press() -> None:
@@ -69,7 +69,7 @@ def test_other_threads_are_let_alone() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda x: x.name)
 def test_a_command_ends_with_its_number(number: signal.Signals) -> None:
     code = (
-        "import os; from lbgen.runtime.common.signals import raise_signals, Interrupted; raise_signals()\n"
+        "import os; from lbgen.runtime.common.processes import raise_signals, Interrupted; raise_signals()\n"
         f"try: os.kill(os.getpid(), {int(number)}); print('here')\n"
         "except Interrupted as stop: raise SystemExit(stop.exit_code)"
     )

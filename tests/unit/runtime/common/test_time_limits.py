@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lbgen.records import replace
-from lbgen.runtime.common.time_limits import for_routes
+from lbgen.runtime.common.selection import for_routes
 from tests.support.plans import examples
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import registry
-from lbgen.runtime.docker import client, saved_plan
+from lbgen.runtime.docker import client, labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def test_it_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with fake(place, json.dumps(version).encode()) as host:
             monkeypatch.setenv("DOCKER_HOST", host)
             assert "lbgen needs 20.10 or newer; update docker, or use --runtime local" in refused()
-    with fake(tmp_path, b"OK", "200 OK\r\nApi-Version: 1.40") as host:  # a ping says so
+    with fake(tmp_path, b'{"ApiVersion": "1.40"}') as host:
         monkeypatch.setenv("DOCKER_HOST", host)
         assert "the docker daemon is too old (API 1.40); lbgen needs 20.10 or newer" in refused()
 
@@ -200,6 +200,6 @@ def test_up_takes_no_other_runtime_where_containers_may_run(tmp_path: Path, monk
     plan = lbgen.plan(lbgen.load("examples/postgres/topology.yaml"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
-    saved_plan.folder(plan.name).mkdir(parents=True)
+    labels.saved_folder(plan.name).mkdir(parents=True)
     with pytest.raises(EngineError, match="LB420: no docker daemon answers at unix:///nowhere"):
         registry.default_runtime(plan, backends=True)

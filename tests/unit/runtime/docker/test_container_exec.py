@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lbgen.diagnostics import EngineError
-from lbgen.runtime.docker import container, container_exec, health
+from lbgen.runtime.docker import container, inspect
 from lbgen.runtime.docker.labels import Record, Role
 
 
@@ -39,7 +39,7 @@ def test_it_waits_for_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
     assert container.execute(handle(b"said", None, None, 0), ("nft",)) == "said"
     with pytest.raises(EngineError, match="said"):
         container.execute(handle(b"said", None, 1), ("nft",))
-    monkeypatch.setattr(container_exec, "_SECONDS", 0.0)
+    monkeypatch.setattr(container, "_EXEC_SECONDS", 0.0)
     with pytest.raises(EngineError, match="said"):
         container.execute(handle(b"said", None), ("nft",))
 
@@ -56,4 +56,4 @@ def test_it_waits_for_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_without_its_text_is_none(output: bytes, codes: tuple[int | None, ...], answer: object) -> None:
     ports = SimpleNamespace(handle=handle(output, *codes), running=True, record=Record("s", Role.PORTS, ""), name="p")
     engine: Any = SimpleNamespace(handle=handle(b"", 0), record=Record("s", Role.ENGINE, ""), name="e")
-    assert health.fetch_status(engine, [ports], ("/x",)) == answer  # type: ignore[list-item]  # stands in for one
+    assert inspect.fetch_status(engine, [ports], ("/x",)) == answer  # type: ignore[list-item]  # stands in for one

@@ -10,7 +10,7 @@ from docker.errors import InvalidVersion, NotFound
 
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.route_probes import make_probes
-from lbgen.runtime.docker.oom import memory_hint
+from lbgen.runtime.docker.container_engine import memory_hint
 
 MIB = 1 << 20
 

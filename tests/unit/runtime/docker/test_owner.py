@@ -12,7 +12,7 @@ from lbgen.cli.stacks import down_command as down
 from lbgen.diagnostics import UsageError
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result
-from lbgen.runtime.docker import owner
+from lbgen.runtime.docker import labels
 from lbgen.runtime.docker.inspect import ContainerStack
 from lbgen.runtime.tiers.group import Group, Member, as_one_stack
 
@@ -39,12 +39,12 @@ def runs(monkeypatch: pytest.MonkeyPatch, *stacks: ContainerStack) -> None:
 
 
 def test_labels_name_the_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = owner.labels()
-    assert owner.labels() == labels
-    assert not owner.foreign_owner(labels)
+    own = labels.owner_labels()
+    assert labels.owner_labels() == own
+    assert not labels.foreign_owner(own)
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "other"))
-    assert owner.foreign_owner(labels) == f"the state directory {tmp_path / 'mine'}"
-    assert owner.foreign_owner({}) == "an unknown state directory"
+    assert labels.foreign_owner(own) == f"the state directory {tmp_path / 'mine'}"
+    assert labels.foreign_owner({}) == "an unknown state directory"
 
 
 def test_no_stack_of_others_without_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

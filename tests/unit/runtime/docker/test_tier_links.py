@@ -11,7 +11,7 @@ import pytest
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common.state import Address
-from lbgen.runtime.docker import tier_links, traffic_switch
+from lbgen.runtime.docker import external_networks, traffic_switch
 from lbgen.runtime.docker.labels import Record, Role
 from lbgen.runtime.docker.traffic_switch import JoinedAddresses
 
@@ -25,16 +25,16 @@ def front() -> lbgen.Plan:
     return edge.plan
 
 
-def found(monkeypatch: pytest.MonkeyPatch, detail: str) -> dict[str, tier_links.Replica]:
+def found(monkeypatch: pytest.MonkeyPatch, detail: str) -> dict[str, external_networks.Replica]:
     engine = Record("hybrid-web-1", Role.ENGINE, "", engine="x", addresses=ADDRESSES, detail=detail)
     networks = {"lbgen-hybrid-web-1": {"IPAddress": HOST}}
     holder = SimpleNamespace(
         labels=Record("hybrid-web-1", Role.PORTS, "").labels(), attrs={"NetworkSettings": {"Networks": networks}}
     )
     every = SimpleNamespace(containers=SimpleNamespace(list=lambda **asked: [holder]))
-    monkeypatch.setattr(tier_links, "docker_errors", lambda what: nullcontext())
-    monkeypatch.setattr(tier_links, "list_containers", lambda *asked: [SimpleNamespace(record=engine)])
-    return tier_links.find_replicas(every, front())
+    monkeypatch.setattr(external_networks, "docker_errors", lambda what: nullcontext())
+    monkeypatch.setattr(external_networks, "list_containers", lambda *asked: [SimpleNamespace(record=engine)])
+    return external_networks.find_replicas(every, front())
 
 
 def test_a_front_reaches_each_listener_at_a_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
+import multiprocessing
+import os
 import struct
 import threading
 from pathlib import Path
@@ -13,13 +14,13 @@ import pytest
 
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary
-from lbgen.runtime.common.progress import Progress, Step
+from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.saved import DecodeError, encode
 from lbgen.runtime.common.state import Address, EngineState, StackState
-from lbgen.runtime.local.connection import Connection
 from lbgen.runtime.local.messages import (
+    SCHEMA,
     Answer,
-    CommitRequest,
+    Connection,
     EngineChoice,
     Failure,
     ReloadRequest,
@@ -43,7 +44,7 @@ BINARY = Binary(Path("/n"), "1.22.1", (Path("/m.so"),))
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Connection, Connection]]:
-    one, other = map(Connection, socket.socketpair())
+    one, other = map(Connection, multiprocessing.Pipe())
     with one, other:
         yield one, other
 
@@ -71,23 +72,22 @@ def test_a_request_arrives(ends: tuple[Connection, Connection], example: str) ->
     for each in (start, TakeoverRequest(made.name, "/stack", 0.5)):
         assert sent(ends, each, StartRequest | TakeoverRequest) == each
     assert sent(ends, reload, ReloadRequest) == reload
-    assert sent(ends, CommitRequest(), CommitRequest) == CommitRequest()
 
 
 def test_what_is_cut_short_or_late_is_no_message(ends: tuple[Connection, Connection]) -> None:
     one, other = ends
     with pytest.raises(TimeoutError):
-        other.receive(CommitRequest, 0.01)
-    one._socket.sendall(struct.pack("!i", 90) + b'{"type"')
+        other.receive(ReloadRequest, 0.01)
+    os.write(one._pipe.fileno(), struct.pack("!i", 90) + b'{"type"')
     one.close()
     with pytest.raises(EOFError):
-        other.receive(CommitRequest)
+        other.receive(ReloadRequest)
 
 
-def test_a_field_of_another_lbgen_is_not_ignored(ends: tuple[Connection, Connection]) -> None:
+def test_a_message_of_another_schema_is_refused(ends: tuple[Connection, Connection]) -> None:
     known = json.loads(encode(TakeoverRequest("shop", "/stack", 0.5)))
-    for content in ({**known, "later": 1}, {**known, "type": "Later"}, {**known, "seconds": "soon"}, [known]):
-        ends[0].send_encoded(json.dumps(content).encode())
+    for schema, content in ((SCHEMA + 1, known), (SCHEMA, {**known, "type": "Later"}), (SCHEMA, [known])):
+        ends[0]._pipe.send_bytes(f"{schema} {json.dumps(content)}".encode())
         with pytest.raises(DecodeError):
             ends[1].receive(StartRequest | TakeoverRequest)
 

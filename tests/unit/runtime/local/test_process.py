@@ -18,8 +18,7 @@ import pytest
 from lbgen.diagnostics import EngineError
 from lbgen.plan.model import HostPattern, Plan, Respond
 from lbgen.records import replace
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.common.workers import group_members
+from lbgen.runtime.common.processes import ProcessId, group_members
 from lbgen.runtime.local.process import run_engine
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.support.plans import by_match, prefix, route

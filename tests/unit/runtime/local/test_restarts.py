@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from lbgen.runtime.local.restarts import Backoff, EngineWatch
+from lbgen.runtime.local.supervisor import Backoff, EngineWatch
 
 
 def test_each_death_soon_after_the_last_waits_longer():

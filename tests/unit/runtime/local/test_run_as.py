@@ -9,7 +9,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
-from lbgen.runtime.local import run_as
+from lbgen.runtime.local import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,6 @@ def test_a_killed_ldd_is_no_executable_without_libraries(tmp_path: Path, monkeyp
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     which: Callable[[str], str] = lambda _: str(killed)  # noqa: E731
-    monkeypatch.setattr(run_as.shutil, "which", which)
+    monkeypatch.setattr(spawn.shutil, "which", which)
     with pytest.raises(EngineError, match="killed by signal 9"):
-        run_as.accessible_copy(Binary(Path("/bin/true"), "1.0.0"), tmp_path, run_as.User(65534, 65534))
+        spawn.accessible_copy(Binary(Path("/bin/true"), "1.0.0"), tmp_path, spawn.User(65534, 65534))

@@ -22,8 +22,8 @@ from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
 from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
-from lbgen.runtime.common.process_id import ProcessId
-from lbgen.runtime.local.apply import choose
+from lbgen.runtime.common.processes import ProcessId
+from lbgen.runtime.local.decide import choose
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan as one_listener
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import pickle
-import socket
 import threading
 from contextlib import suppress
 from errno import EMFILE
@@ -18,9 +18,16 @@ from lbgen.records import replace
 from lbgen.runtime.common.saved import encode
 from lbgen.runtime.common.state import StackState
 from lbgen.runtime.local import supervisor
-from lbgen.runtime.local.connection import Connection
-from lbgen.runtime.local.control_socket import ControlSocket, connect
-from lbgen.runtime.local.messages import Answer, Failure, ReloadRequest, Success
+from lbgen.runtime.local.messages import (
+    SCHEMA,
+    Answer,
+    Connection,
+    ControlSocket,
+    Failure,
+    ReloadRequest,
+    Success,
+    connect,
+)
 from lbgen.runtime.local.supervisor import Supervisor
 from tests.unit.runtime.local.test_process import plan
 
@@ -46,7 +53,7 @@ class Company:
 
 
 def pipe_ends() -> tuple[Connection, Connection]:
-    one, other = socket.socketpair()
+    one, other = multiprocessing.Pipe()
     return Connection(one), Connection(other)
 
 
@@ -120,11 +127,11 @@ def test_every_error_of_a_reload_is_answered_and_the_next_one_is_served(made, tm
 def of_another_lbgen() -> dict[str, bytes]:
     """Requests that this lbgen does not have, and what it must not ignore."""
     known = json.loads(encode(ReloadRequest(plan(), (), 1.0)))
-    more = {**known, "plan": {**known["plan"], "later": True}}
     fewer = {name: value for name, value in known.items() if name != "accept"}
     other = {**known, "type": "LaterRequest"}
-    as_json = {name: json.dumps(x).encode() for name, x in {"more": more, "fewer": fewer, "other": other}.items()}
-    return {**as_json, "pickle": pickle.dumps((1, "two")), "no text": b'"\xff"', "empty": b""}
+    as_json = {name: b"%d %b" % (SCHEMA, json.dumps(x).encode()) for name, x in (("fewer", fewer), ("other", other))}
+    later = b"%d %b" % (SCHEMA + 1, json.dumps(known).encode())
+    return {**as_json, "later": later, "pickle": pickle.dumps((1, "two")), "no text": b'1 "\xff"', "empty": b""}
 
 
 @pytest.mark.parametrize("content", of_another_lbgen().values(), ids=of_another_lbgen())
@@ -132,7 +139,7 @@ def test_what_cannot_be_read_is_answered(made, content: bytes):
     made.processes = Company()
     theirs, ours = pipe_ends()
     made.pipe = theirs
-    ours.send_encoded(content)
+    ours._pipe.send_bytes(content)
     made._serve()
     answer = ours.receive(Answer)
     assert answer.diagnostics[0].code == "LB412"  # upon which `up` does what the hint says

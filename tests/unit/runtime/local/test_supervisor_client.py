@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 from contextlib import contextmanager
-from multiprocessing.connection import Connection as OldConnection
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.local import supervisor_client as client
-from lbgen.runtime.local.control_socket import ControlSocket
-from lbgen.runtime.local.messages import ReloadRequest
+from lbgen.runtime.local.messages import ControlSocket, ReloadRequest
 from tests.unit.runtime.local.test_process import plan
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def connect_to(monkeypatch: pytest.MonkeyPatch, *first: Exception | None, broken
     """Make `connect` fail as `first` says and succeed then; `broken`: the connection breaks at the first request."""
     left = list(first)
 
-    def send(content: bytes) -> None:
+    def send(message: object) -> None:
         if broken:
             raise BrokenPipeError
 
@@ -47,7 +45,7 @@ def connect_to(monkeypatch: pytest.MonkeyPatch, *first: Exception | None, broken
     def connect(folder: object) -> Iterator[SimpleNamespace]:
         if left and (error := left.pop(0)) is not None:
             raise error
-        yield SimpleNamespace(send_encoded=send)
+        yield SimpleNamespace(send=send)
 
     monkeypatch.setattr(client, "connect", connect)
 
@@ -82,7 +80,7 @@ def test_a_supervisor_of_another_lbgen_is_replaced(
     def serve() -> None:
         caller = control.wait(20)
         assert caller is not None
-        with OldConnection(caller._socket.detach()) as old:
+        with caller._pipe as old:
             received.append(old.recv_bytes())
             old.send_bytes(answer)
 

@@ -11,7 +11,7 @@ import pytest
 
 import lbgen
 from lbgen.agent import probe
-from lbgen.conformance.verify.own_addresses import why_moved
+from lbgen.conformance.verify.addresses import why_moved
 from lbgen.engines.agent_spec import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints

@@ -1,0 +1,51 @@
+"""What an engine's table of conditions has for each path, and for each operator on each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from lbgen.engines.api import Verdict, refused
+from lbgen.plan.conditions import FEATURES, Condition, Kind
+from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Match
+
+_MISSING = refused("lbgen has no text for this condition in its configuration")
+
+
+class Rendered(Struct, frozen=True):
+    """How an engine has a condition: the function that renders it, whose arguments are the engine's own, and the
+    verdict on its feature."""
+
+    render: Callable[..., Any]
+    verdict: Verdict
+    refuses: Callable[[Condition], str | None] | None = None
+    """Why the engine cannot have this one; None where it can."""
+
+
+ConditionTable = Mapping[Kind, Rendered]
+
+
+def condition_verdicts(table: ConditionTable) -> dict[Feature, Verdict]:
+    """The verdict on every condition; one that is not in the table is refused."""
+    return {Feature(name): table[kind].verdict if kind in table else _MISSING for kind, name in FEATURES.items()}
+
+
+def refusal(table: ConditionTable, condition: Condition) -> str | None:
+    """Why the engine cannot have the condition, though it has others of the kind; None where it can."""
+    refuses = table[condition.kind].refuses if condition.kind in table else None
+    return refuses(condition) if refuses is not None else None
+
+
+def named(names: Container[str], why: str) -> Callable[[Condition], str | None]:
+    """Refuse conditions on a subject of one of these names."""
+    return lambda condition: why if condition.subject.name in names else None
+
+
+def has_all(table: ConditionTable, match: Match) -> bool:
+    """Whether the table has every condition of a match; others are refused before anything is rendered."""
+    return type(match.path) in table and all(each.kind in table for each in match.conditions)
