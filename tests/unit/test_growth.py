@@ -13,7 +13,7 @@ from lbgen.conformance.corpus import corpus
 from lbgen.conformance.topology_diff import compare
 from lbgen.conformance.verify.requests import clause_requests
 from lbgen.engines.api import engine, engine_names, target_version
-from lbgen.engines.haproxy import actions, backend_selection
+from lbgen.engines.haproxy import backend_selection, rewrites
 from lbgen.engines.traefik import routers
 from lbgen.engines.verdicts import answers
 from lbgen.plan.request import Request
@@ -114,7 +114,7 @@ def test_twice_the_routes_cost_twice(shape: str, work: Callable[[str, int], Call
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_rendering_twice_the_routes_costs_twice(shape: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, limit in ((backend_selection, "_MOST_LISTED"), (actions, "_MOST_IN_PLACE"), (routers, "MOST")):
+    for module, limit in ((backend_selection, "_MOST_LISTED"), (rewrites, "_MOST_IN_PLACE"), (routers, "MOST")):
         monkeypatch.setattr(module, limit, 0)  # few are listed, many are looked up: compare the latter
 
     def rendering(routes: int) -> Callable[[], object]:

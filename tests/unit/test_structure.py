@@ -29,13 +29,13 @@ SKELETON = {
     "engine": "__init__ support objections pool_objections route_objections build view features quote",
     "listener": "listeners tls paths limits connections access l4",
     "matching": "matching conditions location_tree maps predicates prefix_trees routers",
-    "routes": "actions includes middlewares per_route routes server_blocks",
+    "routes": "actions includes middlewares routes server_blocks",
     "policies": "responses mirrors cors compression rate_limits",
     "headers": "headers forwarded_headers request_values rewrites",
-    "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols upstream_servers",
+    "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols",
     "pools": "sticky health_checks retries timeouts",
     "run": "run live transaction health_status access_log",
-    "text of the engine": "buffers lua names plugin protobuf statements strings",
+    "text of the engine": "buffers names plugin protobuf statements strings",
 }
 KNOWN = set(" ".join(SKELETON.values()).split())
 

@@ -8,7 +8,7 @@ from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
 from lbgen.engines.haproxy.access_log import record
 from lbgen.engines.haproxy.build import render
-from lbgen.engines.haproxy.objections import objections
+from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.support import HABITS, VERSIONS, support
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class HAProxy:
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         """Places that HAProxy cannot serve or serves differently."""
-        return objections(plan, version)
+        return (one for each in FEATURES if each.objections for one in each.objections(plan, version))
 
     def render(self, plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         """haproxy.cfg, maps/*, and lbgen.lua where a field needs it."""

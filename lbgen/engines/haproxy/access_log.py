@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+
+from lbgen.engines.haproxy.buffers import head_kib
+from lbgen.engines.haproxy.statements import Section, section, statement
+from lbgen.engines.haproxy.view import Contributor
+from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
@@ -86,3 +92,12 @@ def _body(entry: dict[str, Any], status: int) -> int:
     if entry["method"] == "HEAD" or status in (0, 204, 304):
         return 0
     return min(int(entry["sent"]), int(entry["length"] or entry["sent"]))
+
+
+def _settings(plan: Plan, _: str) -> Iterator[Section]:
+    if any(listener.logs for listener in plan.listeners if listener.mode is Mode.L7):
+        size = f"tune.http.logurilen {head_kib(plan) * 1024}"
+        yield section("", [statement(size, comment="paths are logged whole")])
+
+
+ACCESS_LOG = Contributor(settings=_settings)

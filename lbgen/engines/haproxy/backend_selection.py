@@ -1,24 +1,24 @@
-"""Which backend serves a route that forwards; a split draws one of its targets by weight."""
+"""Which backend serves a route that forwards: a split draws a target by weight, or follows a sticky cookie."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.haproxy.headers import header_statements
+from lbgen.engines.haproxy.maps import PerRoute
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.statements import Statement, acl, batches, found, set_var, statement
+from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Endpoint, Forward, HeaderEdits, Plan, Target
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from lbgen.engines.haproxy.matching import RouteKey
-    from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Plan, Target
 
 TARGET = "txn.target"
 _MOST_LISTED = 8  # backends that HAProxy tries one by one; from here on a lookup costs less
@@ -54,9 +54,20 @@ def choices(route_keys: Mapping[str, RouteKey], plan: Plan) -> Iterator[Choice]:
             before += target.weight
 
 
-def draw_statements(drawn: list[Choice], per_route: PerRoute) -> list[Statement]:
-    """Draw a target for each request of a split."""
-    return [_draw_one(choice, per_route) for choice in drawn]
+def _edits(on: HttpListener) -> Iterator[Statement]:
+    """Draw a target for each request of a split, unless its sticky cookie names one, and edit the target's headers."""
+    chosen = list(choices(on.keys, on.plan))
+    drawn = [choice for choice in chosen if choice.drawn]
+    yield from header_statements("http-request", _target_edits(chosen, drawn=False), on.per_route, "target")
+    yield from (_draw_one(choice, on.per_route) for choice in drawn)
+    yield from _sticky_statements(drawn, on.plan, on.per_route)
+    yield from header_statements("http-request", _target_edits(chosen, drawn=True), per_target(on, drawn), "share")
+
+
+def per_target(on: HttpListener, drawn: list[Choice]) -> PerRoute:
+    """Writes statements for some targets."""
+    targets = {choice.key: choice.target.field for choice in drawn}
+    return PerRoute(on.maps, TARGET, frozenset(targets), found(TARGET), targets)
 
 
 def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
@@ -68,7 +79,7 @@ def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
     return per_route.restrict(action, [choice.route_key.name], choice.key)
 
 
-def sticky_statements(drawn: list[Choice], plan: Plan, per_route: PerRoute) -> Iterator[Statement]:
+def _sticky_statements(drawn: list[Choice], plan: Plan, per_route: PerRoute) -> Iterator[Statement]:
     """Send a request of a split to the target of its sticky cookie, whatever was drawn."""
     for choice in drawn:
         pool = plan.pool(choice.target.pool)
@@ -81,24 +92,25 @@ def sticky_statements(drawn: list[Choice], plan: Plan, per_route: PerRoute) -> I
             yield per_route.restrict(action, [choice.route_key.name], choice.key)
 
 
-def use_backend_statements(
-    names: Mapping[str, str], chosen: list[Choice], per_route: PerRoute, per_target: PerRoute
-) -> list[Statement]:
+def use_backend_statements(names: Mapping[str, str], chosen: list[Choice], on: HttpListener) -> list[Statement]:
     """`names` are backends by the key of their choice, or by route key for routes without targets."""
+    if not names:
+        return []
     drawn = {choice.key for choice in chosen if choice.drawn}
+    targets = per_target(on, [choice for choice in chosen if choice.drawn])
     if len(set(names.values())) == 1:
         return [statement("default_backend", next(iter(names.values())))]
     by_target = group((name, key) for key, name in names.items() if key in drawn)
     by_route = group((name, key) for key, name in names.items() if key not in drawn)
     if len(by_target) + len(by_route) <= _MOST_LISTED:
-        sides = ((per_target, by_target), (per_route, by_route))
+        sides = ((targets, by_target), (on.per_route, by_route))
         return [
             side.restrict(statement("use_backend", name), keys, f"backend.{name}")
             for side, backends in sides
             for name, keys in backends.items()
         ]
-    file = per_route.maps.file("backends.map", "route or target -> backend")
-    fields = {**per_route.origins, **per_target.origins}
+    file = on.maps.file("backends.map", "route or target -> backend")
+    fields = {**on.per_route.origins, **targets.origins}
     for key, name in names.items():
         file.add(key, name, fields.get(key, ""))
     statements = []
@@ -109,6 +121,27 @@ def use_backend_statements(
     return statements
 
 
-def target_edits(chosen: list[Choice], drawn: bool) -> list[tuple[str, HeaderEdits]]:
+def _target_edits(chosen: list[Choice], drawn: bool) -> list[tuple[str, HeaderEdits]]:
     """(key, edits) of the targets that have any of their own."""
     return [(c.key, c.target.request_headers) for c in chosen if c.drawn is drawn and c.target.request_headers]
+
+
+def _cookie(use: PoolUse) -> Iterator[Statement]:
+    sticky = use.pool.sticky
+    if sticky is None or not use.l7:
+        return
+    options = ["insert indirect nocache httponly attr SameSite=Lax"]
+    if sticky.ttl is not None:
+        options.append(f"attr Max-Age={sticky.ttl}")
+    if sticky.secure:
+        options.append("secure")
+    yield statement("cookie", Literal(sticky.cookie), *options, origin=f"{use.pool.field}.sticky")
+
+
+def _cookie_value(use: PoolUse, _: int, endpoint: Endpoint) -> Iterator[str]:
+    if use.pool.sticky is not None and use.l7:
+        yield f"cookie {endpoint.cookie_value}"
+
+
+SPLITS = Contributor(edits=_edits)
+STICKY = Contributor(backend=_cookie, server=_cookie_value)

@@ -5,18 +5,18 @@ By default that is HAProxy's own size: 15 KiB of head and 1 KiB of additions in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.plan.model import Forward, Respond
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
+from lbgen.engines.haproxy.statements import Section, Statement, section, statement
+from lbgen.engines.haproxy.timeouts import LONGEST
+from lbgen.engines.haproxy.view import Contributor, HttpListener
+from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond, Route
 
 _KIB = 1024
 _HEAD = 15  # KiB of a request head, unless a listener's limits are higher
 _ADDED = 1  # KiB of what every request may get: forwarded headers, an id
-DEFAULT = (_HEAD + _ADDED) * _KIB
-WHOLE_BODY = 1024 * 1024  # bytes of a buffered request
+_DEFAULT = (_HEAD + _ADDED) * _KIB
+_WHOLE_BODY = 1024 * 1024  # bytes of a buffered request
 _WHOLE_RESPONSE = 256 * 1024  # bytes of a response that an endpoint can send at once to a slow client
 
 
@@ -25,17 +25,19 @@ def head_kib(plan: Plan) -> int:
     return max([_HEAD, *map(_listener_head, plan.listeners)])
 
 
-def added_kib(plan: Plan) -> int:
+def _added_kib(plan: Plan) -> int:
     """KiB that may be added to a head."""
     edits = max(map(_edited_bytes, plan.routes), default=0)
     return _ADDED + (0 if edits <= _KIB // 2 else -(-edits // _KIB))
 
 
-def buffer_bytes(plan: Plan) -> int:
+def _buffer_bytes(plan: Plan) -> int:
     """Bytes of one buffer."""
     bodies = (len(route.action.body.encode()) for route in plan.routes if isinstance(route.action, Respond))
     fixed = max(bodies, default=0)
-    return (head_kib(plan) + added_kib(plan) + -(-max(fixed - DEFAULT // 2, 0) // _KIB)) * _KIB + _buffered_bytes(plan)
+    return (head_kib(plan) + _added_kib(plan) + -(-max(fixed - _DEFAULT // 2, 0) // _KIB)) * _KIB + _buffered_bytes(
+        plan
+    )
 
 
 def _listener_head(listener: Listener) -> int:
@@ -55,13 +57,28 @@ def _edited_bytes(route: Route) -> int:
 
 
 def _size(edits: HeaderEdits) -> int:
-    added = (*edits.set, *edits.add)
-    return sum(len(f"{name}: {value}".encode()) for name, value in added) if added else 0
+    return sum(len(f"{name}: {value}".encode()) for name, value in (*edits.set, *edits.add))
 
 
 def _buffered_bytes(plan: Plan) -> int:
     """Bytes beside the head."""
     forwards = [route.action for route in plan.routes if isinstance(route.action, Forward)]
     if any(each.buffering.request for each in forwards):
-        return WHOLE_BODY
+        return _WHOLE_BODY
     return _WHOLE_RESPONSE if any(each.buffering.response for each in forwards) else 0
+
+
+def _settings(plan: Plan, _: str) -> Iterator[Section]:
+    if (size := _buffer_bytes(plan)) != _DEFAULT:
+        title = f"A buffer holds {head_kib(plan)} KiB of request head, and what is added to it or kept beside it"
+        sizes = (f"tune.bufsize {size}", f"tune.maxrewrite {_added_kib(plan) * _KIB}")
+        yield section(title, map(statement, sizes))
+
+
+def _admission(on: HttpListener) -> Iterator[Statement]:
+    if held := [name for name, action in on.forwards.items() if action.buffering.request]:
+        wait = statement(f"http-request wait-for-body time {LONGEST} at-least {_WHOLE_BODY}")
+        yield on.per_route.restrict(wait, held, "held")
+
+
+BUFFERING = Contributor(settings=_settings, admission=_admission)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,20 +10,19 @@ from jinja2 import FileSystemLoader
 
 from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
-from lbgen.engines.haproxy import lua
-from lbgen.engines.haproxy.buffers import DEFAULT, added_kib, buffer_bytes, head_kib
-from lbgen.engines.haproxy.l4 import DENIED, l4_frontend
+from lbgen.engines.haproxy.connections import purge_delay
+from lbgen.engines.haproxy.features import FEATURES
+from lbgen.engines.haproxy.l4 import denied_backend, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import QUOTES
 from lbgen.engines.haproxy.run import CONFIG
-from lbgen.engines.haproxy.statements import statement
-from lbgen.engines.haproxy.tls import certificate_list, certificates_apart
-from lbgen.engines.haproxy.upstream_servers import is_resolved, purge_delay
+from lbgen.engines.haproxy.statements import section, statement
+from lbgen.engines.haproxy.tls import certificate_list, stored_certificates
 from lbgen.engines.haproxy.upstreams import Backends
 from lbgen.engines.haproxy.view import View
 from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
-from lbgen.engines.text import Atom, Literal
+from lbgen.engines.text import Atom
 from lbgen.engines.verbatim import texts
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode
@@ -31,19 +31,23 @@ from lbgen.resources import folder
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jinja2 import Environment
 
-    from lbgen.engines.haproxy.view import ActionBackend, Frontend, L4Frontend, Mirror
+    from lbgen.engines.haproxy.statements import Block
+    from lbgen.engines.haproxy.view import Frontend, L4Frontend
     from lbgen.plan.model import Plan
+
+LUA = "lbgen.lua"
+_CALL = re.compile(r"\blua\.([a-z_]+)")
 
 
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     """All files of `plan`, names relative to the engine's folder."""
     view, functions, files = build_view(plan, version)
     config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", view, texts(plan, "haproxy")))
-    own = [lua.own_file(functions)] if functions else []
+    own = [_lua_file(functions)] if functions else []
     return (_without_double_gaps(config), *own, *files)
 
 
@@ -64,8 +68,8 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
     files: list[RenderedFile] = []
     frontends: list[Frontend] = []
     l4_frontends: list[L4Frontend] = []
-    action_backends: list[ActionBackend] = []
-    mirrors: list[Mirror] = []
+    answers: list[Block] = []
+    copies: list[Block] = []
     for listener in plan.listeners:
         maps = Maps(listener.name)
         if (certificates := certificate_list(listener)) is not None:
@@ -73,53 +77,39 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
         if listener.mode is Mode.L4:
             l4_frontends.append(l4_frontend(listener, plan, backends, maps))
         else:
-            one, actions, copies = frontend(listener, plan, backends, maps)
+            one, answering, copying = frontend(listener, plan, backends, maps)
             frontends.append(one)
-            action_backends += actions
-            mirrors += copies
+            answers += answering
+            copies += copying
         files += maps.rendered()
-    pools = backends.pools()
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
-    has_denied = any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules)
-    functions = lua.called_functions(frontends)
+    settings = [one for each in FEATURES if each.settings for one in each.settings(plan, version)]
+    if functions := _called_functions(frontends):
+        booleans = [statement("tune.lua.bool-sample-conversion normal")] if recent else []
+        settings.append(section("", [*booleans, statement(f"lua-load-per-thread {LUA}")]))
     view = View(
         name=Atom(plan.name),
         version=Atom(VERSION),
-        head_kib=head_kib(plan),
-        buffer=0 if (size := buffer_bytes(plan)) == DEFAULT else size,
-        added=added_kib(plan) * 1024,
+        settings=tuple(settings),
+        stored=tuple(stored_certificates(plan.listeners)),
         times=backends.usual_times(l7=True),
         l4_times=backends.usual_times(l7=False),
         keeps_ids=any(listener.trusted_proxies for listener in l7),
-        limits_rates=any(route.rate_limit for route in plan.routes),
-        limits_concurrency=any(route.concurrency for route in plan.routes),
-        has_lua=bool(functions),
-        recent=recent,
-        has_http2=any(listener.http2 for listener in plan.listeners),
-        has_passive=any(pool.passive for pool in pools),
         passes_nul=version_key(version) < (2, 8),
         loses_interim=version_key(version) < (3, 2),
         own=Atom("lbgen:" if recent else ""),  # newer versions warn of sections that share a name
+        sections=tuple(one for each in FEATURES if each.sections for one in each.sections(plan)),
         frontends=tuple(frontends),
+        copies=tuple(copies),
         l4_frontends=tuple(l4_frontends),
+        denied=denied_backend(plan),
         backends=backends.views(),
-        action_backends=tuple(action_backends),
-        mirrors=tuple(mirrors),
-        stored=tuple(
-            statement("load crt", Literal(each.cert.path), "key", Literal(each.key.path), origin=each.field)
-            for each in certificates_apart(plan.listeners)
-        ),
-        nameservers=tuple(
-            statement("nameserver", f"dns{n}", _with_port(server)) for n, server in enumerate(plan.resolvers, 1)
-        ),
-        has_resolvers=any(is_resolved(endpoint) for pool in pools for endpoint in pool.endpoints),
+        answers=tuple(answers),
         purge_delay=Atom(purge_delay(KEEPALIVE_IDLE)),
-        logs=any(listener.logs for listener in l7),
         logs_l4=any(listener.logs for listener in plan.listeners if listener.mode is Mode.L4),
         logged=sum(listener.logs for listener in l7),
         prints_log=any(listener.access_log for listener in plan.listeners),
         metrics_fd=METRICS_FD if plan.metrics is not None else None,
-        denied=Atom(DENIED) if has_denied else None,
         admin_port=plan.admin_port,
     )
     return view, functions, files
@@ -131,11 +121,22 @@ def _keepalive_limited(plan: Plan) -> Iterator[str]:
     return (pool.name for pool in plan.pools if any(field.startswith(f"{pool.field}.") for field in fields))
 
 
-def _with_port(server: str) -> str:
-    """A DNS server as `address:port`."""
-    if server.count(":") > 1 and not server.startswith("["):
-        return f"[{server}]:53"
-    return server if ":" in server.rpartition("]")[2] else f"{server}:53"
+def _called_functions(frontends: Iterable[Frontend]) -> tuple[str, ...]:
+    """The functions that frontends call, each in a file of its name."""
+    found: set[str] = set()
+    for each in frontends:
+        sections = (each.guards, each.routing, each.admission, each.edits)
+        for one in (*each.filters, *each.paths.statements, *(one for part in sections for one in part.statements)):
+            found.update(_CALL.findall(" ".join(one.texts())))
+    return tuple(sorted(found))
+
+
+def _lua_file(functions: tuple[str, ...]) -> RenderedFile:
+    """lbgen.lua with these functions."""
+    folder_of_all = folder("templates") / "haproxy" / "lua"
+    texts = [(folder_of_all / f"{name}.lua").read_text(encoding="utf-8") for name in functions]
+    text = "\n".join(["-- What statements of haproxy.cfg cannot express.\n", *texts])
+    return RenderedFile(LUA, text, ("",) * text.count("\n"))
 
 
 @cache

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.statements import Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.engines.haproxy.statements import Acl
-    from lbgen.plan.model import Route
     from lbgen.plan.policy import Cors, Origin
 
 _GRANTED = "txn.origin"  # the origin that the request's policy admits
 _ORIGIN = "req.fhdr(origin)"
 _PREFLIGHT = "txn.preflight"
 _IS_PREFLIGHT = found(_PREFLIGHT)
-Policies = dict["Cors", list[str]]
 
 
-def policies(routes: Iterable[tuple[str, Route]]) -> Policies:
+def _policies(on: HttpListener) -> dict[Cors, list[str]]:
     """Each policy with the keys of its routes."""
-    return group((route.cors, key) for key, route in routes if route.cors is not None)
+    return group((route.cors, key) for key, route in on.routes if route.cors is not None)
 
 
-def request_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
+def _admission(on: HttpListener) -> Iterator[Statement]:
     """Store the origin where the policy admits it, and answer preflight requests. An origin that it does not admit
     gets an answer without permission."""
+    each, per_route = _policies(on), on.per_route
     if each:
         asks = (acl("method OPTIONS"), acl(f"{_ORIGIN} -m found"))
         yield set_var(_PREFLIGHT, "req.fhdr(access-control-request-method)", asks)
@@ -54,8 +51,9 @@ def request_statements(each: Policies, per_route: PerRoute) -> Iterator[Statemen
         yield per_route.restrict(statement(answer, when=[_IS_PREFLIGHT]), keys, name)
 
 
-def response_statements(each: Policies, per_route: PerRoute) -> Iterator[Statement]:
+def _edits(on: HttpListener) -> Iterator[Statement]:
     """Replace the CORS headers of an endpoint by those of the route's policy."""
+    each, per_route = _policies(on), on.per_response
     if not each:
         return
     rules, granted = "http-after-response", found(_GRANTED)
@@ -86,3 +84,6 @@ def _admitted(origins: Sequence[Origin]) -> Iterator[Acl]:
     for origin in origins:
         if not origin.is_exact:
             yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{origin.pattern(re.escape)}$"))
+
+
+CORS = Contributor(admission=_admission, edits=_edits)

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.haproxy.statements import Statement, statement
-from lbgen.engines.text import Literal
+from lbgen.engines.haproxy.view import Contributor, Forwarded, HttpListener
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from lbgen.engines.haproxy.maps import Maps, PerRoute
 
-    from lbgen.engines.haproxy.per_route import PerRoute
-    from lbgen.plan.model import HeaderEdits, Listener
-
+LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 _HOP_BY_HOP = ("keep-alive", "proxy-connection", "te", "trailer", "http2-settings")
-CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only trusted proxies may make
+_CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only trusted proxies may make
 
 
 def dropped_names(listener: Listener) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
     itself, and with an underscore what some servers take for the name with a hyphen."""
-    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (CLAIMS,))]
+    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (_CLAIMS,))]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
+
+
+def forwarded(listener: Listener, maps: Maps) -> Forwarded:
+    """Headers about the client."""
+    drops = None
+    if listener.trusted_proxies:
+        stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
+        drops = statement("http-request del-header", Literal(f"^{_CLAIMS}$"), "-m reg", when=[stranger])
+    return Forwarded(
+        drops=drops,
+        sets=listener.forwarded_headers,
+        request_id=listener.request_id,
+        scheme=Atom(listener.scheme),
+        port=listener.client_port,
+    )
 
 
 def header_statements(
@@ -55,3 +72,30 @@ def header_statements(
     for (name, n), values in added.items():
         statements += per_route.with_values(action("add", name), values, f"{purpose}.{numbers[name]}.add.{n}")
     return statements
+
+
+def _request_edits(on: HttpListener) -> list[Statement]:
+    edits = [(name, on.plan.route(on.keys[name].route).request_headers) for name in on.forwards]
+    return header_statements("http-request", edits, on.per_route, "request")
+
+
+def _response_edits(on: HttpListener) -> list[Statement]:
+    edits = [(name, route.response_headers) for name, route in on.routes if route.response_headers]
+    return header_statements("http-after-response", edits, on.per_response, "response")
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        edits = [(route.request_headers, "request_headers"), (route.response_headers, "response_headers")]
+        if isinstance(route.action, Forward):
+            edits += [(target.request_headers, "forward") for target in route.action.targets]
+        texts = [(value, where) for edit, where in edits if edit for _, value in (*edit.set, *edit.add)]
+        if isinstance(route.action, Respond):
+            texts += [(value, "respond") for _, value in route.action.headers]
+        if long := [where for value, where in texts if len(value.encode()) > LONGEST_TEXT]:
+            why = f"a header value holds at most {LONGEST_TEXT} bytes"
+            yield Objection(refused(why), f"{route.field}.{long[0]}")
+
+
+HEADERS = Contributor(edits=_request_edits, objections=_objections)
+RESPONSE_HEADERS = Contributor(edits=_response_edits)

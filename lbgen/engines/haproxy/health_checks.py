@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.engines.haproxy.statements import Statement, statement
+from lbgen.engines.api import Objection, habit
+from lbgen.engines.haproxy.statements import Section, Statement, section, statement
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
+from lbgen.engines.haproxy.view import Contributor, PoolUse, used_pools
 from lbgen.engines.text import Literal
-from lbgen.plan.model import PoolProtocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import Pool
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Endpoint, Plan, Pool, PoolProtocol
 
 
-def check_options(pool: Pool, l7: bool) -> Iterator[str]:
-    """Options of each `server` that has its own checks."""
+def _settings(plan: Plan, _: str) -> Iterator[Section]:
+    if any(pool.passive for pool in used_pools(plan)):
+        why = "else the first checks would be spread over the longest interval"
+        yield section("", [statement("max-spread-checks 500ms", comment=why)])
+
+
+def _server(use: PoolUse, number: int, _: Endpoint) -> Iterator[str]:
+    pool = use.pool
     active, passive = pool.active, pool.passive
+    if use.tracked and (active or passive):
+        yield f"track {use.tracked}/s{number}"
+        return
     if active is not None:
         yield f"check inter {duration(active.interval)} fall {active.fall} rise {active.rise}"
         if active.port is not None:
@@ -38,13 +45,13 @@ def check_options(pool: Pool, l7: bool) -> Iterator[str]:
         if pool.protocol is not PoolProtocol.HTTP1:
             yield "check-proto none"
     if passive is not None:
-        yield f"observe layer{7 if l7 else 4} error-limit {passive.failures} on-error mark-down"
+        yield f"observe layer{7 if use.l7 else 4} error-limit {passive.failures} on-error mark-down"
 
 
-def active_statements(pool: Pool) -> Iterator[Statement]:
-    """What the checks of a backend send and expect."""
-    active = pool.active
-    if active is None:
+def _backend(use: PoolUse) -> Iterator[Statement]:
+    """What active checks send and expect."""
+    pool, active = use.pool, use.pool.active
+    if active is None or use.tracked:
         return
     field = f"{pool.field}.health.active"
     yield statement(f"timeout check {duration(active.timeout)}", origin=field)
@@ -65,3 +72,14 @@ def _host(pool: Pool) -> str:
     if all(endpoint.is_ip for endpoint in pool.endpoints):
         return "%[bc_dst]:%[bc_dst_port]"
     return f"%[srv_name{''.join(f',regsub(^s{n}$,{host})' for n, host in enumerate(hosts, 1))}]"
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for pool in plan.pools:
+        if pool.active and pool.passive:
+            note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
+            shows = {"pool.health.passive.checked": "endpoint"}
+            yield Objection(habit(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+
+
+HEALTH_CHECKS = Contributor(settings=_settings, backend=_backend, server=_server, objections=_objections)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.haproxy.limits import denied
 from lbgen.engines.haproxy.listeners import bind
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, statement
+from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, statement
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.view import L4Frontend
 from lbgen.engines.text import Atom
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import L4Rule, Listener, Plan
 
 SNI = "sess.sni"  # for the log
-DENIED = "access:denied"
-"""The backend that closes connections of clients that a route's access list denies."""
+_DENIED = "access:denied"
 
 
 def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) -> L4Frontend:
@@ -54,6 +53,14 @@ def l4_frontend(listener: Listener, plan: Plan, backends: Backends, maps: Maps) 
     )
 
 
+def denied_backend(plan: Plan) -> tuple[Block, ...]:
+    """The backend for clients that the access list of a route denies, where there is such a list."""
+    if not any(plan.route(rule.route).access for listener in plan.listeners for rule in listener.l4_rules):
+        return ()
+    title = "Closes connections of clients that the access list of an L4 route denies"
+    return (block(statement(f"backend {_DENIED}"), "tcp", [statement("tcp-request content reject")], title),)
+
+
 def _rule_statements(rule: L4Rule, sni: str, plan: Plan, backends: Backends, maps: Maps) -> Iterator[Statement]:
     route = plan.route(rule.route)
     action = route.action
@@ -67,14 +74,14 @@ def _rule_statements(rule: L4Rule, sni: str, plan: Plan, backends: Backends, map
     if route.access is not None:
         field = f"{route.field}.access"
         for acls in denied(route.access, "src", f"{rule.id}.access", field, maps):
-            yield _use_backend(DENIED, [*matches, *acls], field)
+            yield _use_backend(_DENIED, [*matches, *acls], field)
         if route.access.allow == ():
             return
     left = sum(target.weight for target in action.targets)
     for target in action.targets:
         if not target.weight:
             continue
-        name = backends.for_l4(plan.pool(target.pool), action.timeouts)
+        name = backends.name(plan.pool(target.pool), action.timeouts, l7=False)
         draw = [acl(f"rand({left}) lt {target.weight}")] if target.weight != left else []
         left -= target.weight
         yield _use_backend(name, [*matches, *draw], target.field)

@@ -1,4 +1,5 @@
-"""Map and list files: HAProxy loads each into a tree, where a lookup costs the same for any number of entries."""
+"""Map and list files, where a lookup costs the same for any number of entries, and statements that differ by route: a
+few with ACLs, or one that looks its value up in a map."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.haproxy.statements import Acl, acl
+from lbgen.engines.haproxy.quote import Sample, log_format
+from lbgen.engines.haproxy.statements import Acl, Statement, acl
+from lbgen.engines.text import Literal
+from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 INLINE_NETWORKS = 20  # in one ACL; more go to a list file
 _INLINE_VALUES = 30  # in one ACL; HAProxy accepts 64 words per line
-
-
+_MAP_FROM = 4  # distinct values: from here on one map lookup costs less than a list of ACLs
 _BLANK = re.compile(r"[ \t\n]")
 
 
@@ -73,3 +76,51 @@ class Maps(Struct):
     def rendered(self) -> Iterable[RenderedFile]:
         """All files in the order of their names."""
         return (self.files[name].rendered() for name in sorted(self.files))
+
+
+class PerRoute(Struct, frozen=True, eq=False):
+    """Writes statements for some routes of a listener, selected by `variable`.
+
+    `all_keys` are the values that the variable can have where the statements stand, `any_key` the ACL that holds for
+    each of them (None: they need no ACL), `origins` the topology fields by key.
+    """
+
+    maps: Maps
+    variable: str
+    all_keys: frozenset[str]
+    any_key: Acl | None
+    origins: Mapping[str, str]
+
+    def restrict(self, action: Statement, keys: Sequence[str], purpose: str) -> Statement:
+        """`action` for the routes with these keys only; `purpose` names the list file that many keys need."""
+        return action.extend(acls=self._acls(keys, purpose), origin=self._origin(keys))
+
+    def with_values(
+        self, action: Statement, values: Mapping[str, str], purpose: str, end: Sequence[str | Sample] = ()
+    ) -> list[Statement]:
+        """`action` with the value of the request's route as its last argument, a log-format text; `end` follows every
+        value."""
+        groups = group((value, key) for key, value in values.items())
+        if len(groups) < _MAP_FROM:
+            return [
+                action.extend(
+                    Literal(log_format(value, *end)),
+                    acls=self._acls(keys, f"{purpose}.{number}"),
+                    origin=self._origin(keys),
+                )
+                for number, (value, keys) in enumerate(groups.items(), 1)
+            ]
+        mapped = self.maps.file(f"{purpose}.map", f"value of {self.variable} -> {purpose}")
+        for key, value in values.items():
+            mapped.add(key, value, self.origins.get(key, ""))
+        lookup = f"var({self.variable}),map_str({mapped.name})"
+        argument = Literal(log_format(Sample(lookup), *end))
+        return [action.extend(argument, acls=[acl(f"{lookup} -m found")], origin=self._origin(list(values)))]
+
+    def _acls(self, keys: Sequence[str], purpose: str) -> Sequence[Acl]:
+        if self.all_keys <= set(keys):
+            return () if self.any_key is None else (self.any_key,)
+        return (self.maps.is_one_of(f"var({self.variable})", keys, purpose, self.origins),)
+
+    def _origin(self, keys: Sequence[str]) -> str:
+        return self.origins.get(keys[0], "") if keys else ""

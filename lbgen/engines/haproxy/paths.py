@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lbgen.plan.policy import PathsMode
-
-if TYPE_CHECKING:
-    from lbgen.plan.policy import Paths
+from lbgen.engines.haproxy import view
+from lbgen.engines.haproxy.statements import acl, deny, statement
+from lbgen.engines.text import Literal
+from lbgen.plan.policy import Paths, PathsMode
 
 _NO_PATH = r"\\"
 STRICT = (
@@ -33,3 +31,16 @@ def refused_regex(paths: Paths) -> str:
     escapes += [] if paths.encoded_unreserved else [_UNRESERVED]
     parts = [] if paths.empty_segments else ["//"]
     return "|".join([_NO_PATH, *parts, dots, f"%(?:(?![0-9A-Fa-f]{{2}})|(?i:{'|'.join(escapes)}))"])
+
+
+def path_rules(paths: Paths) -> view.Paths:
+    """What the listener refuses at once, and how it makes the others normal or sees to `..` above the root."""
+    refused = Literal(refused_regex(paths))
+    if paths.mode is PathsMode.NORMALIZE:
+        has_any = acl(r"path -m reg '//|/\.|%'")
+        normalize = statement("http-request set-path %[path,lua.normal_path]", when=[has_any])
+        return view.Paths(Literal(BROKEN), (normalize, deny(400, [acl("path -m reg", refused)])))
+    if paths.mode is PathsMode.VERBATIM:
+        has_dots = acl(r"path -m reg '(?:/|%2[Ff])(?:\.|%2[Ee]){2}(?:/|%2[Ff]|$)'")
+        return view.Paths(refused, (deny(400, [has_dots, acl("path,lua.above_root -m bool")]),))
+    return view.Paths(refused, ())

@@ -30,12 +30,18 @@ class Acl(Struct, frozen=True, eq=False):
 
 
 class Statement(Struct, frozen=True, eq=False):
-    """One line of a section, and the topology field that it comes from."""
+    """One line of a section, the topology field that it comes from, and a comment behind it."""
 
     directive: Atom
     arguments: tuple[Word, ...]
     acls: tuple[Acl, ...]
     origin: Atom
+    comment: Atom | None = None
+
+    def texts(self) -> list[str]:
+        """Its words, those of its ACLs included, but for texts of users."""
+        every = (self.directive, *self.arguments, *(word for acl in self.acls for word in acl.words))
+        return [word.text for word in every if isinstance(word, Atom)]
 
     def extend(self, *arguments: str | Word, acls: Iterable[Acl] = (), origin: str) -> Statement:
         """The same statement with `arguments` after its own, and `acls` before its own."""
@@ -48,10 +54,18 @@ class Statement(Struct, frozen=True, eq=False):
 
 
 class Section(Struct, frozen=True, eq=False):
-    """Statements under a comment."""
+    """Statements under a comment, None = without one."""
 
-    title: Atom
+    title: Atom | None
     statements: tuple[Statement, ...]
+
+
+class Block(Struct, frozen=True, eq=False):
+    """A section of the file: its first line, the `defaults` that it is `from` (None: of none), and its statements."""
+
+    head: Statement
+    inherits: Atom | None
+    body: Section
 
 
 def words(*texts: str | Word) -> tuple[Word, ...]:
@@ -62,9 +76,22 @@ def words(*texts: str | Word) -> tuple[Word, ...]:
     return tuple(Atom.of(_MADE, text) if isinstance(text, str) else text for text in texts)
 
 
-def statement(directive: str, *arguments: str | Word, when: Iterable[Acl] = (), origin: str = "") -> Statement:
+def statement(
+    directive: str, *arguments: str | Word, when: Iterable[Acl] = (), origin: str = "", comment: str = ""
+) -> Statement:
     """Any statement; `directive` is its keyword and action, such as `http-request set-path`."""
-    return Statement(Atom.of(_MADE, directive), words(*arguments), tuple(when), Atom(origin))
+    made = (Atom.of(_MADE, directive), words(*arguments), tuple(when), Atom(origin))
+    return Statement(*made, Atom(comment) if comment else None)
+
+
+def section(title: str, statements: Iterable[Statement]) -> Section:
+    """Statements under a comment, "" = without one."""
+    return Section(Atom(title) if title else None, tuple(statements))
+
+
+def block(head: Statement, inherits: str, statements: Iterable[Statement], title: str = "") -> Block:
+    """A section of the file, with `title` as the comment above it; `inherits` = "": it is from no `defaults`."""
+    return Block(head, Atom(inherits) if inherits else None, section(title, statements))
 
 
 def set_var(variable: str, expression: str | Literal, when: Iterable[Acl] = (), origin: str = "") -> Statement:
@@ -90,11 +117,6 @@ def named(name: str) -> Acl:
 def found(variable: str) -> Acl:
     """The variable is set."""
     return acl(f"var({variable}) -m found")
-
-
-def is_true(variable: str) -> Acl:
-    """The variable is set, and not false or 0."""
-    return acl(f"var({variable}) -m bool")
 
 
 def is_one_of(variable: str, values: Iterable[str]) -> Acl:

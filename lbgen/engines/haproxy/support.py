@@ -1,4 +1,4 @@
-"""HAProxy's verdict on every feature of the contract."""
+"""Verdicts of HAProxy on every feature; those that it has without more are not listed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSIONS = ("2.8", "3.2", "3.0", "2.6")
-
-_NATIVE = """
-listener.l7 listener.l4.tcp listener.address.dual_stack listener.tls.client listener.tls.passthrough listener.http2
-listener.proxy_protocol listener.max_connections listener.max_connections.l4 match.sni match.sources match.host
-route.priority framing route.forward
-headers_with_underscores.drop headers_with_underscores.pass request_id route.request_headers.set
-route.request_headers.add route.request_headers.remove route.response_headers.set route.response_headers.add
-route.response_headers.remove route.forward.request_headers route.respond route.rewrite.path route.rewrite.host
-route.websocket timeouts.connect timeouts.response timeouts.idle pool.balance.round_robin
-pool.balance.least_connections pool.balance.least_connections.weights pool.balance.source_hash
-pool.balance.source_hash.weights pool.balance.random pool.balance.hash pool.backup pool.weights pool.slow_start
-pool.connections.max_per_endpoint pool.connections.queue listener.tls pool.tls pool.protocol.http2 pool.protocol.grpc
-pool.proxy_protocol pool.proxy_protocol.l4 access_log.l4 listener.tls.curves pool.weights.zero pool.endpoint_ipv6
-"""
 
 _EMULATED = {
     Feature.METRICS_L4: "`lbgen agent` counts the lines of a log of connections",
@@ -144,8 +130,7 @@ HABITS = {
 def support(version: str) -> Mapping[Feature, Verdict]:
     """The verdict on every feature."""
     known: dict[Feature, Verdict] = (
-        dict.fromkeys(map(Feature, _NATIVE.split()), NATIVE)
-        | condition_verdicts(CONDITIONS)
+        condition_verdicts(CONDITIONS)
         | {feature: emulated(how) for feature, how in _EMULATED.items()}
         | {feature: habit(what, _DIFFERS.get(feature)) for feature, what in _HABITS.items()}
         | {feature: refused(why) for feature, why in _REFUSED.items()}
@@ -156,4 +141,4 @@ def support(version: str) -> Mapping[Feature, Verdict]:
         known[Feature.CLIENT_TIMEOUTS] = habit(
             note, _DIFFERS[Feature.CLIENT_TIMEOUTS] | _SINCE_2_8, where_bodies_are_forwarded
         )
-    return {feature: known[feature] for feature in Feature}
+    return {feature: known.get(feature, NATIVE) for feature in Feature}

@@ -1,21 +1,23 @@
-"""TLS of a listener: options of its `bind` line, and the list of its certificates."""
+"""TLS of listeners (`bind` lines and lists of certificates) and of pools (`server` lines)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import RenderedFile
-from lbgen.engines.haproxy.statements import Statement, acl, statement
+from lbgen.engines.api import Objection, RenderedFile, refused, version_key
+from lbgen.engines.haproxy.statements import Statement, Word, acl, statement
+from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Mode
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Endpoint, HostPattern, Listener, Mode, Plan
+from lbgen.plan.tls import HYBRID, Certificate, ListenerTls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from lbgen.engines.haproxy.maps import Maps
-    from lbgen.engines.haproxy.statements import Word
-    from lbgen.plan.model import HostPattern, Listener
-    from lbgen.plan.tls import Certificate, ListenerTls
+
+_SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 
 
 def tls_options(listener: Listener, tls: ListenerTls) -> Iterator[str | Word]:
@@ -51,11 +53,17 @@ def reject_unknown_names(tls: ListenerTls, field: str, maps: Maps) -> Statement:
     )
 
 
-def certificates_apart(listeners: Iterable[Listener]) -> Iterator[Certificate]:
+def stored_certificates(listeners: Iterable[Listener]) -> Iterator[Statement]:
     """Certificates of listeners whose keys HAProxy does not find by itself, at `<certificate>.key`; each once."""
     every = (each for listener in listeners if listener.tls is not None for each in listener.tls.certificates)
     by_path = {each.cert.path: each for each in every}
-    yield from (each for each in by_path.values() if each.key.path != f"{each.cert.path}.key")
+    for each in by_path.values():
+        if not _has_key_beside(each):
+            yield statement("load crt", Literal(each.cert.path), "key", Literal(each.key.path), origin=each.field)
+
+
+def _has_key_beside(certificate: Certificate) -> bool:
+    return certificate.key.path == f"{certificate.cert.path}.key"
 
 
 def certificate_list(listener: Listener) -> RenderedFile | None:
@@ -71,3 +79,61 @@ def certificate_list(listener: Listener) -> RenderedFile | None:
             lines.append(" ".join([certificate.cert.path, *map(str, names)]))
             origins.append(certificate.field)
     return RenderedFile(f"{listener.name}.crt-list", "\n".join(lines) + "\n", tuple(origins))
+
+
+def _server(use: PoolUse, _: int, endpoint: Endpoint) -> Iterator[str | Word]:
+    """HAProxy reads the key of a certificate from `<certificate>.key`."""
+    tls = use.pool.tls
+    if tls is None:
+        return
+    yield "ssl ssl-min-ver TLSv1.2"
+    if tls.verify:
+        yield "verify required ca-file"
+        yield Literal(tls.ca.path) if tls.ca is not None else "@system-ca"
+    else:
+        yield "verify none"
+    name = tls.server_name or (None if endpoint.is_ip else endpoint.host)
+    if name is not None:
+        yield f"sni str({name})"
+        if use.pool.active or use.pool.passive:
+            yield f"check-sni {name}"
+        if tls.verify:
+            yield f"verifyhost {name}"
+    if tls.certificate is not None:
+        yield "crt"
+        yield Literal(tls.certificate.cert.path)
+
+
+def _listener_objections(plan: Plan, version: str) -> Iterator[Objection]:
+    for listener in plan.listeners:
+        if listener.tls is None:
+            continue
+        if HYBRID in listener.tls.curves:
+            why = f"HAProxy knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there"
+            yield Objection(refused(f"{why}: leave curves out"), f"{listener.field}.tls.curves", Feature.TLS_CURVES)
+        has_store = version_key(version) >= (3, 0)  # `crt-store` names the key of a certificate
+        for certificate in listener.tls.certificates:
+            yield from _key_objections(certificate, certificate.field, Feature.TLS_TERMINATE, has_store)
+
+
+def _pool_objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for pool in plan.pools:
+        if (tls := pool.tls) is None:
+            continue
+        if tls.verify and tls.server_name is None and any(endpoint.is_ip for endpoint in pool.endpoints):
+            why = "HAProxy compares a certificate with a name, never with an address; give `server_name`"
+            yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+        if tls.certificate is not None:
+            yield from _key_objections(tls.certificate, f"{pool.field}.tls.certificate", Feature.POOL_TLS, False)
+
+
+def _key_objections(certificate: Certificate, field: str, feature: Feature, has_store: bool) -> Iterator[Objection]:
+    if not all(_SAFE_PATH.fullmatch(each.path) for each in (certificate.cert, certificate.key)):
+        yield Objection(refused("a path holds only letters, digits and / . _ -"), field, feature)
+    elif not _has_key_beside(certificate) and not has_store:
+        why = f"HAProxy looks for the key at {certificate.cert.path}.key; put it there, or name both by relative paths"
+        yield Objection(refused(why), field, feature)
+
+
+TLS = Contributor(objections=_listener_objections)
+POOL_TLS = Contributor(server=_server, objections=_pool_objections)

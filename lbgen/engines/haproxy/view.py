@@ -1,14 +1,21 @@
-"""What templates/haproxy/haproxy.cfg.j2 prints, as typed shapes."""
+"""What a feature contributes to haproxy.cfg, what it is asked about, and the shapes that the template prints."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Timeouts
+
 if TYPE_CHECKING:
-    from lbgen.engines.haproxy.statements import Section, Statement, Word
+    from lbgen.engines.api import Objection
+    from lbgen.engines.haproxy.maps import Maps, PerRoute
+    from lbgen.engines.haproxy.matching import RouteKey
+    from lbgen.engines.haproxy.statements import Block, Section, Statement, Word
     from lbgen.engines.text import Atom, Literal
+    from lbgen.plan.policy import Compression, Retries
 
 
 class Bind(Struct, frozen=True, eq=False):
@@ -37,18 +44,16 @@ class Forwarded(Struct, frozen=True, eq=False):
 
 
 class Paths(Struct, frozen=True, eq=False):
-    """Validation of paths: regexes of those that are refused at once, and after they were made normal."""
+    """Validation of paths: a regex of those that are refused at once, and statements that see to the others."""
 
-    refused_first: Literal
     refused: Literal
-    normalizes: bool
-    is_verbatim: bool
+    statements: tuple[Statement, ...]
 
 
 class Frontend(Struct, frozen=True, eq=False):
     """An L7 listener. `only_route`: the route of every request, None = `txn.route` holds it. `dropped` is the regex of
     the headers that no request keeps. `keeps_trailers`: some endpoints speak HTTP/2, which get `te: trailers`.
-    `measures_bodies`: a filter counts bodies of unknown length; `forwards`: some route has a pool."""
+    `forwards`: some route has a pool."""
 
     bind: Bind
     http2: bool
@@ -61,10 +66,10 @@ class Frontend(Struct, frozen=True, eq=False):
     paths: Paths
     dropped: Literal
     keeps_trailers: bool
+    filters: tuple[Statement, ...]
     guards: Section
     routing: Section
     admission: Section
-    measures_bodies: bool
     forwards: bool
     edits: Section
     use_backend: tuple[Statement, ...]
@@ -101,68 +106,106 @@ class Backend(Struct, frozen=True, eq=False):
     servers: tuple[Statement, ...]
 
 
-class ActionBackend(Struct, frozen=True, eq=False):
-    """A route that redirects or responds."""
-
-    name: Atom
-    origin: Atom
-    statements: tuple[Statement, ...]
-
-
-class Mirror(Struct, frozen=True, eq=False):
-    """A frontend for copies of requests, at the abstract socket `address`."""
-
-    name: Atom
-    origin: Atom
-    address: Atom
-    backend: Atom
-
-
 class View(Struct, frozen=True, eq=False):
-    """All of haproxy.cfg. `head_kib` is the room for a request head in KiB, `buffer` in bytes (0 = HAProxy's own size),
-    of which `added` bytes are for additions to a head.
+    """All of haproxy.cfg. `settings` are those of features for the whole process, `stored` certificates whose keys are
+    not beside them; `sections` stand before the frontends, `copies` behind those of L7 listeners, `denied` behind those
+    of L4 listeners, and `answers` at the end.
 
     `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some listener trusts proxies that set
-    request ids. `limits_rates`, `limits_concurrency`: some route has these. `has_lua`: lbgen.lua is there; `recent`: it
-    is 3.1 or newer, which can give Lua booleans as such. `passes_nul`: it takes such a byte in a header;
-    `loses_interim`: it may lose what follows an endpoint's 100.
-    `has_http2`: a listener speaks it. `has_passive`: some checks are due only after a failure. `own` begins the names
-    of sections `defaults`. `denied`: the backend for connections that an L4 route denies. `stored`: certificates whose
-    keys are not beside them.
-    `purge_delay`: a step in which idle connections to endpoints are closed. `prints_log`, `metrics_fd`: where access
-    logs go.
+    request ids. `passes_nul`: HAProxy takes such a byte in a header; `loses_interim`: it may lose what follows an
+    endpoint's 100. `own` begins the names of sections `defaults`. `purge_delay`: a step in which idle connections to
+    endpoints are closed. `logged`: how many L7 listeners have a log; `prints_log`, `metrics_fd`: where logs go.
     """
 
     version: Atom
     name: Atom
-    head_kib: int
-    buffer: int
-    added: int
+    settings: tuple[Section, ...]
+    stored: tuple[Statement, ...]
     times: Times
     l4_times: Times
     keeps_ids: bool
-    limits_rates: bool
-    limits_concurrency: bool
-    has_lua: bool
-    recent: bool
     passes_nul: bool
     loses_interim: bool
-    has_http2: bool
-    has_passive: bool
     own: Atom
+    sections: tuple[Block, ...]
     frontends: tuple[Frontend, ...]
+    copies: tuple[Block, ...]
     l4_frontends: tuple[L4Frontend, ...]
+    denied: tuple[Block, ...]
     backends: tuple[Backend, ...]
-    action_backends: tuple[ActionBackend, ...]
-    mirrors: tuple[Mirror, ...]
-    stored: tuple[Statement, ...]
-    nameservers: tuple[Statement, ...]
-    has_resolvers: bool
+    answers: tuple[Block, ...]
     purge_delay: Atom
-    logs: bool
     logs_l4: bool
     logged: int
     prints_log: bool
     metrics_fd: int | None
-    denied: Atom | None
     admin_port: int | None
+
+
+class HttpListener(Struct, frozen=True, eq=False):
+    """An L7 listener, and the keys of its routes. `per_route` writes statements for some of these, `per_response` where
+    a request may have none. `client`: a sample of the client's address. `copies_to`: the backend for copies of requests
+    by pool and times."""
+
+    plan: Plan
+    listener: Listener
+    keys: Mapping[str, RouteKey]
+    maps: Maps
+    per_route: PerRoute
+    per_response: PerRoute
+    client: str
+    copies_to: Callable[[Pool, Timeouts], str]
+
+    @property
+    def routes(self) -> list[tuple[str, Route]]:
+        """Keys and routes."""
+        return [(name, self.plan.route(key.route)) for name, key in self.keys.items()]
+
+    @property
+    def forwards(self) -> dict[str, Forward]:
+        """The actions of routes that forward, by key."""
+        return {name: route.action for name, route in self.routes if isinstance(route.action, Forward)}
+
+
+class PoolUse(Struct, eq=False):
+    """A pool as some routes use it, which makes a backend. `other_times`: the keys of routes whose times differ from
+    `times`. `keepalive_limited`: the topology limits idle connections; without a limit HAProxy keeps as many as it used
+    last, which is faster. `tracked`: the backend with the same endpoints whose checks this one follows, "" = it has its
+    own."""
+
+    name: str
+    pool: Pool
+    times: Timeouts
+    retries: Retries | None
+    compression: Compression | None
+    l7: bool
+    version: str
+    keepalive_limited: bool
+    tracked: str
+    other_times: dict[Timeouts, list[str]]
+
+
+class Contributor(Struct, frozen=True, eq=False):
+    """A feature: what it adds to each part of haproxy.cfg, and its objections; None where it adds nothing.
+
+    Contributors are asked in the order of `features.FEATURES`.
+    """
+
+    settings: Callable[[Plan, str], Iterable[Section]] | None = None  # of the whole process, by version
+    sections: Callable[[Plan], Iterable[Block]] | None = None  # before the frontends
+    filters: Callable[[HttpListener], Iterable[Statement]] | None = None
+    by_client: Callable[[Listener, Sequence[Route]], bool] | None = None  # whether it asks for the client's address
+    guards: Callable[[HttpListener], Iterable[Statement]] | None = None  # before routing
+    admission: Callable[[HttpListener], Iterable[Statement]] | None = None  # whether the route takes the request
+    edits: Callable[[HttpListener], Iterable[Statement]] | None = None  # behind that
+    backend: Callable[[PoolUse], Iterable[Statement]] | None = None
+    server: Callable[[PoolUse, int, Endpoint], Iterable[str | Word]] | None = None  # endpoints are counted from 1
+    objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version
+
+
+def used_pools(plan: Plan) -> list[Pool]:
+    """The pools that get requests."""
+    actions = [route.action for route in plan.routes if isinstance(route.action, Forward)]
+    used = {target.pool for action in actions for target in action.targets if target.weight}
+    used |= {mirror.pool for action in actions for mirror in action.mirrors}
+    return [pool for pool in plan.pools if pool.name in used or pool.sticky]

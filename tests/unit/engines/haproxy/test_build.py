@@ -12,7 +12,7 @@ from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.haproxy.backend_selection import choices
 from lbgen.engines.haproxy.matching import RouteKey
-from lbgen.engines.haproxy.upstream_servers import weights
+from lbgen.engines.haproxy.upstreams import weights
 from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,

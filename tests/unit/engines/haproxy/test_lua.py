@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from lbgen.engines.haproxy import ENGINE, lua
+from lbgen.engines.haproxy import ENGINE
+from lbgen.engines.haproxy.build import LUA
 from lbgen.plan.resolve import plan
 from lbgen.resources import folder
 from lbgen.spec.load import load
@@ -38,7 +39,7 @@ def test_a_configuration_without_calls_needs_no_file() -> None:
 def test_every_function_is_there_for_the_field_that_needs_it(name: str) -> None:
     files = rendered(**USES[name])
     assert f"lua.{name}" in files["haproxy.cfg"]
-    assert re.findall(r'core\.register_\w+\("(\w+)"', files[lua.OWN]) == [name]
+    assert re.findall(r'core\.register_\w+\("(\w+)"', files[LUA]) == [name]
 
 
 @pytest.mark.parametrize("name", FILES)
