@@ -58,7 +58,7 @@ SKELETON = frozenset(
 )
 # Parts of a concern that is too long for one file, and what only some engines have.
 PARTS = {
-    "objections": {"pool_objections", "route_objections"},
+    "objections": {"pool_objections"},
     "matching": {"conditions", "maps", "location_tree", "predicates", "prefix_trees", "routers"},
     "headers": {"forwarded_headers", "request_values", "rewrites"},
     "upstreams": {"balancing", "pool_selection", "backend_selection"}

@@ -11,13 +11,13 @@ from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Entry, Line, LogFormat, Map
+from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Location, LogFormat, Map, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.view import Location, Text
     from lbgen.json_types import AccessRecord
     from lbgen.plan.model import Listener, Plan
 
@@ -57,6 +57,16 @@ def log_directives(listener: Listener) -> Iterator[Line]:
     files = ((FILE, listener.access_log), (METRICS_LOG, listener.metrics))
     for file in (file for file, is_written in files if is_written):
         yield directive("access_log", file, format_name(listener), "buffer=64k", "flush=1s")
+
+
+def shared_log(plan: Plan) -> tuple[Line, ...]:
+    """The log in the http block: that of the only L7 listener, otherwise each server block has its own."""
+    l7 = [x for x in plan.listeners if x.mode is Mode.L7]
+    return tuple(log_directives(l7[0])) if len(l7) == 1 else ()
+
+
+def _server(at: HttpServer) -> Iterable[Line]:
+    return () if shared_log(at.plan) else log_directives(at.listener)
 
 
 def pool_variable(locations: Iterable[Location]) -> Atom:
@@ -126,3 +136,6 @@ def _time(seconds: float) -> str:
 def _milliseconds(times: Any) -> float:  # noqa: ANN401  # JSON data
     """The sum of the seconds that nginx lists, one value per try."""
     return round(sum(float(each) for each in _SECONDS.findall(times)) * 1000)
+
+
+ACCESS_LOG = Contributor(server=_server)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import access_log, paths
-from lbgen.engines.nginx.compression import response_lines
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
+from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.headers import (
     apply_edits,
     grpc_headers,
@@ -21,19 +21,18 @@ from lbgen.engines.nginx.mirrors import MirrorLocations
 from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
 from lbgen.engines.nginx.pool_selection import PoolSelection, share_names
 from lbgen.engines.nginx.request_values import RequestValues, header_variable
-from lbgen.engines.nginx.retries import retry_lines
 from lbgen.engines.nginx.rewrites import Rewrites
 from lbgen.engines.nginx.sticky import StickyCookies
-from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.timeouts import proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
-from lbgen.engines.nginx.view import Answer, Entry, Header, Line, Location, Map, Proxy, Times
+from lbgen.engines.nginx.view import Answer, Entry, Header, HttpForward, Line, Location, Map, Proxy, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Mode, Redirect, Respond
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from lbgen.engines.nginx.headers import HeaderLines, Trust
     from lbgen.engines.nginx.names import Names
@@ -153,11 +152,12 @@ class RouteActions:
         upstream = self.pool_selection.upstream(route, action)
         add = (*add, *self.pool_selection.set_cookie_headers(route, action))
         protocol = self.protocol(action)
+        at = HttpForward(route, action, protocol.module, buffers=not self.has_tls)
         hidden = [header_name(name) for name in hide]
         return Proxy(
             module=Atom(protocol.module),
             scheme=Atom(protocol.scheme),
-            lines=(*protocol.lines, *self._lines(route, action, protocol)),
+            lines=(*protocol.lines, *(line for each in FEATURES if each.forward for line in each.forward(at))),
             upstream=upstream,
             target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
@@ -165,13 +165,6 @@ class RouteActions:
             hide=(*(name for name in hidden if all(x.name != name for x in add)), *_inherited(protocol, hidden)),
             add=_replacing(add, hidden),
         )
-
-    def _lines(self, route: Route, action: Forward, protocol: UpstreamProtocol) -> Iterator[Line]:
-        """The directives of a location for buffering, compression and retries."""
-        if action.buffering.request and protocol.module == PROXY:
-            yield directive("proxy_request_buffering", "on")
-        yield from response_lines(route, action, protocol.module, buffers=not self.has_tls)
-        yield from retry_lines(action.retries, protocol.module)
 
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""

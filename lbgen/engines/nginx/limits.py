@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.cors import PREFLIGHT
+from lbgen.engines.nginx.listeners import real_ip_from
 from lbgen.engines.nginx.names import inline, network, reference, unmapped
+from lbgen.engines.nginx.request_values import RequestValues, key_objections
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
+from lbgen.engines.nginx.view import NONE, Check, Contributor, Entry, Geo, Guard, Header, HttpServer, Line, Map, Network
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.view import Header, Line
     from lbgen.plan.model import Listener, Plan, Route
     from lbgen.plan.policy import Access, Key, Limits, RateLimit
 
@@ -262,3 +264,35 @@ def above(limit: int) -> str:
             first = "9" if digit == "8" else f"[{int(digit) + 1}-9]"
             ways.append(digits[:at] + first + (f"[0-9]{{{rest}}}" if rest else ""))
     return f"0*(?:{'|'.join(ways)})"
+
+
+def _head_buffers(at: HttpServer) -> Iterator[Line]:
+    if (buffers := header_buffers(at.listener.limits)) is not None:
+        yield buffers
+
+
+def _client_address(at: HttpServer) -> Iterator[Line]:
+    if at.listener.proxy_protocol:
+        yield from real_ip_from()
+        yield directive("real_ip_header", "proxy_protocol")
+    elif at.listener.name in real_ip_listeners(at.plan):
+        yield from real_ip_from(at.listener.trusted_proxies)
+        yield directive("real_ip_header", "X-Forwarded-For")
+        yield directive("real_ip_recursive", "on")
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        limit, place = route.rate_limit, f"{route.field}.rate_limit"
+        if limit is not None and format_rate(limit) is None:
+            minute = max(1, round(limit.amount * 60 / limit.seconds))
+            why = f"nginx counts in whole requests per second or minute; the nearest is {minute}/m"
+            yield Objection(refused(why), place, Feature.RATE_LIMIT)
+        if limit is not None:
+            yield from key_objections(limit.key, place)
+        if route.concurrency is not None:
+            yield from key_objections(route.concurrency.key, f"{route.field}.concurrency")
+
+
+LIMITS = Contributor(server=_head_buffers, objections=_objections)
+CLIENT_ADDRESSES = Contributor(server=_client_address)

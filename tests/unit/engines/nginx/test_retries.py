@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import lbgen
-from lbgen.engines.nginx.retries import retry_lines
+from lbgen.engines.nginx.retries import RETRIES
+from lbgen.engines.nginx.view import HttpForward
 from lbgen.plan.policy import Retries, RetryCause
 
 CONNECT, RESET, TIMEOUT = RetryCause.CONNECT_FAILURE, RetryCause.RESET, RetryCause.TIMEOUT
@@ -22,7 +25,8 @@ CONNECT, RESET, TIMEOUT = RetryCause.CONNECT_FAILURE, RetryCause.RESET, RetryCau
     ],
 )
 def test_conditions_and_tries(policy, conditions):
-    written, tries = ([x.text for x in line.args] for line in retry_lines(policy, "proxy"))
+    at = HttpForward(None, SimpleNamespace(retries=policy), "proxy", buffers=True)
+    written, tries = ([x.text for x in line.args] for line in RETRIES.forward(at))
     assert (written, tries) == (conditions.split(), ["2"])
 
 
