@@ -13,13 +13,12 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Location, LogFormat, Map, Text
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Mode
+from lbgen.plan.model import Listener, Mode, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener, Plan
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"

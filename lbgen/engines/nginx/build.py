@@ -9,6 +9,7 @@ from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES, RouteActions
 from lbgen.engines.nginx.headers import (
     UPGRADES,
+    HeaderLines,
     grpc_headers,
     header_directives,
     standard_headers,
@@ -18,18 +19,18 @@ from lbgen.engines.nginx.headers import (
 from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
-from lbgen.engines.nginx.limits import real_ip_listeners
+from lbgen.engines.nginx.limits import ClientAddresses, real_ip_listeners
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
-from lbgen.engines.nginx.support import VERSIONS
+from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.timeouts import client_times, proxy_times
 from lbgen.engines.nginx.tls import http_servers
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY, upstream_module, verifies_address
 from lbgen.engines.nginx.upstreams import single_upstreams, upstream
-from lbgen.engines.nginx.view import Config, Http
+from lbgen.engines.nginx.view import Config, Http, Location, Map, Text, Upstream
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode, PoolProtocol, Timeouts
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, PoolProtocol, Timeouts
 from lbgen.plan.policy import KeyKind
 from lbgen.records import replace
 from lbgen.version import VERSION
@@ -37,12 +38,7 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.headers import HeaderLines
-    from lbgen.engines.nginx.limits import ClientAddresses
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Location, Map, Text, Upstream
-    from lbgen.plan.model import Listener, Plan, Pool
 
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning

@@ -11,18 +11,16 @@ from msgspec import Struct
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.names import inline, network, reference
 from lbgen.engines.nginx.request_values import header_variable, is_readable
-from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.strings import EMPTY, Texts, directive, text
 from lbgen.engines.nginx.view import Contributor, Entry, Geo, Header, HttpServer, Line, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Redirect, Respond
+from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Redirect, Respond, Route
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
-    from lbgen.plan.model import HeaderEdits, Listener, Plan, Route
 
 HeaderLines = dict[str, tuple[Text, ...]]
 """Header name (lower case) to its lines; no lines drop the header."""

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.names import Names, inline, reference
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import NONE, Entry, Map, Text
 from lbgen.engines.text import Literal
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lbgen.engines.nginx.names import Names
     from lbgen.plan.model import Listener
-    from lbgen.plan.policy import Key
 
 SET_BY_PROXIES = frozenset(
     {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
@@ -10,9 +10,6 @@ from lbgen.engines.nginx.view import Contributor, HttpForward, Line
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # `error` is a refused connection as well as one that breaks, `timeout` the time to connect as well as to respond.
 _CONDITIONS = {

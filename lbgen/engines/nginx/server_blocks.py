@@ -9,21 +9,28 @@ from lbgen.engines.nginx import paths
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.limits import HeadLimits
 from lbgen.engines.nginx.listeners import listen_parameters
-from lbgen.engines.nginx.location_tree import path_locations
+from lbgen.engines.nginx.location_tree import PathLocation, path_locations
 from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
-from lbgen.engines.nginx.view import Answer, Check, HttpServer, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.view import (
+    Answer,
+    Check,
+    ClientTimes,
+    Header,
+    HttpServer,
+    InternalRedirect,
+    Location,
+    Proxy,
+    Server,
+)
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, PathKind
+from lbgen.plan.model import Forward, Listener, PathKind, Plan, Route, Rule
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Body, RouteActions
     from lbgen.engines.nginx.headers import HeaderLines
-    from lbgen.engines.nginx.location_tree import PathLocation
     from lbgen.engines.nginx.tls import VirtualServer
-    from lbgen.engines.nginx.view import ClientTimes, Header
-    from lbgen.plan.model import Listener, Plan, Route, Rule
 
 
 class ServerBlocks:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, approximate, habit
 from lbgen.engines.nginx.view import ClientTimes, Contributor, Times
 from lbgen.engines.text import Atom
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.plan.model import ClientTimeouts, Plan, Timeouts
+from lbgen.plan.model import ClientTimeouts, Forward, Plan, Timeouts
 
 _NO_LIMIT = "365d"
 

@@ -13,13 +13,12 @@ from lbgen.engines.nginx.tls import file_path
 from lbgen.engines.nginx.view import Contributor, Line
 from lbgen.engines.text import Atom
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Forward, PoolProtocol
+from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
 from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Plan, Pool, Route
     from lbgen.plan.tls import PoolTls
 
 PROXY, GRPC = "proxy", "grpc"
