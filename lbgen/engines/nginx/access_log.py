@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Location, LogFormat, Map, Text
@@ -86,18 +86,13 @@ class LoggedRoutes:
         entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
         return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
 
-    def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
-        """The directives of a location of the route `name`; `pool` None: it forwards to none."""
+    def add(self, listener: Listener, name: str, upstream: Atom | None) -> tuple[Line, ...]:
+        """The directives of a location of the route `name`; `upstream` None: it forwards to none."""
         if not listener.logs:
             return ()
-        if pool is not None:
-            self._pools[name] = pool
-        return (set_route(text(name)),)
-
-
-def set_route(name: Text) -> Line:
-    """Note the route that the log names."""
-    return Line(_SET, (_ROUTE, name))
+        if upstream is not None:
+            self._pools[name] = text(inline_upstream(upstream))
+        return (Line(_SET, (_ROUTE, text(name))),)
 
 
 def parse_line(line: str) -> AccessRecord | None:

@@ -20,7 +20,7 @@ from lbgen.engines.nginx.headers import (
 from lbgen.engines.nginx.limits import RouteGuards, is_guarded
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
-from lbgen.engines.nginx.names import Names, inline, inline_upstream, named_location, reference
+from lbgen.engines.nginx.names import Names, inline, named_location, reference
 from lbgen.engines.nginx.pool_selection import PoolSelection, share_names
 from lbgen.engines.nginx.request_values import RequestValues, header_variable
 from lbgen.engines.nginx.rewrites import Rewrites
@@ -108,9 +108,7 @@ class RouteActions:
     def log_variables(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """The variables of the access log in locations of a route."""
         upstream = self.pool_selection.upstream(route, route.action) if isinstance(route.action, Forward) else None
-        return self.logged_routes.add(
-            listener, route.name, None if upstream is None else text(inline_upstream(upstream))
-        )
+        return self.logged_routes.add(listener, route.name, upstream)
 
     def guard(self, route: Route, listener: Listener, *, named: bool) -> Guard | None:
         """The checks and limits before the route's action, in a location with a name or a path."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -161,7 +160,6 @@ def protocol_headers(protocol: UpstreamProtocol) -> tuple[Header, ...]:
     return TRAILERS if protocol.http2 else UPGRADES
 
 
-@cache
 def header_name(name: str) -> Atom | Literal:
     """A header's name in its usual spelling."""
     spelled = _SPELLING.get(name) or "-".join(word.capitalize() for word in name.split("-"))

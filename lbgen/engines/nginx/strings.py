@@ -180,7 +180,9 @@ class Texts:
 
     def of(self, *parts: str | Atom) -> Text:
         """A parameter of any length."""
-        cut = [Literal(p, "part") if isinstance(p, str) else p for part in parts for p in _cut(part)]
+        cut: list[Atom | Literal] = []
+        for each in parts:
+            cut += [each] if isinstance(each, Atom) else [Literal(piece, "part") for piece in pieces(each)]
         self.dollar = self.dollar or any(isinstance(p, Literal) and "$" in p.text for p in cut)
         while sum(map(_size, cut)) > MAX_LENGTH:
             cut = self._folded(cut)
@@ -212,10 +214,6 @@ class Texts:
         name = f"text_{len(self.constants) + 1}"
         self.constants.append(Map(NONE, EMPTY, reference(name), Text(tuple(run)), ()))
         return inline(name)
-
-
-def _cut(part: str | Atom) -> tuple[str | Atom, ...]:
-    return pieces(part) if isinstance(part, str) else (part,)
 
 
 def _size(part: Atom | Literal) -> int:
