@@ -26,7 +26,7 @@ LONGEST = 600
 # One concern, one name in every engine folder; a concern that an engine lacks has no file. A concern that is too long
 # for one file has parts.
 SKELETON = {
-    "engine": "__init__ support objections pool_objections route_objections build view features quote",
+    "engine": "__init__ support objections pool_objections build view features quote",
     "listener": "listeners tls paths limits connections access l4",
     "matching": "matching conditions location_tree maps predicates prefix_trees routers",
     "routes": "actions includes middlewares routes server_blocks",

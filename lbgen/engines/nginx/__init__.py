@@ -5,16 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import FileSystemLoader
+from jinja2 import Environment, FileSystemLoader
 
 from lbgen.engines import text
-from lbgen.engines.api import BinaryHint, Images, RenderedFile
+from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nginx import health_checks, run
 from lbgen.engines.nginx.access_log import parse_line
 from lbgen.engines.nginx.build import build
 from lbgen.engines.nginx.objections import objections
-from lbgen.engines.nginx.quote import QUOTES
-from lbgen.engines.nginx.strings import TYPES, block, one_line, short, unindent
+from lbgen.engines.nginx.strings import QUOTES, TYPES, block, one_line, short, unindent
 from lbgen.engines.nginx.support import NEW, SUPPORT, VERSIONS
 from lbgen.engines.nginx.upstreams import with_loopback
 from lbgen.engines.verbatim import texts
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from jinja2 import Environment
-
-    from lbgen.engines.api import Binary, CheckSpec, Objection, ProcessSpec, Verdict
     from lbgen.engines.nginx.view import Config
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature

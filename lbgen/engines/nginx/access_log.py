@@ -8,18 +8,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Entry, Line, LogFormat, Map
+from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Location, LogFormat, Map, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Listener, Mode, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.view import Location, Text
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.model import Listener, Plan
 
 FILE = "access.log"
 ROUTE, POOL = "logged_route", "logged_pool"
@@ -59,6 +58,16 @@ def log_directives(listener: Listener) -> Iterator[Line]:
         yield directive("access_log", file, format_name(listener), "buffer=64k", "flush=1s")
 
 
+def shared_log(plan: Plan) -> tuple[Line, ...]:
+    """The log in the http block: that of the only L7 listener, otherwise each server block has its own."""
+    l7 = [x for x in plan.listeners if x.mode is Mode.L7]
+    return tuple(log_directives(l7[0])) if len(l7) == 1 else ()
+
+
+def _server(at: HttpServer) -> Iterable[Line]:
+    return () if shared_log(at.plan) else log_directives(at.listener)
+
+
 def pool_variable(locations: Iterable[Location]) -> Atom:
     """The variable with the upstream of a request: nginx's own, unless the gRPC module forwards, which has none."""
     lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
@@ -77,18 +86,13 @@ class LoggedRoutes:
         entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
         return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
 
-    def add(self, listener: Listener, name: str, pool: Text | None) -> tuple[Line, ...]:
-        """The directives of a location of the route `name`; `pool` None: it forwards to none."""
+    def add(self, listener: Listener, name: str, upstream: Atom | None) -> tuple[Line, ...]:
+        """The directives of a location of the route `name`; `upstream` None: it forwards to none."""
         if not listener.logs:
             return ()
-        if pool is not None:
-            self._pools[name] = pool
-        return (set_route(text(name)),)
-
-
-def set_route(name: Text) -> Line:
-    """Note the route that the log names."""
-    return Line(_SET, (_ROUTE, name))
+        if upstream is not None:
+            self._pools[name] = text(inline_upstream(upstream))
+        return (Line(_SET, (_ROUTE, text(name))),)
 
 
 def parse_line(line: str) -> AccessRecord | None:
@@ -126,3 +130,6 @@ def _time(seconds: float) -> str:
 def _milliseconds(times: Any) -> float:  # noqa: ANN401  # JSON data
     """The sum of the seconds that nginx lists, one value per try."""
     return round(sum(float(each) for each in _SECONDS.findall(times)) * 1000)
+
+
+ACCESS_LOG = Contributor(server=_server)

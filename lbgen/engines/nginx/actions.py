@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from lbgen.engines.nginx import access_log, paths
-from lbgen.engines.nginx.compression import response_lines
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
+from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.headers import (
+    HeaderLines,
+    Trust,
     apply_edits,
     grpc_headers,
     header_directives,
@@ -18,30 +20,23 @@ from lbgen.engines.nginx.headers import (
 from lbgen.engines.nginx.limits import RouteGuards, is_guarded
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.mirrors import MirrorLocations
-from lbgen.engines.nginx.names import inline, inline_upstream, named_location, reference
+from lbgen.engines.nginx.names import Names, inline, named_location, reference
 from lbgen.engines.nginx.pool_selection import PoolSelection, share_names
 from lbgen.engines.nginx.request_values import RequestValues, header_variable
-from lbgen.engines.nginx.retries import retry_lines
 from lbgen.engines.nginx.rewrites import Rewrites
 from lbgen.engines.nginx.sticky import StickyCookies
-from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.strings import EMPTY, Texts, text
 from lbgen.engines.nginx.timeouts import proxy_times
-from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
-from lbgen.engines.nginx.view import Answer, Entry, Header, Line, Location, Map, Proxy, Times
+from lbgen.engines.nginx.upstream_protocols import PROXY, UpstreamProtocol, upstream_protocol
+from lbgen.engines.nginx.view import Answer, Entry, Guard, Header, HttpForward, Line, Location, Map, Proxy, Text, Times
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode, Redirect, Respond
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Respond, Route, Rule, Target
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from lbgen.engines.nginx.headers import HeaderLines, Trust
-    from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
-    from lbgen.engines.nginx.view import Guard, Text
-    from lbgen.plan.model import Listener, Plan, Route, Rule, Target
 
 Body = Proxy | Answer
 ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -76,9 +71,7 @@ class RouteActions:
         self.mirrors = MirrorLocations(names, pools, version)
         self.cors = CorsMaps(names, texts)
         self.logged_routes = access_log.LoggedRoutes()
-        self._logged_pools: dict[Atom, Text] = {}
         self._headers: dict[tuple[str, str], tuple[Header, ...]] = {}
-        self._plain: dict[tuple[object, ...], Proxy] = {}
 
     def build_body(self, rule: Rule, route: Route, listener: Listener, standard: HeaderLines) -> Body:
         """The body of a location for requests that `rule` matches; `standard` are the headers of the listener."""
@@ -114,15 +107,8 @@ class RouteActions:
 
     def log_variables(self, route: Route, listener: Listener) -> tuple[Line, ...]:
         """The variables of the access log in locations of a route."""
-        return self.logged_routes.add(listener, route.name, self._logged_pool(route))
-
-    def _logged_pool(self, route: Route) -> Text | None:
-        if not isinstance(route.action, Forward):
-            return None
-        upstream = self.pool_selection.upstream(route, route.action)
-        if upstream not in self._logged_pools:
-            self._logged_pools[upstream] = text(inline_upstream(upstream))
-        return self._logged_pools[upstream]
+        upstream = self.pool_selection.upstream(route, route.action) if isinstance(route.action, Forward) else None
+        return self.logged_routes.add(listener, route.name, upstream)
 
     def guard(self, route: Route, listener: Listener, *, named: bool) -> Guard | None:
         """The checks and limits before the route's action, in a location with a name or a path."""
@@ -131,19 +117,6 @@ class RouteActions:
         return self.guards.guard(route, listener, self._response_headers(route)[0], named=named)
 
     def _proxy(self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: HeaderLines) -> Proxy:
-        """The body of a route that forwards; those that change nothing and have one target share that of its pool."""
-        (first, *others), edits = action.targets, (route.request_headers, route.response_headers)
-        changes = any(edits) or route.cors or route.compression or action.rewrite or first.request_headers
-        if changes or others or not first.weight or self.pools[first.pool].sticky is not None:
-            return self._build_proxy(rule, route, action, listener, standard)
-        key = (first.pool, action.timeouts, action.buffering, action.retries, listener.name)
-        if key not in self._plain:
-            self._plain[key] = self._build_proxy(rule, route, action, listener, standard)
-        return self._plain[key]
-
-    def _build_proxy(
-        self, rule: Rule, route: Route, action: Forward, listener: Listener, standard: HeaderLines
-    ) -> Proxy:
         times = proxy_times(action.timeouts)
         hide = {name: None for name, _ in route.response_headers.set} | dict.fromkeys(route.response_headers.remove)
         hide |= dict.fromkeys(HIDDEN if route.cors else ())
@@ -153,11 +126,12 @@ class RouteActions:
         upstream = self.pool_selection.upstream(route, action)
         add = (*add, *self.pool_selection.set_cookie_headers(route, action))
         protocol = self.protocol(action)
+        at = HttpForward(route, action, protocol.module, buffers=not self.has_tls)
         hidden = [header_name(name) for name in hide]
         return Proxy(
             module=Atom(protocol.module),
             scheme=Atom(protocol.scheme),
-            lines=(*protocol.lines, *self._lines(route, action, protocol)),
+            lines=(*protocol.lines, *(line for each in FEATURES if each.forward for line in each.forward(at))),
             upstream=upstream,
             target=self._target(rule, action, listener),
             headers=self._request_headers(route, action, listener, standard),
@@ -165,13 +139,6 @@ class RouteActions:
             hide=(*(name for name in hidden if all(x.name != name for x in add)), *_inherited(protocol, hidden)),
             add=_replacing(add, hidden),
         )
-
-    def _lines(self, route: Route, action: Forward, protocol: UpstreamProtocol) -> Iterator[Line]:
-        """The directives of a location for buffering, compression and retries."""
-        if action.buffering.request and protocol.module == PROXY:
-            yield directive("proxy_request_buffering", "on")
-        yield from response_lines(route, action, protocol.module, buffers=not self.has_tls)
-        yield from retry_lines(action.retries, protocol.module)
 
     def protocol(self, action: Forward) -> UpstreamProtocol:
         """The protocol of the endpoints, the same for all targets."""
@@ -231,9 +198,7 @@ class RouteActions:
     def plain_target(self, listener: Listener) -> Atom | None:
         """The variable with a target that no rule rewrites; None = as sent by the client."""
         name = paths.target_variable(listener)
-        if name == PATH:
-            return None
-        return reference(name)
+        return None if name == PATH else reference(name)
 
     def _redirect(self, rule: Rule, route: Route, action: Redirect, listener: Listener) -> Answer:
         add, _ = self._response_headers(route)

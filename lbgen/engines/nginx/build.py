@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_variable
+from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_variable, shared_log
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES, RouteActions
 from lbgen.engines.nginx.headers import (
     UPGRADES,
+    HeaderLines,
     grpc_headers,
     header_directives,
     standard_headers,
@@ -18,18 +19,18 @@ from lbgen.engines.nginx.headers import (
 from lbgen.engines.nginx.health_checks import uses_agent
 from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
-from lbgen.engines.nginx.limits import real_ip_listeners
-from lbgen.engines.nginx.listeners import virtual_servers
+from lbgen.engines.nginx.limits import ClientAddresses, real_ip_listeners
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.server_blocks import ServerBlocks
 from lbgen.engines.nginx.strings import EMPTY, Texts
-from lbgen.engines.nginx.support import VERSIONS
+from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.timeouts import client_times, proxy_times
+from lbgen.engines.nginx.tls import http_servers
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY, upstream_module, verifies_address
 from lbgen.engines.nginx.upstreams import single_upstreams, upstream
-from lbgen.engines.nginx.view import Config, Http
+from lbgen.engines.nginx.view import Config, Http, Location, Map, Text, Upstream
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode, PoolProtocol, Timeouts
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, PoolProtocol, Timeouts
 from lbgen.plan.policy import KeyKind
 from lbgen.records import replace
 from lbgen.version import VERSION
@@ -37,12 +38,7 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.headers import HeaderLines
-    from lbgen.engines.nginx.limits import ClientAddresses
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Location, Map, Text, Upstream
-    from lbgen.plan.model import Listener, Plan, Pool
 
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning
@@ -110,7 +106,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         times = client_times(listener.timeouts)
         blocks += [
             servers.build(listener, each, own, headers, grpc, None if times == shared_times else times)
-            for each in virtual_servers(listener)
+            for each in http_servers(listener)
         ]
     trusted = [trust_maps(t, alone=alone) for t in dict.fromkeys(trust.values())]
     pools = _pools(plan, listeners)
@@ -169,7 +165,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         hash_size=_hash_size(max(variables, len(hosts))),
         zones=tuple(guards.zones),
         with_real_ip=bool(with_real_ip),
-        log=servers.shared_log,
+        log=shared_log(plan),
         log_formats=tuple(log_format(x, _request_id(lines[x.name]), log_pool) for x in listeners if x.logs),
         grpc=grpc_headers(headers) if any(upstream_module(pool, version) == GRPC for pool in pools) else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in pools),

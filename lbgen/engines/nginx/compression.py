@@ -1,28 +1,32 @@
-"""gzip for responses of endpoints."""
+"""Buffering of requests and responses, and gzip for responses of endpoints."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.view import Contributor, HttpForward, Line
 from lbgen.engines.text import Literal
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.view import Line
-    from lbgen.plan.model import Forward, Route
+    from collections.abc import Iterator
+
     from lbgen.plan.policy import Compression
 
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
 
 
-def response_lines(route: Route, action: Forward, module: str, *, buffers: bool) -> tuple[Line, ...]:
-    """The directives for the buffering and the compression of responses; `buffers`: the http block has buffering on.
-    Where nginx buffers, its gzip holds back what an endpoint has sent until there is more; the gRPC module never
+def _forward(at: HttpForward) -> Iterator[Line]:
+    """Where nginx buffers, its gzip holds back what an endpoint has sent until there is more; the gRPC module never
     buffers."""
-    asked = action.buffering.response
-    own = (buffers and route.compression is None) if asked is None else asked
-    switch = (directive("proxy_buffering", "on" if own else "off"),) if own != buffers and module == "proxy" else ()
-    return (*switch, *(_gzip_lines(route.compression) if route.compression is not None else ()))
+    gzip, asked = at.route.compression, at.action.buffering
+    if asked.request and at.module == "proxy":
+        yield directive("proxy_request_buffering", "on")
+    own = (at.buffers and gzip is None) if asked.response is None else asked.response
+    if own != at.buffers and at.module == "proxy":
+        yield directive("proxy_buffering", "on" if own else "off")
+    if gzip is not None:
+        yield from _gzip_lines(gzip)
 
 
 def _gzip_lines(policy: Compression) -> tuple[Line, ...]:
@@ -35,3 +39,6 @@ def _gzip_lines(policy: Compression) -> tuple[Line, ...]:
         directive("gzip_http_version", "1.0"),
         directive("gzip_vary", "on"),
     )
+
+
+COMPRESSION = Contributor(forward=_forward)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.names import Names, inline, reference
 from lbgen.engines.nginx.request_values import header_variable
-from lbgen.engines.nginx.strings import EMPTY, text, variables
-from lbgen.engines.nginx.view import NONE, Check, Entry, Map
+from lbgen.engines.nginx.strings import EMPTY, Texts, text, variables
+from lbgen.engines.nginx.view import NONE, Check, Entry, Map, Text
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, allows_any_origin, vary_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Route
     from lbgen.plan.policy import Cors, Origin
 

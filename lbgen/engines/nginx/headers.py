@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.names import inline, network, reference
-from lbgen.engines.nginx.request_values import header_variable
-from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import Entry, Geo, Header, Map, Network, Text
+from lbgen.engines.nginx.request_values import header_variable, is_readable
+from lbgen.engines.nginx.strings import EMPTY, Texts, directive, text
+from lbgen.engines.nginx.view import Contributor, Entry, Geo, Header, HttpServer, Line, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Redirect, Respond, Route
 from lbgen.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.upstream_protocols import UpstreamProtocol
-    from lbgen.plan.model import HeaderEdits, Listener
 
 HeaderLines = dict[str, tuple[Text, ...]]
 """Header name (lower case) to its lines; no lines drop the header."""
@@ -34,6 +33,8 @@ TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
 """To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""
 _HOST = Atom("Host")
 _FORWARDED = ("for", "proto", "host", "port")
+_OWN = ("server", "date")  # which nginx sets itself
+_OWN_OF_REDIRECTS = (*_OWN, "content-type", "location")
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
 _SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
 
@@ -159,7 +160,6 @@ def protocol_headers(protocol: UpstreamProtocol) -> tuple[Header, ...]:
     return TRAILERS if protocol.http2 else UPGRADES
 
 
-@cache
 def header_name(name: str) -> Atom | Literal:
     """A header's name in its usual spelling."""
     spelled = _SPELLING.get(name) or "-".join(word.capitalize() for word in name.split("-"))
@@ -179,3 +179,47 @@ def response_headers(
     every += [pair for pair in more if pair[0] not in replaced]
     every += [(name, texts.of(value)) for name, value in last]
     return tuple(Header(header_name(name), value) for name, value in every if name != "content-type"), content_type
+
+
+def _server(at: HttpServer) -> Iterator[Line]:
+    if at.listener.underscores:  # this admits other characters as well, such as dots
+        yield directive("underscores_in_headers", "on")
+        yield directive("ignore_invalid_headers", "off")
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        if isinstance(route.action, Forward):
+            yield from _edits(route, route.action)
+        yield from _own_headers(route)
+
+
+def _edits(route: Route, action: Forward) -> Iterator[Objection]:
+    for name, _ in (*route.request_headers.add, *[pair for x in action.targets for pair in x.request_headers.add]):
+        if not is_readable(name):
+            why = f"nginx cannot read the header {name}, so it cannot add to it"
+            yield Objection(refused(why), f"{route.field}.request_headers")
+    # Where one target of a split edits a header, the others get the client's value, which nginx must read.
+    for target in action.targets if len(action.targets) > 1 else ():
+        for name in dict.fromkeys(_edited_headers(target.request_headers)):
+            if not is_readable(name):
+                why = f"nginx cannot read the header {name}, so it cannot keep it for other targets"
+                yield Objection(refused(why), f"{target.field}.request_headers")
+
+
+def _own_headers(route: Route) -> Iterator[Objection]:
+    own = _OWN_OF_REDIRECTS if isinstance(route.action, Redirect) else _OWN
+    found = dict.fromkeys(_edited_headers(route.response_headers), f"{route.field}.response_headers")
+    if isinstance(route.action, Respond):
+        found |= {name: f"{route.field}.respond.headers" for name, _ in route.action.headers}
+    for name, field in found.items():
+        if name in own:
+            yield Objection(refused(f"nginx sets {name} itself and has no directive to change it"), field)
+
+
+def _edited_headers(edits: HeaderEdits) -> Iterator[str]:
+    yield from (name for name, _ in (*edits.set, *edits.add))
+    yield from edits.remove
+
+
+HEADERS = Contributor(server=_server, objections=_objections)

@@ -5,17 +5,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, count
-from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.view import NONE, Location, Proxy
+from lbgen.engines.nginx.view import NONE, Header, Location, Proxy, Server
 from lbgen.engines.text import Atom
 from lbgen.records import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lbgen.engines.nginx.view import Header, Server
 
 _FOLDER = "routes"
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9._]+")

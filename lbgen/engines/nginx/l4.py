@@ -21,13 +21,12 @@ from lbgen.engines.nginx.upstream_protocols import tls_lines, verifies_address
 from lbgen.engines.nginx.upstreams import upstream
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Balance, Forward, HostTable, Protocol
+from lbgen.plan.model import Balance, Forward, HostTable, L4Rule, Listener, Plan, Pool, Protocol
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.plan.model import L4Rule, Listener, Plan, Pool
     from lbgen.plan.policy import Access
     from lbgen.plan.tls import PoolTls
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.cors import PREFLIGHT
-from lbgen.engines.nginx.names import inline, network, reference, unmapped
+from lbgen.engines.nginx.listeners import real_ip_from
+from lbgen.engines.nginx.names import Names, inline, network, reference, unmapped
+from lbgen.engines.nginx.request_values import RequestValues, key_objections
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import NONE, Check, Entry, Geo, Guard, Map, Network
+from lbgen.engines.nginx.view import NONE, Check, Contributor, Entry, Geo, Guard, Header, HttpServer, Line, Map, Network
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Mode
-from lbgen.plan.policy import KeyKind
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Listener, Mode, Plan, Route
+from lbgen.plan.policy import Access, Key, KeyKind, Limits, RateLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
-
-    from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.view import Header, Line
-    from lbgen.plan.model import Listener, Plan, Route
-    from lbgen.plan.policy import Access, Key, Limits, RateLimit
 
 _CLIENT = Atom("$binary_remote_addr")
 _SINGLE_COUNTER_ZONE = "64k"
@@ -219,7 +217,7 @@ class HeadLimits:
         self._known: dict[Limits, tuple[Check, ...]] = {}
 
     def checks(self, listener: Listener) -> tuple[Check, ...]:
-        """Answer 414 or 431 above the limits; see also `header_buffers`."""
+        """Answer 414 or 431 above the limits; see also `_head_buffers`."""
         limits = listener.limits
         if limits not in self._known:
             checks = []
@@ -239,13 +237,14 @@ class HeadLimits:
         return Check(name, status)
 
 
-def header_buffers(limits: Limits) -> Line | None:
-    """Two buffers, each of which holds what `limits` allow: no more fits in over HTTP/2, where nginx knows the length
+def _head_buffers(at: HttpServer) -> Iterator[Line]:
+    """Two buffers, each of which holds what the limits allow: no more fits in over HTTP/2, where nginx knows the length
     of a head as HPACK compressed it. None when those of the http block are meant."""
-    if limits.headers is None:
-        size = (limits.target or 0) + 2 * _KIB
-        return None if size <= _BUFFER_SIZE else _buffers(_BUFFERS, size)
-    return _buffers(2, max(limits.target or _DEFAULT_TARGET, limits.headers) + _KIB)
+    limits = at.listener.limits
+    if limits.headers is not None:
+        yield _buffers(2, max(limits.target or _DEFAULT_TARGET, limits.headers) + _KIB)
+    elif (size := (limits.target or 0) + 2 * _KIB) > _BUFFER_SIZE:
+        yield _buffers(_BUFFERS, size)
 
 
 def _buffers(number: int, size: int) -> Line:
@@ -262,3 +261,30 @@ def above(limit: int) -> str:
             first = "9" if digit == "8" else f"[{int(digit) + 1}-9]"
             ways.append(digits[:at] + first + (f"[0-9]{{{rest}}}" if rest else ""))
     return f"0*(?:{'|'.join(ways)})"
+
+
+def _client_address(at: HttpServer) -> Iterator[Line]:
+    if at.listener.proxy_protocol:
+        yield from real_ip_from()
+        yield directive("real_ip_header", "proxy_protocol")
+    elif at.listener.name in real_ip_listeners(at.plan):
+        yield from real_ip_from(at.listener.trusted_proxies)
+        yield directive("real_ip_header", "X-Forwarded-For")
+        yield directive("real_ip_recursive", "on")
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        limit, place = route.rate_limit, f"{route.field}.rate_limit"
+        if limit is not None and format_rate(limit) is None:
+            minute = max(1, round(limit.amount * 60 / limit.seconds))
+            why = f"nginx counts in whole requests per second or minute; the nearest is {minute}/m"
+            yield Objection(refused(why), place, Feature.RATE_LIMIT)
+        if limit is not None:
+            yield from key_objections(limit.key, place)
+        if route.concurrency is not None:
+            yield from key_objections(route.concurrency.key, f"{route.field}.concurrency")
+
+
+LIMITS = Contributor(server=_head_buffers, objections=_objections)
+CLIENT_ADDRESSES = Contributor(server=_client_address)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.names import reference
+from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
-from lbgen.engines.nginx.view import Check, Location, Share, Split, Times
+from lbgen.engines.nginx.view import Check, Location, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Proxy
     from lbgen.plan.model import Forward, Pool, Route
     from lbgen.plan.policy import Mirror
 

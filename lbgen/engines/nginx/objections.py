@@ -1,4 +1,4 @@
-"""Places of a plan that nginx cannot honour, or honours in part: listeners and rules here, pools and routes beside."""
+"""Places of a plan that nginx cannot honour, or honours in part: those of features, and of listeners and rules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.conditions import has_all
+from lbgen.engines.nginx.features import FEATURES as CONTRIBUTORS
 from lbgen.engines.nginx.l4 import port_settings
 from lbgen.engines.nginx.matching import CONDITIONS, key_regex, key_variables
 from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
 from lbgen.engines.nginx.request_values import RequestValues, is_readable
-from lbgen.engines.nginx.route_objections import route_objections
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import with_loopback
@@ -45,7 +45,9 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
             yield Objection(refused("nginx expands variables in file names, so a path cannot contain `$`"), field)
     for listener in plan.listeners:
         yield from _listener(listener, version)
-    yield from route_objections(plan, version)
+    for each in CONTRIBUTORS:
+        if each.objections:
+            yield from each.objections(plan, version)
     every = (rule for x in plan.listeners for table in x.hosts for rule in table.rules)
     rules = {rule.rank: rule for rule in every if _needs_map(rule.match)}
     for rank in sorted(rules):

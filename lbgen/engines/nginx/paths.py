@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.strings import text
-from lbgen.engines.nginx.view import NONE, Entry, Map
+from lbgen.engines.nginx.strings import directive, text
+from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbgen.plan.model import Listener
 
 NORMAL = "normal_target"
@@ -98,9 +100,9 @@ def ignores_locations(listener: Listener) -> bool:
     return listener.paths.mode is PathsMode.VERBATIM
 
 
-def keeps_slashes(listener: Listener) -> bool:
-    """Whether `//` is not `/`."""
-    return listener.paths.empty_segments or ignores_locations(listener)
+def _server(at: HttpServer) -> Iterator[Line]:
+    if at.listener.paths.empty_segments or ignores_locations(at.listener):
+        yield directive("merge_slashes", "off")
 
 
 def _ambiguous(paths: Paths) -> list[str]:
@@ -128,3 +130,6 @@ def _normal() -> Map:
     entry = Entry(Literal(normal, "regex"), text(inline(PATH)))
     default = text(inline("uri"), inline("is_args"), inline("args"))
     return Map(NONE, text(inline(PATH)), reference(NORMAL), default, (entry,))
+
+
+PATHS = Contributor(server=_server)

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.health_checks import uses_agent
-from lbgen.engines.nginx.request_values import is_readable
+from lbgen.engines.nginx.request_values import key_objections
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance
-from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbgen.plan.model import Plan, Pool
-    from lbgen.plan.policy import Key
 
 _WITHOUT_BACKUPS = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
 
@@ -42,12 +40,6 @@ def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
     named = next((e for pool in plan.pools for e in pool.endpoints if not e.is_ip), None)
     if named is not None:
         yield Objection(refused(why), named.field, Feature.ENDPOINT_NAMES)
-
-
-def key_objections(key: Key, field: str) -> Iterator[Objection]:
-    """An objection to a key of limits or hashes that is an unreadable header."""
-    if key.kind is KeyKind.HEADER and not is_readable(key.name):
-        yield Objection(refused(f"nginx cannot read the header {key.name}"), field)
 
 
 def _sticky(pool: Pool, version: str) -> Iterator[Objection]:

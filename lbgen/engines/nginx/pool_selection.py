@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.headers import header_name
-from lbgen.engines.nginx.names import inline, inline_upstream, reference
+from lbgen.engines.nginx.names import Names, inline, inline_upstream, reference
 from lbgen.engines.nginx.strings import EMPTY, text, variables
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
-from lbgen.engines.nginx.view import Entry, Header, Map, Share, Split
+from lbgen.engines.nginx.view import Entry, Header, Map, Share, Split, Text
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward
+from lbgen.plan.model import Forward, Pool, Route, Target
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.sticky import StickyCookies
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Text
-    from lbgen.plan.model import Pool, Route, Target
 
 
 class PoolSelection:
@@ -38,8 +35,6 @@ class PoolSelection:
         self._splits: dict[str, str] = {}
         self._upstreams: dict[str, Atom] = {}
         self._locations: dict[tuple[str, tuple[Atom, ...]], Atom] = {}
-        # The upstreams that are the only ones of a route with this pool alone.
-        self._unconditional = {name: Atom(name) for name, pool in pools.items() if pool.sticky is None}
 
     def split_variable(self, route: Route) -> str | None:
         """The variable with the selected target of a split."""
@@ -86,9 +81,6 @@ class PoolSelection:
         return self._upstreams[route.name]
 
     def _select(self, route: Route, action: Forward) -> Atom:
-        first = action.targets[0]
-        if len(action.targets) == 1 and first.weight and first.pool in self._unconditional:
-            return self._unconditional[first.pool]
         targets = self.reachable_targets(action)
         weighted = [t for t in targets if t.weight]
         by_weight = Atom(weighted[0].pool) if len(weighted) == 1 else self._split(route, weighted)

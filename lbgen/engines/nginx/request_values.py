@@ -11,16 +11,16 @@ import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.api import Objection, refused
+from lbgen.engines.nginx.names import Names, inline, reference
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import NONE, Entry, Map
+from lbgen.engines.nginx.view import NONE, Entry, Map, Text
 from lbgen.engines.text import Literal
+from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Listener
 
 SET_BY_PROXIES = frozenset(
@@ -98,6 +98,12 @@ class RequestValues:
 def is_readable(header: str) -> bool:
     """Whether nginx has a variable for the header."""
     return _READABLE.fullmatch(header) is not None
+
+
+def key_objections(key: Key, field: str) -> Iterator[Objection]:
+    """An objection to a key of limits or hashes that is an unreadable header."""
+    if key.kind is KeyKind.HEADER and not is_readable(key.name):
+        yield Objection(refused(f"nginx cannot read the header {key.name}"), field)
 
 
 def header_variable(header: str) -> str:

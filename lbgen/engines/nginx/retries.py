@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.view import Contributor, HttpForward, Line
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.view import Line
-    from lbgen.plan.policy import Retries
 
 # `error` is a refused connection as well as one that breaks, `timeout` the time to connect as well as to respond.
 _CONDITIONS = {
@@ -17,20 +17,30 @@ _CONDITIONS = {
     RetryCause.RESET: ("error",),
     RetryCause.TIMEOUT: ("timeout",),
 }
-STATUSES = frozenset({403, 404, 429, 500, 502, 503, 504})
-"""Statuses that nginx can retry."""
+_STATUSES = (403, 404, 429, 500, 502, 503, 504)
 
 
-def retry_lines(policy: Retries | None, module: str) -> tuple[Line, ...]:
-    """The directives of `module` in a location. nginx repeats POST, PATCH and LOCK only where nothing was sent yet,
-    which is all that `connect_failure` asks for, unless `non_idempotent` is set."""
+def _forward(at: HttpForward) -> Iterator[Line]:
+    """nginx repeats POST, PATCH and LOCK only where nothing was sent yet, which is all that `connect_failure` asks for,
+    unless `non_idempotent` is set."""
+    policy = at.action.retries
     if policy is None:
-        return ()
+        return
     causes = {word for cause in policy.causes for word in _CONDITIONS[cause]}
     conditions = [*sorted(causes), *(f"http_{status}" for status in policy.statuses)]
     if policy.all_methods and (policy.statuses or policy.causes - {RetryCause.CONNECT_FAILURE}):
         conditions.append("non_idempotent")
-    return (
-        directive(f"{module}_next_upstream", *conditions),
-        directive(f"{module}_next_upstream_tries", str(policy.max + 1)),
-    )
+    yield directive(f"{at.module}_next_upstream", *conditions)
+    yield directive(f"{at.module}_next_upstream_tries", str(policy.max + 1))
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        policy = route.action.retries if isinstance(route.action, Forward) else None
+        others = [str(status) for status in policy.statuses if status not in _STATUSES] if policy else ()
+        if others:
+            why = f"nginx retries the statuses {', '.join(map(str, _STATUSES))}, not {', '.join(others)}"
+            yield Objection(refused(why), f"{route.field}.retries.on", Feature.RETRIES)
+
+
+RETRIES = Contributor(forward=_forward, objections=_objections)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
 
-from lbgen.engines.api import CheckSpec, ProcessSpec
+from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
 from lbgen.engines.nginx.access_log import FILE
 from lbgen.engines.nginx.health_checks import uses_agent
-from lbgen.plan.model import Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from lbgen.engines.api import Binary
-    from lbgen.plan.model import Plan
+from lbgen.plan.model import Mode, Plan
 
 _FINDING = re.compile(r"\[(?:emerg|alert|crit|error)\] (?:[0-9]+#[0-9]+: )?(.*)")
 _STREAM = "ngx_stream_module.so"

@@ -6,25 +6,32 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths
-from lbgen.engines.nginx.access_log import log_directives
-from lbgen.engines.nginx.limits import HeadLimits, real_ip_listeners
-from lbgen.engines.nginx.listeners import listen_parameters, server_directives
-from lbgen.engines.nginx.location_tree import path_locations
+from lbgen.engines.nginx.features import FEATURES
+from lbgen.engines.nginx.limits import HeadLimits
+from lbgen.engines.nginx.listeners import listen_parameters
+from lbgen.engines.nginx.location_tree import PathLocation, path_locations
 from lbgen.engines.nginx.matching import RuleMaps
 from lbgen.engines.nginx.names import named_location, reference
-from lbgen.engines.nginx.view import Answer, Check, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.view import (
+    Answer,
+    Check,
+    ClientTimes,
+    Header,
+    HttpServer,
+    InternalRedirect,
+    Location,
+    Proxy,
+    Server,
+)
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Mode
+from lbgen.plan.model import Forward, Listener, Plan, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Body, RouteActions
     from lbgen.engines.nginx.headers import HeaderLines
-    from lbgen.engines.nginx.location_tree import PathLocation
     from lbgen.engines.nginx.tls import VirtualServer
-    from lbgen.engines.nginx.view import ClientTimes, Header
-    from lbgen.plan.model import Listener, Plan, Route, Rule
 
 
 class ServerBlocks:
@@ -35,10 +42,8 @@ class ServerBlocks:
         self.rule_maps = RuleMaps(actions.names, actions.values)
         self.head_limits = HeadLimits(actions.names)
         self.paths = paths.PathPolicies()
-        self._with_real_ip = real_ip_listeners(plan)
+        self._plan = plan
         self._routes = {route.name: route for route in plan.routes}
-        l7 = [x for x in plan.listeners if x.mode is Mode.L7]
-        self.shared_log = tuple(log_directives(l7[0])) if len(l7) == 1 else ()
 
     def build(
         self,
@@ -64,8 +69,7 @@ class ServerBlocks:
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
         answers = (self.actions.answer_location(each) for each in (*routes.values(), *block.target_routes.values()))
         named = (*block.named, *(each for each in answers if each is not None))
-        logs = not self.shared_log
-        lines = server_directives(listener, server, self._with_real_ip, self.actions.version, logs=logs)
+        at = HttpServer(self._plan, self.actions.version.number, listener, server.certificate)
         return Server(
             origin=Atom(listener.field),
             listen=listen_parameters(listener, http2=listener.http2 and not self.actions.version.http2_directive),
@@ -78,7 +82,7 @@ class ServerBlocks:
             named=named,
             refused=self.paths.refused(listener),
             checks=self._checks(listener),
-            lines=tuple(lines),
+            lines=tuple(line for each in FEATURES if each.server for line in each.server(at)),
             has_not_found=block.has_not_found,
         )
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.strings import EMPTY, text
+from lbgen.engines.nginx.names import Names, inline, reference
+from lbgen.engines.nginx.strings import EMPTY, Texts, text
 from lbgen.engines.nginx.upstreams import single_upstream
-from lbgen.engines.nginx.view import Entry, Map
+from lbgen.engines.nginx.view import Entry, Map, Text
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.strings import Texts
     from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Text
     from lbgen.plan.model import Pool
     from lbgen.plan.policy import Sticky
 

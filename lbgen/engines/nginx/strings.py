@@ -1,18 +1,73 @@
-"""Parameters of free text and variables; long ones are split into constants, since nginx limits their length."""
+"""Parameters of free text and variables: how they are quoted, one function per kind of place; long ones are split into
+constants, since nginx limits their length."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.quote import MAX_LENGTH, QUOTES, is_bare, pieces, size
 from lbgen.engines.nginx.view import NONE, Line, Map, Text
 from lbgen.engines.text import Atom, Literal, Types, printed, without_marks
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+MAX_LENGTH = 3000
+"""Bytes of one parameter; nginx reads its file through a buffer of 4096."""
+
+_SPECIAL_KEYS = frozenset({"default", "hostnames", "include", "volatile"})
+_BARE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_./-]*")
+_UNSAFE_IN_REGEX = re.compile(r"[^\x20-\x7e]|\"|\\[\\\"']")
+
+
+def part(text: str) -> str:
+    """Inside double quotes where variables are expanded; the variable `$dollar` replaces `$`, which has no escape."""
+    return _escaped(text).replace("$", "${dollar}")
+
+
+def word(text: str) -> str:
+    """A parameter where nothing is expanded: paths of locations, default_type."""
+    return text if _BARE.fullmatch(text) else f'"{_escaped(text)}"'
+
+
+def key(text: str) -> str:
+    """A key that a map compares as text."""
+    mark = "\\" if text in _SPECIAL_KEYS or text[:1] in ("~", "\\") else ""
+    return text if not mark and _BARE.fullmatch(text) else f'"{mark}{_escaped(text)}"'
+
+
+def regex(text: str) -> str:
+    """A case-sensitive regex of a map. ValueError when nginx's quoting would change it."""
+    if _UNSAFE_IN_REGEX.search(text):
+        raise ValueError(f"{text!r} does not survive nginx's quoting")
+    return f'"~{text}"'
+
+
+def size(text: str) -> int:
+    """The bytes of `part(text)`."""
+    return len(part(text).encode())
+
+
+def pieces(text: str, limit: int = MAX_LENGTH) -> tuple[str, ...]:
+    """`text` in pieces of at most `limit` bytes each after `part`."""
+    if size(text) <= limit:
+        return (text,)
+    out: list[str] = []
+    start = used = 0
+    for at, char in enumerate(text):
+        more = size(char)
+        if used + more > limit:
+            out.append(text[start:at])
+            start, used = at, 0
+        used += more
+    return (*out, text[start:])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+
+
+QUOTES = {"part": part, "word": word, "key": key, "regex": regex}
 
 
 def text(*parts: str | Atom) -> Text:
@@ -33,7 +88,7 @@ def _text(parts: list[Atom | Literal]) -> Text:
     if len(parts) == 1:
         only = parts[0]
         if isinstance(only, Literal):
-            return Text((only,), Atom(only.text) if is_bare(only.text) else None)
+            return Text((only,), Atom(only.text) if _BARE.fullmatch(only.text) else None)
         bare = Atom(only.text.replace("{", "").replace("}", ""))
     return Text(tuple(map(_without_braces, parts, (*parts[1:], None))), bare)
 
@@ -125,7 +180,9 @@ class Texts:
 
     def of(self, *parts: str | Atom) -> Text:
         """A parameter of any length."""
-        cut = [Literal(p, "part") if isinstance(p, str) else p for part in parts for p in _cut(part)]
+        cut: list[Atom | Literal] = []
+        for each in parts:
+            cut += [each] if isinstance(each, Atom) else [Literal(piece, "part") for piece in pieces(each)]
         self.dollar = self.dollar or any(isinstance(p, Literal) and "$" in p.text for p in cut)
         while sum(map(_size, cut)) > MAX_LENGTH:
             cut = self._folded(cut)
@@ -157,10 +214,6 @@ class Texts:
         name = f"text_{len(self.constants) + 1}"
         self.constants.append(Map(NONE, EMPTY, reference(name), Text(tuple(run)), ()))
         return inline(name)
-
-
-def _cut(part: str | Atom) -> tuple[str | Atom, ...]:
-    return pieces(part) if isinstance(part, str) else (part,)
 
 
 def _size(part: Atom | Literal) -> int:

@@ -1,4 +1,4 @@
-"""nginx's verdict on every feature, by version."""
+"""nginx's verdict on every feature, by version; what it has without more is not listed."""
 
 from __future__ import annotations
 
@@ -61,31 +61,22 @@ _FAILURES = habit(
     },
 )
 
-_COMMON: dict[Feature, Verdict] = {
-    Feature.L7: NATIVE,
-    Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: NATIVE,
-    Feature.TLS_NO_SNI: NATIVE,
+_COMMON: dict[Feature, Verdict] = dict.fromkeys(Feature, NATIVE) | {
     Feature.TLS_TERMINATE: emulated("a server block for each name of a certificate or a host"),
     Feature.TLS_CLIENT_CERT: habit(
         "a client without a valid certificate gets 400 after the handshake",
         {"listener.tls.client.refusal": ("status 400", "status 421")},
     ),
-    Feature.TLS_CURVES: NATIVE,
-    Feature.TLS_PASSTHROUGH: NATIVE,
     Feature.HTTP2: habit(
         "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
         "with expectContinue(true) does, never sends its body",
         {"listener.http2.expect": "other"},
     ),
-    Feature.PROXY_PROTOCOL_IN: NATIVE,
     Feature.MAX_CONNECTIONS: refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
-    Feature.L4_MAX_CONNECTIONS: NATIVE,
     Feature.LISTENER_ACCESS: emulated("a geo block with the verdict for each network"),
     Feature.LISTENER_LIMITS: emulated(
         "a head may be up to twice as long as limits.headers; nginx answers 400, 414 or 431"
     ),
-    Feature.CLIENT_TIMEOUTS: NATIVE,
     Feature.TRUSTED_PROXIES: emulated("a geo block for the trusted networks and a map per header"),
     Feature.DUAL_STACK: emulated("one socket for IPv4 and one for IPv6"),
     Feature.HOST_EXACT: NATIVE,
@@ -103,7 +94,6 @@ _COMMON: dict[Feature, Verdict] = {
     Feature.PATHS_VERBATIM: emulated("rules test the raw path"),
     Feature.FRAMING: _MALFORMED,
     Feature.MALFORMED: _MALFORMED,
-    Feature.HOP_BY_HOP: NATIVE,
     Feature.CONNECTION_NOMINATED: emulated(
         "a request whose Connection header names other fields than those of one connection is answered with 400; "
         "fields that the Connection header of a response names reach the client"
@@ -116,15 +106,8 @@ _COMMON: dict[Feature, Verdict] = {
         "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable",
         {"headers_with_underscores.pass.rules": "pool"},
     ),
-    Feature.FORWARDED_HEADERS: NATIVE,
-    Feature.REQUEST_ID: NATIVE,
-    Feature.REQUEST_HEADERS_SET: NATIVE,
     Feature.REQUEST_HEADERS_ADD: emulated("the header is set to the client's value and the added line"),
-    Feature.REQUEST_HEADERS_REMOVE: NATIVE,
     Feature.RESPONSE_HEADERS_SET: emulated("the endpoint's header is hidden and another one added"),
-    Feature.RESPONSE_HEADERS_ADD: NATIVE,
-    Feature.RESPONSE_HEADERS_REMOVE: NATIVE,
-    Feature.FORWARD: NATIVE,
     Feature.SPLIT: emulated("a random choice per request, in steps of 0.01 %"),
     Feature.SPLIT_HEADERS: emulated("a map from the selected pool to the header's value"),
     Feature.REDIRECT: emulated("`return`, with nginx's own HTML page as the body"),
@@ -132,8 +115,6 @@ _COMMON: dict[Feature, Verdict] = {
         "`return`; nginx answers `If-None-Match: *` with 304, and If-Match or If-Unmodified-Since with 412, for a 200"
     ),
     Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
-    Feature.REWRITE_PATH: NATIVE,
-    Feature.REWRITE_HOST: NATIVE,
     Feature.MIRROR: emulated(
         "internal locations get the copies; while one waits for its endpoint, at most 1 s, nginx neither serves the "
         "next request of the client's HTTP/1 connection nor closes it"
@@ -157,18 +138,12 @@ _COMMON: dict[Feature, Verdict] = {
         "full buffer (20 KiB); beside TLS they are buffered where `buffering: { response: true }` asks, as nginx's TLS "
         "holds what it buffers back over HTTP/1.1"
     ),
-    Feature.WEBSOCKET: NATIVE,
     Feature.STATUSES: emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
     Feature.FAILURES: _FAILURES,
-    Feature.RATE_LIMIT: NATIVE,
-    Feature.CONCURRENCY: NATIVE,
     Feature.MAX_BODY: emulated(
         "a map over Content-Length in addition to nginx's own limit, which named locations do not apply to it"
     ),
     Feature.ROUTE_ACCESS: emulated("a geo block with the verdict for each network"),
-    Feature.TIMEOUT_CONNECT: NATIVE,
-    Feature.TIMEOUT_RESPONSE: NATIVE,
-    Feature.TIMEOUT_IDLE: NATIVE,
     Feature.TIMEOUT_REQUEST: refused("nginx has no limit on the total time of a request"),
     Feature.RETRIES: habit(
         "each endpoint is tried once at most; nginx cannot tell a refused connection from one that breaks, nor the "
@@ -182,21 +157,10 @@ _COMMON: dict[Feature, Verdict] = {
         },
     ),
     Feature.RETRY_BUDGET: refused("nginx does not relate retries to requests"),
-    Feature.ROUND_ROBIN: NATIVE,
-    Feature.LEAST_CONNECTIONS: NATIVE,
-    Feature.LEAST_CONNECTIONS_WEIGHTED: NATIVE,
-    Feature.RANDOM: NATIVE,
-    Feature.SOURCE_HASH: NATIVE,
-    Feature.SOURCE_HASH_WEIGHTED: NATIVE,
-    Feature.HASH: NATIVE,
-    Feature.WEIGHTS: NATIVE,
-    Feature.DRAIN: NATIVE,
-    Feature.BACKUP: NATIVE,
     Feature.ENDPOINT_NAMES: emulated(
         "nginx's own resolver, which asks the DNS servers of `resolvers` alone: names that only /etc/hosts holds are "
         "unknown to it, but for localhost, which is 127.0.0.1 here"
     ),
-    Feature.ENDPOINT_IPV6: NATIVE,
     Feature.HEALTH_ACTIVE: emulated(_AGENT),
     Feature.HEALTH_PASSIVE: approximate(
         "responses of 5xx are not counted; a success does not reset the count, only eject_for without a failure does; "
@@ -209,24 +173,17 @@ _COMMON: dict[Feature, Verdict] = {
             "pool.health.passive.anew": "endpoint",
         },
     ),
-    Feature.KEEPALIVE: NATIVE,
-    Feature.KEEPALIVE_IDLE: NATIVE,
-    Feature.MAX_PER_ENDPOINT: NATIVE,
     Feature.QUEUE: refused("nginx has no queue for requests"),
     Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
     Feature.STICKY: emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
-    Feature.POOL_TLS: NATIVE,
     Feature.POOL_HTTP2: emulated(
         "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
     ),
-    Feature.POOL_GRPC: NATIVE,
     Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header to HTTP endpoints"),
-    Feature.L4_PROXY_PROTOCOL_OUT: NATIVE,
     Feature.ACCESS_LOG: emulated(
         "nginx's own times and lists of tries, which `lbgen logs` translates to the schema; bytes include the framing "
         "of chunks and a 100 Continue, and an endpoint's 499 without a body counts as a client that left"
     ),
-    Feature.ACCESS_LOG_L4: NATIVE,
     Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
     Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
     Feature.ESCAPE_HATCH: UNPORTABLE,

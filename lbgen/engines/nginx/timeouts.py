@@ -1,14 +1,14 @@
-"""Timeouts in nginx's notation."""
+"""Timeouts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from lbgen.engines.nginx.view import ClientTimes, Times
+from lbgen.engines.api import Objection, approximate, habit
+from lbgen.engines.nginx.view import ClientTimes, Contributor, Times
 from lbgen.engines.text import Atom
-
-if TYPE_CHECKING:
-    from lbgen.plan.model import ClientTimeouts, Timeouts
+from lbgen.plan.features import Feature
+from lbgen.plan.model import ClientTimeouts, Forward, Plan, Timeouts
 
 _NO_LIMIT = "365d"
 
@@ -29,3 +29,33 @@ def proxy_times(timeouts: Timeouts) -> Times:
 
 def client_times(timeouts: ClientTimeouts) -> ClientTimes:
     return ClientTimes(duration(timeouts.header), duration(timeouts.body), duration(timeouts.keepalive))
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
+    for route in plan.routes:
+        if isinstance(route.action, Forward) and route.name not in l4:
+            times = route.action.timeouts
+            if times.response != times.idle:
+                yield _objection(times, route.field)
+
+
+def _objection(timeouts: Timeouts, field: str) -> Objection:
+    response, idle = _seconds(timeouts.response), _seconds(timeouts.idle)
+    only = "nginx has one timer for an endpoint's response head and for silence in its body or a tunnel"
+    if timeouts.idle and (timeouts.idle < timeouts.response or not timeouts.response):
+        note = (
+            f"{only}: silence ends after {response} (response), the longer one, not {idle}; set both to the same time"
+        )
+        shows = {"timeouts.idle.body": ("cut", "time")}
+        return Objection(approximate(note, shows), f"{field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+    note = f"{only}: the head may take {idle} (idle), the longer one, not {response}"
+    late = {"timeouts.response.longer": "time"}
+    return Objection(habit(note, late), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:g} s" if milliseconds else "no limit of time"
+
+
+TIMEOUTS = Contributor(objections=_objections)

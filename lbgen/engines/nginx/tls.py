@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.support import VERSIONS
+from lbgen.engines.nginx.view import Contributor, HttpServer, Line
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.nginx.view import Line
     from lbgen.plan.model import HostPattern, HostTable, Listener
     from lbgen.plan.tls import Certificate, File, ListenerTls
 
@@ -36,9 +37,12 @@ class VirtualServer(Struct, frozen=True, eq=False):
     default: bool
 
 
-def plain_virtual_server(table: HostTable) -> VirtualServer:
-    """The server block of one host of a listener without TLS."""
-    return VirtualServer((Atom.of(_NAME, _server_name(table)),), table, None, default=table.host is None)
+def http_servers(listener: Listener) -> tuple[VirtualServer, ...]:
+    """The server blocks of an L7 listener; without TLS one for each host."""
+    if listener.tls is not None:
+        return virtual_servers(listener, listener.tls)
+    names = ((table, Atom.of(_NAME, _server_name(table))) for table in listener.hosts)
+    return tuple(VirtualServer((name,), table, None, default=table.host is None) for table, name in names)
 
 
 def virtual_servers(listener: Listener, tls: ListenerTls) -> tuple[VirtualServer, ...]:
@@ -135,3 +139,13 @@ def _server_name(table: HostTable) -> str:
 
 def _bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+def _server(at: HttpServer) -> Iterator[Line]:
+    if at.listener.http2 and VERSIONS[at.version].http2_directive:
+        yield directive("http2", "on")
+    if at.listener.tls is not None:
+        yield from tls_directives(at.listener.tls, at.certificate, HTTP_SESSIONS)
+
+
+TLS = Contributor(server=_server)

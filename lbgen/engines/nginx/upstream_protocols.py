@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.tls import file_path
+from lbgen.engines.nginx.view import Contributor, Line
 from lbgen.engines.text import Atom
-from lbgen.plan.model import PoolProtocol
+from lbgen.plan.features import Feature
+from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
+from lbgen.plan.policy import RetryCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.engines.nginx.support import Version
-    from lbgen.engines.nginx.view import Line
-    from lbgen.plan.model import Pool
     from lbgen.plan.tls import PoolTls
 
 PROXY, GRPC = "proxy", "grpc"
+_GRPC_MODULE = "nginx's gRPC module, which implements HTTP/2 to endpoints here,"
 _SYSTEM_CA = "/etc/ssl/certs/ca-certificates.crt"  # nginx has no default
 
 
@@ -72,3 +75,32 @@ def tls_lines(pool: Pool, tls: PoolTls, module: str) -> Iterator[Line]:
     if tls.certificate is not None:
         yield directive(f"{module}_ssl_certificate", file_path(tls.certificate.cert))
         yield directive(f"{module}_ssl_certificate_key", file_path(tls.certificate.key))
+
+
+def _objections(plan: Plan, version: str) -> Iterator[Objection]:
+    l4 = {rule.route for x in plan.listeners for rule in x.l4_rules}
+    for route in plan.routes:
+        action = route.action
+        if isinstance(action, Forward) and route.name not in l4:
+            if any(plan.pool(t.pool).protocol is PoolProtocol.HTTP2 for t in action.targets):
+                note = "nginx forwards no upgrades to HTTP/2 endpoints: they get the handshake of a WebSocket as a GET"
+                yield Objection(habit(note), f"{route.field}.forward", Feature.WEBSOCKET)
+            yield from _grpc(plan, route, action, VERSIONS[version])
+
+
+def _grpc(plan: Plan, route: Route, action: Forward, version: Version) -> Iterator[Objection]:
+    """What the gRPC module does not support."""
+    for mirror in action.mirrors:
+        if upstream_module(plan.pool(mirror.pool), version) == GRPC:
+            yield Objection(refused(f"{_GRPC_MODULE} decodes the target of a mirror"), mirror.field, Feature.MIRROR)
+    if any(upstream_module(plan.pool(t.pool), version) == GRPC for t in action.targets if t.weight):
+        if action.rewrite is not None and (action.rewrite.path is not None or action.rewrite.prefix is not None):
+            yield Objection(refused(f"{_GRPC_MODULE} cannot send a rewritten target"), f"{route.field}.rewrite")
+        if action.retries is not None and (
+            action.retries.causes - {RetryCause.CONNECT_FAILURE} or action.retries.statuses
+        ):
+            why = f"{_GRPC_MODULE} keeps no body for a retry; connect_failure needs none"
+            yield Objection(refused(why), f"{route.field}.retries", Feature.RETRIES)
+
+
+PROTOCOLS = Contributor(objections=_objections)

@@ -8,12 +8,12 @@ from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
+from lbgen.plan.model import Endpoint as PlanEndpoint
 from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbgen.plan.model import Endpoint as PlanEndpoint
     from lbgen.plan.model import Plan, Pool
 
 _LOCALHOST = "localhost"

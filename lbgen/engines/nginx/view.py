@@ -1,10 +1,18 @@
-"""Typed shapes of an nginx configuration, as the templates print them."""
+"""Typed shapes of an nginx configuration, as the templates print them; what a feature contributes to it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lbgen.engines.text import Atom, Literal
+
+if TYPE_CHECKING:
+    from lbgen.engines.api import Objection
+    from lbgen.plan.model import Forward, Listener, Plan, Route
+    from lbgen.plan.tls import Certificate
 
 NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
 REQUEST_ID = Atom("$request_id")
@@ -268,3 +276,33 @@ class Config(Struct, frozen=True, eq=False):
     stream: Stream | None
     workers: Atom = Atom("auto")
     uses_agent: bool = False  # `lbgen agent` rewrites the endpoints and reloads nginx
+
+
+class HttpServer(Struct, frozen=True, eq=False):
+    """A server block of an L7 listener, as features see it; `certificate` None rejects the handshake."""
+
+    plan: Plan
+    version: str
+    listener: Listener
+    certificate: Certificate | None
+
+
+class HttpForward(Struct, frozen=True, eq=False):
+    """A location that forwards, as features see it. `module` is that of nginx whose directives apply; `buffers`: the
+    http block has buffering of responses on."""
+
+    route: Route
+    action: Forward
+    module: str
+    buffers: bool
+
+
+class Contributor(Struct, frozen=True, eq=False):
+    """A feature: the directives that it adds, and its objections; None where it adds nothing.
+
+    Directives stand in the order of `features.FEATURES`.
+    """
+
+    server: Callable[[HttpServer], Iterable[Line]] | None = None  # before the locations
+    forward: Callable[[HttpForward], Iterable[Line]] | None = None  # where a location forwards
+    objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version

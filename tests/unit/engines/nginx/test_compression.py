@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbgen.engines.nginx.compression import response_lines
+from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.view import HttpForward
+from lbgen.plan.policy import Buffering
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,6 @@ from lbgen.engines.nginx.strings import directive
     ],
 )
 def test_a_location_says_what_differs(buffers: bool, asked: bool | None, written: str) -> None:
-    action = SimpleNamespace(buffering=SimpleNamespace(response=asked))
-    lines = response_lines(SimpleNamespace(compression=None), action, "proxy", buffers=buffers)
-    assert lines == ((directive("proxy_buffering", written),) if written else ())
+    route, action = SimpleNamespace(compression=None), SimpleNamespace(buffering=Buffering(response=asked))
+    lines = COMPRESSION.forward(HttpForward(route, action, "proxy", buffers=buffers))
+    assert list(lines) == ([directive("proxy_buffering", written)] if written else [])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbgen.engines.nginx import quote
+from lbgen.engines.nginx import strings as quote
 
 texts = st.text(st.characters(exclude_categories=("Cc", "Cs")) | st.sampled_from('"\\$${}\n\t;#'), max_size=60)
 
