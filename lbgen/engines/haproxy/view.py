@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -142,7 +143,7 @@ class View(Struct, frozen=True, eq=False):
     admin_port: int | None
 
 
-class HttpListener(Struct, frozen=True, eq=False):
+class HttpListener(Struct, frozen=True, eq=False, dict=True):
     """An L7 listener, and the keys of its routes. `per_route` writes statements for some of these, `per_response` where
     a request may have none. `client`: a sample of the client's address. `copies_to`: the backend for copies of requests
     by pool and times."""
@@ -156,12 +157,12 @@ class HttpListener(Struct, frozen=True, eq=False):
     client: str
     copies_to: Callable[[Pool, Timeouts], str]
 
-    @property
+    @cached_property
     def routes(self) -> list[tuple[str, Route]]:
         """Keys and routes."""
         return [(name, self.plan.route(key.route)) for name, key in self.keys.items()]
 
-    @property
+    @cached_property
     def forwards(self) -> dict[str, Forward]:
         """The actions of routes that forward, by key."""
         return {name: route.action for name, route in self.routes if isinstance(route.action, Forward)}

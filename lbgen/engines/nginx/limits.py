@@ -267,7 +267,7 @@ def _client_address(at: HttpServer) -> Iterator[Line]:
     if at.listener.proxy_protocol:
         yield from real_ip_from()
         yield directive("real_ip_header", "proxy_protocol")
-    elif at.listener.name in real_ip_listeners(at.plan):
+    elif at.real_ip:
         yield from real_ip_from(at.listener.trusted_proxies)
         yield directive("real_ip_header", "X-Forwarded-For")
         yield directive("real_ip_recursive", "on")

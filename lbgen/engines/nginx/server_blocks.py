@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx import paths
 from lbgen.engines.nginx.features import FEATURES
-from lbgen.engines.nginx.limits import HeadLimits
+from lbgen.engines.nginx.limits import HeadLimits, real_ip_listeners
 from lbgen.engines.nginx.listeners import listen_parameters
 from lbgen.engines.nginx.location_tree import PathLocation, path_locations
 from lbgen.engines.nginx.matching import RuleMaps
@@ -43,6 +43,7 @@ class ServerBlocks:
         self.head_limits = HeadLimits(actions.names)
         self.paths = paths.PathPolicies()
         self._plan = plan
+        self._real_ip = real_ip_listeners(plan)
         self._routes = {route.name: route for route in plan.routes}
 
     def build(
@@ -69,7 +70,8 @@ class ServerBlocks:
         routes = {rule.route: self._routes[rule.route] for rule in block.rules}
         answers = (self.actions.answer_location(each) for each in (*routes.values(), *block.target_routes.values()))
         named = (*block.named, *(each for each in answers if each is not None))
-        at = HttpServer(self._plan, self.actions.version.number, listener, server.certificate)
+        real_ip = listener.name in self._real_ip
+        at = HttpServer(self._plan, self.actions.version.number, listener, server.certificate, real_ip)
         return Server(
             origin=Atom(listener.field),
             listen=listen_parameters(listener, http2=listener.http2 and not self.actions.version.http2_directive),

@@ -279,12 +279,14 @@ class Config(Struct, frozen=True, eq=False):
 
 
 class HttpServer(Struct, frozen=True, eq=False):
-    """A server block of an L7 listener, as features see it; `certificate` None rejects the handshake."""
+    """A server block of an L7 listener, as features see it; `certificate` None rejects the handshake. `real_ip`: limits
+    count by the client behind trusted proxies."""
 
     plan: Plan
     version: str
     listener: Listener
     certificate: Certificate | None
+    real_ip: bool
 
 
 class HttpForward(Struct, frozen=True, eq=False):
