@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
+from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.expected_difference import USUAL, besides_everywhere, explained_by_use
 from lbgen.conformance.http1_client import fetch
 from lbgen.conformance.judge import differences
@@ -203,7 +204,7 @@ def declared(subject: EngineUnderTest) -> list[DeclaredDifference]:
     return [DeclaredDifference(str(feature), v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
 
 
-def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tuple[Request, list[str]]]:
+def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tuple[Request, list[Difference]]]:
     """The requests that one start of the engine answers otherwise than the oracle, with the differences."""
     with ExitStack() as stack:
         handle = stack.enter_context(run_engine(subject.engine, plan, subject.binary, accept=("all",)))
@@ -212,7 +213,7 @@ def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tu
         near = declared(subject)
         own = own_headers(near)
 
-        def one(request: Request) -> list[str]:
+        def one(request: Request) -> list[Difference]:
             outcome, answer = simulate(plan, request), fetch(address, request)
             if not outcome.well_formed:
                 return list(check_safe(plan, request, answer))
@@ -220,7 +221,7 @@ def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tu
                 assert outcome.status is not None
                 if is_own_status(answer.status, outcome.status):
                     return []
-                return [f"status {answer.status}, not {outcome.status}"]
+                return [Difference(Kind.STATUS, answer.status, outcome.status)]
             found = besides_everywhere(
                 near, differences(Case("random", "random", request, Expect()), outcome, answer, own), USUAL
             )
@@ -265,10 +266,11 @@ def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, batch) -> 
         found = wrong(plan, asked, subject)
         if found:
             request, differ = found[0]
+            said = "; ".join(each.sentence for each in differ)
             less = smallest(plan, request, subject)
             pytest.fail(
                 f"seed {SEED}, after {counts['requests']} requests on {subject.label}: {len(found)} of {len(asked)}\n"
-                f"{'; '.join(differ)}\n{curl(('127.0.0.1', less.listeners[0].port), request)}\n{request}\n"
+                f"{said}\n{curl(('127.0.0.1', less.listeners[0].port), request)}\n{request}\n"
                 f"oracle: {simulate(less, request)}\n{told(less)}",
                 pytrace=False,
             )

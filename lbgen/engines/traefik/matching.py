@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Verdict, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
+from lbgen.engines.escapes import Chars, may_hold, parse, plain, write
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
 from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
@@ -174,7 +175,14 @@ def _exact_cookie(name: str, operator: Exact) -> str:
 
 
 def _cookie_regex(name: str, operator: Regex) -> str:
-    return _cookie(name, f"(?:{operator.value})")
+    tree = parse(operator.value)
+    return _cookie(name, f"(?:{write(tree, _within_cookie) if may_hold(tree, ';') else operator.value})")
+
+
+def _within_cookie(chars: Chars) -> str:
+    """A set of characters without `;`, which ends a cookie: `.*` would go on in the next one."""
+    inside = plain(";\n")(Chars(chars.ascii))
+    return f"(?:{inside}|[^\\x00-\\x7f])" if chars.beyond else inside
 
 
 def _present_cookie(name: str, _: Present) -> str:
@@ -199,7 +207,7 @@ _COOKIE_SAYS = "any of repeated cookies matches"
 
 
 def _habit(subject: type[AnySubject], operator: type[AnyOperator], says: str) -> Verdict:
-    return habit(says, {f"{FEATURES[subject, operator]}.routes": ("accepted", "status 404")})
+    return habit(says, {f"{FEATURES[subject, operator]}.routes": ("accepted", "status 404", "pool")})
 
 
 CONDITIONS: ConditionTable = {

@@ -22,6 +22,8 @@ def build_rewrite(rewrite: Rewrite, matched: Path) -> dict[str, Data]:
         return {"replacePath": {"path": rewrite.path}}
     if rewrite.prefix is None:
         return {}
+    if isinstance(matched, ExactPath):
+        return {"replacePath": {"path": rewrite.prefix.rstrip("/") or "/"}}
     regex, to = _replace_prefix(matched, rewrite.prefix, "${1}")
     return {"replacePathRegex": {"regex": f"^{regex}$", "replacement": to}}
 
