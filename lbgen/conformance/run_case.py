@@ -155,7 +155,8 @@ def _tcp(case: Case, address: Address, transport: Transport) -> Iterator[Differe
     except ConnectionRefusedError:  # an engine in the kernel hands the endpoint's refusal on
         got, took, end = b"", 0.0, "reset"
     except OSError as error:
-        yield as_difference(f"cannot connect: {error}")
+        kind = Kind.OPEN if isinstance(error, TimeoutError) else Kind.CLOSED
+        yield Difference(kind, f"cannot connect: {error}")
         return
     want = (case.expect.receives or "").encode("latin-1")
     if got != want:
