@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -28,6 +29,7 @@ ASIDE = "-before"
 _GOING = ("removing", "dead")  # docker's states of a container that is being removed
 _RESTARTING = "restarting"  # docker's state of one that died and will be restarted
 _AGAIN_SECONDS = 0.1
+_TOGETHER = 4
 _ORDER = (
     Role.CHECK,
     Role.ENDPOINT_RULES,
@@ -89,6 +91,18 @@ def _current_record(handle: Container, record: Record) -> Record:
         return record
 
 
+@contextmanager
+def worker_pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads for work on several containers: one that is exchanged is away for a shorter time, and a Ctrl-C waits for
+    the requests that the daemon has, of which it would make containers that nobody knows."""
+    pool = ThreadPoolExecutor(_TOGETHER)
+    try:
+        yield pool
+    finally:
+        with defer_signals():
+            pool.shutdown(cancel_futures=True)
+
+
 class Converger(Struct):
     """Converges a stack to its desired containers. Until `commit`, `rollback` restores those from before."""
 
@@ -121,8 +135,10 @@ class Converger(Struct):
         steps = remade.values()
         groups = [[x for x in steps if bool(x[0].joins) + bool(x[0].inside) == shared] for shared in range(3)]
         for work in (self._make, self._exchange):
-            for step in (each for group in groups for each in group):
-                work(step)
+            for group in groups:
+                with worker_pool() as pool:
+                    for done in [pool.submit(work, step) for step in group]:
+                        done.result()
 
     def _put_aside(self, each: StackContainer) -> None:
         """Rename it; it continues to run."""

@@ -28,6 +28,7 @@ from lbgen.runtime.docker import container, container_files, helper_image, netwo
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
 from lbgen.runtime.docker.container_files import File
+from lbgen.runtime.docker.converge import worker_pool
 from lbgen.runtime.docker.labels import Record, Role
 
 if TYPE_CHECKING:
@@ -106,9 +107,10 @@ def load(client: DockerClient, side: EndpointSide | None) -> None:
     """Load the rules at all endpoints. Raises EngineError LB403 (with what their program says), LB421."""
     if side is not None:
         there = _containers(client, side) if side.rules else {}
-        for each in side.rules:
-            if each.host in there:
-                _load(client, side, each, there[each.host])
+        with worker_pool() as pool:
+            asked = [x for x in side.rules if x.host in there]
+            for done in [pool.submit(_load, client, side, x, there[x.host]) for x in asked]:
+                done.result()
 
 
 def unload(client: DockerClient, side: EndpointSide) -> None:

@@ -16,7 +16,7 @@ from lbgen.runtime.docker import container, container_files, endpoint_rules, net
 from lbgen.runtime.docker.check import check
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container_engine import ContainerEngine
-from lbgen.runtime.docker.converge import Converger, StackContainer, is_orphaned
+from lbgen.runtime.docker.converge import Converger, StackContainer, is_orphaned, worker_pool
 from lbgen.runtime.docker.desired import FOLDER, DesiredStack, EngineUnit, plan_inside
 from lbgen.runtime.docker.labels import RECORD_FILE, Role
 
@@ -120,9 +120,11 @@ def _check_files(
 ) -> None:
     for unit in units:
         progress(Progress(Step.CHECKING, unit.record.engine))
-        if problems := check(client, unit, helper):
-            raise EngineError(problems)
-        progress(Progress(Step.CHECKED, unit.record.engine))
+    with worker_pool() as pool:
+        for unit, problems in zip(units, pool.map(lambda each: check(client, each, helper), units), strict=True):
+            if problems:
+                raise EngineError(problems)
+            progress(Progress(Step.CHECKED, unit.record.engine))
 
 
 def needs_reload(desired: DesiredStack, there: Sequence[StackContainer]) -> bool:
