@@ -46,7 +46,7 @@ class Replacement(Struct):
                 each.rollback(there.get(name))
 
     def drain(self, seconds: float, progress: Callable[[Progress], None]) -> int:
-        """Drain the previous engines; reswitches how many connections were cut."""
+        """Drain the previous engines; returns how many connections were cut."""
         cut = 0
         for each in self.switches.values():
             who = each.entrypoint.serving.record.title
@@ -126,13 +126,20 @@ def _tool(
     unit: EngineUnit,
     desired: DesiredStack,
 ) -> StackContainer:
-    """A container that has proven able to set nft rules, until `stack` closes. EngineError LB403, LB421."""
-    with ExitStack() as tried:
-        opened = traffic_switch.rules_container(client, desired.kept.plan.name, entrypoint.holder, desired.helper)
-        rules = tried.enter_context(opened)
-        TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
-        stack.push(tried.pop_all())
-        return rules
+    """A container that has proven able to set nft rules, until `stack` closes. An error of docker's is retried once,
+    since connections are cut without rules. EngineError LB403, LB421."""
+    opened = (client, desired.kept.plan.name, entrypoint.holder, desired.helper)
+    for last in (False, True):
+        try:
+            with ExitStack() as tried:
+                rules = tried.enter_context(traffic_switch.rules_container(*opened))
+                TrafficSwitch(entrypoint, unit, unit.holder[0].address, rules).prepare()
+                stack.push(tried.pop_all())
+                return rules
+        except EngineError as error:
+            if last or any(each.code != "LB421" for each in error.diagnostics):
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def recover(
