@@ -20,14 +20,6 @@ class Record(TypedDict):
     """A JSON object with these keys alone."""
 
 
-class PlaceRecord(Record):
-    """A place in a file."""
-
-    file: str
-    line: _Line
-    column: _Line
-
-
 class FindingRecord(Record):
     """A finding."""
 

@@ -10,13 +10,13 @@ from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.topology_diff import ComparisonRecord
 from lbgen.conformance.verify.edited_files import LineChange
 from lbgen.json_types import FindingRecord, Record
-from lbgen.runtime.common.driver import Action, Kind
+from lbgen.runtime.common.driver import Action, PartKind
 
 
 class PartChangeRecord(Record):
     """What would happen to one part of a stack."""
 
-    kind: Kind
+    kind: PartKind
     name: Annotated[
         str,
         Meta(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -385,8 +385,3 @@ def is_known(target: Engine, version: str) -> bool:
 def runs_in_kernel(target: Engine, plan: Plan) -> bool:
     """Whether the engine is rules in the kernel: such rules forward nothing to or from loopback."""
     return target.process(plan, Binary(Path(target.name), target.versions[0]), Path("/")).kernel
-
-
-def missing_answers(support: Sequence[Feature], every: Iterable[Feature]) -> tuple[Feature, ...]:
-    """Features of `every` that a support table does not answer; a test wants none."""
-    return tuple(f for f in every if f not in support)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lbgen
-from lbgen.runtime.common.driver import Action, Kind
+from lbgen.runtime.common.driver import Action, PartKind
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import list_containers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [*IN_CONTAINERS, pytest.mark.usefixtures("nothing_left")]
 NAME = name_of("preview")
 PORTS = first_port(1_180)
-KINDS = {Role.ENGINE: Kind.ENGINE, Role.ENDPOINTS: Kind.STAND_INS, Role.AGENT: Kind.AGENT}
+KINDS = {Role.ENGINE: PartKind.ENGINE, Role.ENDPOINTS: PartKind.STAND_INS, Role.AGENT: PartKind.AGENT}
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
 SAMPLE = {
     "haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port"),

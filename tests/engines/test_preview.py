@@ -13,7 +13,7 @@ import yaml
 
 import lbgen
 from lbgen.runtime.common import state
-from lbgen.runtime.common.driver import Action, Kind
+from lbgen.runtime.common.driver import Action, PartKind
 from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
@@ -42,11 +42,11 @@ def parts(stack: Stack) -> Parts:
     if stand_ins is not None:
         saved = stack_processes.read_saved(state.folder(stack.name))
         assert saved is not None
-        found[Kind.STAND_INS, ""] = Part(str(stand_ins.pid), str(saved.stand_in_set.stand_ins))
+        found[PartKind.STAND_INS, ""] = Part(str(stand_ins.pid), str(saved.stand_in_set.stand_ins))
     for each in record.engines:
-        found[Kind.ENGINE, each.name] = Part(f"{each.pid} {each.started}", str(record.changes))
+        found[PartKind.ENGINE, each.name] = Part(f"{each.pid} {each.started}", str(record.changes))
         if each.agent:
-            found[Kind.AGENT, each.name] = Part(str(each.agent), "")
+            found[PartKind.AGENT, each.name] = Part(str(each.agent), "")
     return found
 
 
@@ -112,7 +112,7 @@ def test_other_engines_are_created_and_removed_after_a_stop() -> None:
         actions = {(part.kind, part.name): part.action for part in found.parts}
         assert set(actions) == {*before, *two}
         assert all(agrees(action, before.get(key), two.get(key)) for key, action in actions.items()), actions
-        assert actions[Kind.ENGINE, "haproxy"] is Action.REMOVE
+        assert actions[PartKind.ENGINE, "haproxy"] is Action.REMOVE
 
 
 def test_a_stack_without_its_supervisor_is_not_taken_over_by_a_look() -> None:
@@ -133,9 +133,9 @@ def test_a_stack_without_its_supervisor_is_not_taken_over_by_a_look() -> None:
         assert (parts(stack), again.supervisor.alive()) == (before, False)
         assert not same.changes
         two = lbgen.up(changed(topology, "route.respond"), engine="haproxy", runtime="local", accept=("all",))
-        [engine_change] = [part for part in found.parts if part.kind is Kind.ENGINE]
+        [engine_change] = [part for part in found.parts if part.kind is PartKind.ENGINE]
         assert engine_change.action is Action.RELOAD
-        assert parts(two)[Kind.ENGINE, "haproxy"].id == before[Kind.ENGINE, "haproxy"].id
+        assert parts(two)[PartKind.ENGINE, "haproxy"].id == before[PartKind.ENGINE, "haproxy"].id
 
 
 def test_tiers_replica_by_replica() -> None:
@@ -144,12 +144,12 @@ def test_tiers_replica_by_replica() -> None:
     text = shop.read_text().replace("8080", str(PORT)).replace("8081", str(PORT + 1))
     topology = lbgen.load(yaml.safe_load(text))
     fresh = lbgen.preview(topology, runtime="local", replicas={"web": 2})
-    assert {part.name for part in fresh.parts if part.kind is Kind.ENGINE} == {"edge-1", "web-1", "web-2"}
+    assert {part.name for part in fresh.parts if part.kind is PartKind.ENGINE} == {"edge-1", "web-1", "web-2"}
     with lbgen.up(topology, runtime="local", replicas={"web": 2}) as stack:
         assert not lbgen.preview(topology, runtime="local", replicas={"web": 2}).changes
         pids = {each.name: each.pid for each in stack.engines}
         more = lbgen.preview(topology, runtime="local", replicas={"web": 3})
-        actions = {part.name: part.action for part in more.parts if part.kind is Kind.ENGINE}
+        actions = {part.name: part.action for part in more.parts if part.kind is PartKind.ENGINE}
         assert actions == {
             "edge-1": Action.RELOAD,
             "web-1": Action.NONE,

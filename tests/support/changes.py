@@ -23,7 +23,7 @@ import lbgen
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import engines as installed
 from lbgen.runtime.common.certificates import write_self_signed
-from lbgen.runtime.common.driver import Action, Kind
+from lbgen.runtime.common.driver import Action, PartKind
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Part:
     state: str
 
 
-Parts = dict[tuple[Kind, str], Part]
+Parts = dict[tuple[PartKind, str], Part]
 
 
 def changed(topology: Topology, change: str) -> lbgen.Topology:
@@ -303,7 +303,7 @@ def walk(
             if found is None:
                 continue
             served += 1
-            taken |= {part.action for part in found.parts if part.kind is Kind.ENGINE}
+            taken |= {part.action for part in found.parts if part.kind is PartKind.ENGINE}
             if kind != "nothing":  # even where no process changes, the saved topology does
                 assert hold(after, before, (engine,), runtime, port, read) is not None, "the way back is refused"
         except AssertionError as error:

@@ -47,10 +47,6 @@ def policy_cases(plan: Plan, client: str) -> Iterator[ScheduledCase]:
                 yield from _forwarded(plan, route, route.action, hit, seen)
 
 
-def _alone(one: ScheduledCase) -> ScheduledCase:
-    return replace(one)
-
-
 def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[ScheduledCase]:
     rate, most = route.rate_limit, route.concurrency
     access = (listener.access, route.access)

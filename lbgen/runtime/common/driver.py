@@ -78,7 +78,7 @@ class Action(StrEnum):
     NONE = "no change"
 
 
-class Kind(StrEnum):
+class PartKind(StrEnum):
     ENGINE = "engine"
     STAND_INS = "stand-ins"  # all of a stack, in one process or container
     AGENT = "agent"
@@ -88,7 +88,7 @@ class PartChange(Struct, frozen=True):
     """What happens to one part. `name`: of the engine that it is or belongs to, of a replica (`web-1`), or "" for the
     stand-ins of a stack without tiers. `reason` says why it is not less, "" where that is plain."""
 
-    kind: Kind
+    kind: PartKind
     name: str
     action: Action
     reason: str = ""

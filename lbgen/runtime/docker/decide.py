@@ -20,7 +20,7 @@ from lbgen.engines.verdicts import judge
 from lbgen.plan.overlay import with_version
 from lbgen.records import replace
 from lbgen.runtime.common import selection
-from lbgen.runtime.common.driver import Action, Decision, Kind, PartChange
+from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.selection import ensure_kernel
 from lbgen.runtime.docker import external_networks, images, labels, network
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.converge import StackContainer
     from lbgen.runtime.docker.labels import Record, SavedPlan
 
-_KINDS = {Role.ENGINE: Kind.ENGINE, Role.ENDPOINTS: Kind.STAND_INS, Role.AGENT: Kind.AGENT}
+_KINDS = {Role.ENGINE: PartKind.ENGINE, Role.ENDPOINTS: PartKind.STAND_INS, Role.AGENT: PartKind.AGENT}
 
 
 Choose = Callable[[Engine, str], images.Image]  # of an engine and version

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.common import state
-from lbgen.runtime.common.driver import Action, Decision, Kind, PartChange, agent_action, reads_by_itself
+from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind, agent_action, reads_by_itself
 from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.local import stack_processes
@@ -91,7 +91,7 @@ def _reloaded_parts(before: StackState, saved: SavedStack, asked: ReloadRequest)
         new = set(stand_ins.stand_ins) - set(there.stand_ins)
         if new or there.stand_ins:
             action = Action.NONE if not new else Action.RELOAD if there.stand_ins else Action.CREATE
-            parts.append(PartChange(Kind.STAND_INS, "", action, f"{len(new)} more" if new else ""))
+            parts.append(PartChange(PartKind.STAND_INS, "", action, f"{len(new)} more" if new else ""))
         for each in chosen:
             now = served[each.name]
             own = plan_for(plan, each, stand_ins, hosts.get(each.name))
@@ -104,7 +104,7 @@ def _reloaded_parts(before: StackState, saved: SavedStack, asked: ReloadRequest)
                 now.spec, changed_files(now.directory, made.rendered)
             ):
                 action, why = Action.REPLACE, "a new process takes over its sockets"
-            parts.append(PartChange(Kind.ENGINE, each.name, action, why))
+            parts.append(PartChange(PartKind.ENGINE, each.name, action, why))
             parts += _agent(each.name, agent_action(now.spec.agent, made.spec.agent, Action.REPLACE))
     return tuple(parts)
 
@@ -121,9 +121,9 @@ def _served(before: StackState, saved: SavedStack) -> dict[str, SavedEngine]:
 
 
 def _new_parts(plan: Plan, chosen: Sequence[EngineChoice]) -> tuple[PartChange, ...]:
-    parts = [PartChange(Kind.STAND_INS, "", Action.CREATE)] if stand_in_pools(plan) else []
+    parts = [PartChange(PartKind.STAND_INS, "", Action.CREATE)] if stand_in_pools(plan) else []
     for each in chosen:
-        parts.append(PartChange(Kind.ENGINE, each.name, Action.CREATE))
+        parts.append(PartChange(PartKind.ENGINE, each.name, Action.CREATE))
         parts += _agent(each.name, agent_action(False, _needs_agent(plan, each), Action.CREATE))
     return tuple(parts)
 
@@ -133,9 +133,9 @@ def _needs_agent(plan: Plan, chosen: EngineChoice) -> bool:
 
 
 def _same_parts(before: StackState) -> tuple[PartChange, ...]:
-    parts = [PartChange(Kind.STAND_INS, "", Action.NONE)] if before.endpoints else []
+    parts = [PartChange(PartKind.STAND_INS, "", Action.NONE)] if before.endpoints else []
     for each in before.engines:
-        parts.append(PartChange(Kind.ENGINE, each.name, Action.NONE))
+        parts.append(PartChange(PartKind.ENGINE, each.name, Action.NONE))
         parts += _agent(each.name, agent_action(bool(each.agent), bool(each.agent), Action.NONE))
     return tuple(parts)
 
@@ -149,20 +149,20 @@ def _restarted_parts(
     if had or stand_in_pools(plan):
         after = bool(stand_in_pools(plan))
         action = Action.REMOVE if not after else Action.INTERRUPT if had else Action.CREATE
-        parts.append(PartChange(Kind.STAND_INS, "", action))
+        parts.append(PartChange(PartKind.STAND_INS, "", action))
     ran = {each.name: each for each in before.engines}
     for each in chosen:
         now = ran.get(each.name)
         action = Action.INTERRUPT if now is not None and now.running else Action.CREATE
-        parts.append(PartChange(Kind.ENGINE, each.name, action, why if action is Action.INTERRUPT else ""))
+        parts.append(PartChange(PartKind.ENGINE, each.name, action, why if action is Action.INTERRUPT else ""))
         had_agent = now is not None and bool(now.agent)
         parts += _agent(each.name, agent_action(had_agent, _needs_agent(plan, each), Action.INTERRUPT))
     stay = {each.name for each in chosen}
     for name in (each for each in ran if each not in stay):
-        parts.append(PartChange(Kind.ENGINE, name, Action.REMOVE))
+        parts.append(PartChange(PartKind.ENGINE, name, Action.REMOVE))
         parts += _agent(name, agent_action(bool(ran[name].agent), False, Action.REMOVE))
     return tuple(parts)
 
 
 def _agent(engine: str, action: Action | None) -> list[PartChange]:
-    return [] if action is None else [PartChange(Kind.AGENT, engine, action)]
+    return [] if action is None else [PartChange(PartKind.AGENT, engine, action)]

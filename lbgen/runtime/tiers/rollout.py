@@ -27,8 +27,8 @@ from lbgen.runtime.common.driver import (
     Action,
     Driver,
     GroupDecision,
-    Kind,
     PartChange,
+    PartKind,
     Progress,
     ReloadOptions,
     Result,
@@ -284,7 +284,7 @@ def preview(wanted: TiersRequest, driver: Driver, runtime: str) -> GroupDecision
                     old.append(replace(tier, plan=found.before, engine=mine[0], replicas=len(mine)))
     for each in ran:
         if each.of.name in there and each.of.name not in names:
-            parts.append((PartChange(Kind.ENGINE, each.of.part, Action.REMOVE, "its connections drain first"),))
+            parts.append((PartChange(PartKind.ENGINE, each.of.part, Action.REMOVE, "its connections drain first"),))
     return GroupDecision(
         tuple(x for each in reversed(parts) for x in each),
         tuple(reversed(old)),
