@@ -162,16 +162,17 @@ def _proxy(name: str, plan: Plan, build: Build, folder: Path, port: int, *, tls:
 
 
 def count_lines(folder: Path) -> tuple[int, int]:
-    """Lines of configuration, and of code (scripts, plugins) beside it."""
+    """Lines of configuration that an engine reads, without blank ones and comments; and all lines of code (scripts,
+    plugins) beside it."""
     config = code = 0
     for file in sorted(folder.rglob("*")):
         if not file.is_file() or file.name == ".lbgen-files" or file.suffix == ".pem":
             continue
-        lines = len(file.read_text(encoding="utf-8").splitlines())
+        lines = file.read_text(encoding="utf-8").splitlines()
         if file.suffix in _CODE or "plugins-local" in file.parts:
-            code += lines
+            code += len(lines)
         else:
-            config += lines
+            config += sum(1 for line in map(str.strip, lines) if line and not line.startswith("#"))
     return config, code
 
 

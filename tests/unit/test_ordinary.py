@@ -12,6 +12,7 @@ from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
 from lbgen.plan.resolve import plan as resolve
 from tests.support.engine_lists import L7_ENGINES
+from tests.support.plans import examples
 
 FOLDER = Path(__file__).parents[1] / "ordinary"
 TOPOLOGIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -35,3 +36,21 @@ def test_an_ordinary_topology_needs_no_accept(topology: str, name: str, load) ->
     target = engine(name)
     _, stops = judge(load(topology), target, target.versions[0])
     assert not [f"{stop.field}: {stop.message}" for stop in stops]
+
+
+MOST = {
+    "shop": {"nginx": 150, "haproxy": 110, "envoy": 300, "traefik": 100},
+    "api-gateway": {"nginx": 280, "haproxy": 200, "envoy": 520, "traefik": 130},
+}
+CODE = (".lua", ".js", ".go", ".mod", ".yml")  # the last is that of Traefik's plugin
+
+
+@pytest.mark.parametrize("name", L7_ENGINES)
+@pytest.mark.parametrize("topology", MOST)
+def test_its_files_stay_short(topology: str, name: str, load) -> None:
+    """Lines that an engine reads, without blank ones and comments."""
+    made = examples()["shop"] if topology == "shop" else load(topology)
+    target = engine(name)
+    files = [each.text for each in target.render(made, target.versions[0]) if not each.name.endswith(CODE)]
+    lines = [line.strip() for text in files for line in text.splitlines()]
+    assert 40 < sum(1 for line in lines if line and not line.startswith("#")) <= MOST[topology][name]

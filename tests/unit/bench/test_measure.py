@@ -40,7 +40,7 @@ def test_a_goal_is_judged_by_the_digits_shown() -> None:
 
 
 def test_code_is_counted_apart(tmp_path) -> None:
-    (tmp_path / "nginx.conf").write_text("a\nb\n", encoding="utf-8")
+    (tmp_path / "nginx.conf").write_text("# why\na\n\n  b\n", encoding="utf-8")
     (tmp_path / "script.js").write_text("c\n", encoding="utf-8")
     (tmp_path / ".lbgen-files").write_text("nginx.conf\n", encoding="utf-8")
     assert count_lines(tmp_path) == (2, 1)
