@@ -66,6 +66,9 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
         status = build_status_route()
         status["routers"] = {names.ADMIN: api, **status["routers"]}
         files.append(_dynamic(plan, "admin", "the status API", {"http": status}))
+        # A chain of nothing costs nothing.
+        nothing: Data = {"http": {"middlewares": {names.DRAIN: {"chain": {"middlewares": []}}}}}
+        files.append(RenderedFile(names.DRAIN_FILE, *dump(nothing, f"{origin(plan)}: replaced to drain.", _WIDTH)))
     if own := read_dynamic_keys(plan):
         header = f"{origin(plan)}: the topology's own text."
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, header, _WIDTH)))

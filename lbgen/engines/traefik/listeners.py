@@ -129,7 +129,9 @@ def _http(plan: Plan, listener: Listener, version: str) -> dict[str, Data]:
     for each in FEATURES:
         if each.http:
             data |= each.http(listener, version)
-    above: list[Data] = [f"{name_bare(listener)}@file"] if build_bare(listener) else []
+    above: list[Data] = [] if plan.admin_port is None else [f"{names.DRAIN}@file"]
+    if build_bare(listener):
+        above.append(f"{name_bare(listener)}@file")
     if build_requests(plan, listener) and not runs_before_rules(plan, listener):
         above.append(f"{name_requests(plan, listener)}@file")
     if build_guard(listener, version):

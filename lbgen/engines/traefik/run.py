@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Binary, CheckSpec, ProcessSpec
 from lbgen.engines.traefik import access_log, tcp_weights
-from lbgen.engines.traefik.names import ACCESS_LOG
+from lbgen.engines.traefik.names import ACCESS_LOG, DRAIN, DRAIN_FILE
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ")
 _PROBLEM = re.compile(r"\b(?:ERR|FTL|PNC)\b|^panic:|\blevel=(?:error|fatal)\b")
+# SIGTERM closes idle connections at once, also those on which a request is on its way.
+_DRAINED = {"http": {"middlewares": {DRAIN: {"headers": {"customResponseHeaders": {"Connection": "close"}}}}}}
 ADMIN_PATHS = (
     "/api/http/routers",
     "/api/http/services",
@@ -40,6 +42,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
     return ProcessSpec(
         argv,
         stop=Signals.SIGTERM,
+        drain_file=(DRAIN_FILE, json.dumps(_DRAINED)),
         env=(("GOGC", "400"),),
         agent=plan.metrics is not None or bool(tcp_weights.find_checked_pools(plan)),
         access_log=log,

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import lbgen
+from lbgen.engines.api import Binary
 from lbgen.engines.rendered import explain
 from lbgen.engines.traefik import ENGINE, names
 from lbgen.engines.traefik.quote import quote_text
@@ -71,6 +72,17 @@ def test_the_internal_entry_point_is_on_loopback_beside_the_listeners():
     rendered = {file.name: yaml.safe_load(file.text) for file in ENGINE.render(plan, "3.7")}
     assert rendered["traefik.yaml"]["entryPoints"]["lbgen-admin"]["address"] == "127.0.0.1:9999"
     assert rendered["dynamic/admin.yaml"]["http"]["routers"]["lbgen-admin"]["service"] == "api@internal"
+
+
+def test_a_file_that_is_replaced_makes_all_answers_the_last_of_their_connections():
+    plan = with_admin(plan_of([{"name": "a", "forward": "app"}]), 9999)
+    rendered = {file.name: yaml.safe_load(file.text) for file in ENGINE.render(plan, "3.7")}
+    drain = ENGINE.process(plan, Binary(Path("traefik"), "3.7.15"), Path()).drain_file
+    assert drain is not None
+    [name] = rendered[drain[0]]["http"]["middlewares"]
+    assert rendered["traefik.yaml"]["entryPoints"]["web"]["http"]["middlewares"][0] == f"{name}@file"
+    last = yaml.safe_load(drain[1])["http"]["middlewares"][name]
+    assert last == {"headers": {"customResponseHeaders": {"Connection": "close"}}}
 
 
 def test_the_shop_fits_on_a_few_pages():
