@@ -35,7 +35,8 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ["LBGEN_STATE_DIR"] = tempfile.mkdtemp(prefix=f"lbgen-{_WORKER}-")
     atexit.register(shutil.rmtree, os.environ["LBGEN_STATE_DIR"], ignore_errors=True)
     number = int(_WORKER.removeprefix("gw"))
-    os.environ["LBGEN_DOCKER_PORTS"] = str(int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 1_200 * number)
+    # More than the offsets of all modules (tests/support/daemon.py: first_port), or two workers have the same ports.
+    os.environ["LBGEN_DOCKER_PORTS"] = str(int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + 2_000 * number)
     if _NETWORKS and os.environ.get("LBGEN_TEST_NETWORK") != "host":
         network.enter()
         for change in ("link set lo up", "address add 192.0.2.1/32 dev lo", "route add default dev lo src 192.0.2.1"):

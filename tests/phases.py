@@ -52,8 +52,14 @@ PHASES = (
     Phase("tests that serve", "serves", "serves", WAITING),
     # One worker starts every engine, database and compiled client once; their tests are short.
     Phase("tests of real clients", "clients", "clients", 1),
+    # All share one daemon, and the ports of this host.
     Phase(
-        "tests of containers and packages", "containers", "containers", min(WAITING, 2 * CPUS), network="host", nice=5
+        "tests of containers and packages",
+        "containers",
+        "containers",
+        min(WAITING, 2 * CPUS, 4),
+        network="host",
+        nice=5,
     ),
     # What takes all CPUs and measures; where there are no networks all that serves on fixed ports too.
     Phase("tests that need the machine for themselves", "alone", "alone", 0, may_be_empty=True),

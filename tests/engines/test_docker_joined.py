@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [*IN_CONTAINERS]
 NAME = name_of("test-joined")
-PORTS = first_port(1000)
+PORTS = first_port(1_050)
 CHECK = {"path": "/", "expect": [404], "interval": "500ms", "timeout": "500ms", "fall": 2, "rise": 1}
 CLIENT = httpx.Client(timeout=10, headers={"Connection": "close"})  # made once, as that takes longer than a request
 L7 = ("nginx", "haproxy", "envoy", "traefik")

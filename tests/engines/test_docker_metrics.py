@@ -11,7 +11,7 @@ from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 
 pytestmark = [*IN_CONTAINERS, pytest.mark.usefixtures("nothing_left")]
 NAME = name_of("metrics")
-PORTS = first_port(1_400)
+PORTS = first_port(1_600)
 L7 = ("nginx", "haproxy", "envoy", "traefik")
 ROUNDS = 20
 

@@ -108,7 +108,7 @@ def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         patch.setattr(reload, "_plan_change", wrong)
         with pytest.raises(EngineError, match=r"(?s)route two.*files before are in place again and serve"):
-            lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",), seconds=1)
+            lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",), seconds=5)
     assert pool_of(port, "/one") == "one"
     assert lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",)).unchanged
     lbgen.reload(topology(port, "two", tcp=tcp), accept=("all",))

@@ -127,7 +127,7 @@ def test_it_returns_once_the_change_is_loaded(name, version):
         os.kill(master, signal.SIGSTOP)  # it hears of nothing
         try:
             with ThreadPoolExecutor(1) as pool:
-                reload = pool.submit(lbgen.reload, lbgen.load(made))
+                reload = pool.submit(lbgen.reload, lbgen.load(made), seconds=60)
                 with pytest.raises(TimeoutError):
                     reload.result(4)
                 os.kill(master, signal.SIGCONT)
@@ -206,7 +206,7 @@ def test_what_does_not_serve_is_taken_back(name, tmp_path):
         change = prepare_change(handle, target, new, ("all",))
         change.rendered = render_with(target, handle.plan, handle.version, ("all",))
         with pytest.raises(EngineError, match=r"(?s)route new.*status 200.*files before are in place again and serve"):
-            reload_all((change,), seconds=1, progress=lambda step: None)
+            reload_all((change,), seconds=5, progress=lambda step: None)
         assert _files(handle.directory) == before
         assert handle.plan == change.before[0]
         change = prepare_change(handle, target, new, ("all",))

@@ -64,7 +64,7 @@ def name_of(what: str) -> str:
 
 
 def first_port(offset: int) -> int:
-    """From where a module takes its ports, below the ephemeral ones."""
+    """From where a module takes its ports, below the ephemeral ones; `offset` is below 2,000 (tests/conftest.py)."""
     return int(os.environ.get("LBGEN_DOCKER_PORTS", "10600")) + offset
 
 
