@@ -30,7 +30,7 @@ pytestmark = [
 ]
 NAME = name_of("swapped")
 PORTS = first_port(700)
-DRAIN = 5.0
+DRAIN = 60.0  # seconds at most: it ends with the last connection
 
 
 def data(port: int, mode: str = "l7") -> dict[str, Any]:
