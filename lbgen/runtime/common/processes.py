@@ -13,7 +13,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import inf
@@ -69,8 +69,6 @@ READY = "ready"
 CLONE_NEWNET = 0x40000000
 # The kernel's numbers of socket states.
 ESTABLISHED, UNCONNECTED, CLOSE_WAIT, LISTEN = "01", "07", "08", "0A"
-_LOOK_SECONDS = 0.02  # at first; the pause grows, as each look reads all sockets of the host
-_MOST_SECONDS = 0.1
 
 
 class Socket(NamedTuple):
@@ -107,6 +105,16 @@ def sockets_of(process: int | str, protocol: str) -> list[Socket]:
     return found
 
 
+def wait_until(holds: Callable[[], object], seconds: float, pause: float = 0.05) -> bool:
+    """Look every `pause` seconds whether `holds`; False when it still does not after `seconds`."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
+
+
 def set_netns(descriptor: int) -> None:
     """Move this thread into a network namespace. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET) != 0:
@@ -138,13 +146,7 @@ def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], sec
 
     A process whose descriptors may not be read counts as closed.
     """
-    end, pause = time.monotonic() + seconds, _LOOK_SECONDS
-    while any(_listens(each, ports) for each in former):
-        if time.monotonic() > end:
-            return False
-        time.sleep(pause)
-        pause = min(pause * 1.3, _MOST_SECONDS)
-    return True
+    return wait_until(lambda: not any(_listens(each, ports) for each in former), seconds)
 
 
 def _listens(process: ProcessId, ports: Collection[int]) -> bool:

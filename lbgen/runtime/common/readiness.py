@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Severity
 from lbgen.plan.model import Forward, Protocol
-from lbgen.runtime.common.connect import connect_options
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.route_probes import Probe, ask, make_probes
+from lbgen.runtime.common.route_probes import Probe, ask, connect_options, make_probes
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan

@@ -1,14 +1,8 @@
-"""Data of lbgen on disk between commands: a line with the number of its schema, then JSON.
-
-Files are read only where they belong to the user and no other user can write them.
-"""
+"""Data of lbgen in the state directory between commands: a line with the number of its schema, then JSON."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-from errno import ELOOP, ENOENT
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,27 +24,23 @@ def write(path: Path, schema: int, value: object) -> None:
 
 
 def read(path: Path, schema: int, kind: type[T]) -> T | None:
-    """The `kind` that `write` left in the file; None where there is none, another user wrote it, or it has another
-    schema.
+    """The `kind` that `write` left in the file; None where there is none, or it has another schema.
 
     What the annotations of `kind` and of its parts name must be imported at run time. Raises EngineError LB425 when the
     file cannot be opened.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        if error.errno in (ENOENT, ELOOP):
-            return None
         raise EngineError(to_diagnostic(error)) from None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        ours = about.st_uid == os.geteuid() and not stat.S_IMODE(about.st_mode) & 0o022
-        if not ours or file.readline() != _head(schema):
-            return None
-        try:
-            return decode(file.read(), kind)
-        except DecodeError:
-            return None
+    if not content.startswith(_head(schema)):
+        return None
+    try:
+        return decode(content.removeprefix(_head(schema)), kind)
+    except DecodeError:
+        return None
 
 
 def _head(schema: int) -> bytes:

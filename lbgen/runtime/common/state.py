@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Counts
 
 
+T = TypeVar("T")
 _RECORD = "stack.json"
 SCHEMA = 1  # of the record, there `format`
 _COMMAND_SECONDS = 10
@@ -212,29 +213,34 @@ def folder(name: str) -> Path:
 
 def read(name: str) -> StackState | None:
     """The record of a stack; None when there is none. Raises EngineError LB408 for one that cannot be read."""
+    return read_record(folder(name) / _RECORD, SCHEMA, StackState, "remove that folder once nothing of it runs")
+
+
+def write(state: StackState) -> None:
+    """Write the record atomically. Raises EngineError LB408."""
+    write_record(folder(state.name) / _RECORD, SCHEMA, state)
+
+
+def read_record(path: Path, schema: int, kind: type[T], remedy: str) -> T | None:
+    """The `kind` in a file of `write_record`; None when there is none. EngineError LB408 with `remedy` for one that
+    cannot be read, LB425 when it cannot be opened."""
     try:
-        data = json.loads((folder(name) / _RECORD).read_text(encoding="utf-8"))
-        ensure_schema(data.pop("format", None), SCHEMA)
-        return msgspec.convert(data, StackState)
+        data = json.loads(path.read_text(encoding="utf-8"))
+        found = data.pop("format", None)
+        if found != schema:
+            raise ValueError(f"it has schema {found}, and this lbgen reads {schema}; use the lbgen that wrote it")
+        return msgspec.convert(data, kind)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EngineError(to_diagnostic(error)) from None
     except (ValueError, AttributeError, msgspec.ValidationError) as error:
-        message = f"{folder(name) / _RECORD} cannot be read: {error}"
-        raise EngineError(Diagnostic("LB408", message, hint="remove that folder once nothing of it runs")) from None
+        raise EngineError(Diagnostic("LB408", f"{path} cannot be read: {error}", hint=remedy)) from None
 
 
-def ensure_schema(found: object, ours: int) -> None:
-    """Raise ValueError when a file has another schema than `ours`."""
-    if found != ours:
-        raise ValueError(f"it has schema {found}, and this lbgen reads schema {ours}; use the lbgen that wrote it")
-
-
-def write(state: StackState) -> None:
-    """Write the record atomically. Raises EngineError LB408."""
-    text = json.dumps({"format": SCHEMA, **msgspec.to_builtins(state)}, indent=1)
-    store(folder(state.name) / _RECORD, text.encode())
+def write_record(path: Path, schema: int, value: object) -> None:
+    """Write a record as JSON for people, with the number of its schema. Raises EngineError LB408."""
+    store(path, json.dumps({"format": schema, **msgspec.to_builtins(value)}, indent=1).encode())
 
 
 def store(path: Path, content: bytes) -> None:

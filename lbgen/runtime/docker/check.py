@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 
 def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnostic, ...]:
-    """LB401 for each problem that the checker reports. Raises EngineError LB403 (it does not end), LB421."""
+    """LB401 for each problem that the checker reports. Raises EngineError LB403 (it does not end), LB421, LB422."""
     engine = unit.choice.engine
     spec = engine.check(unit.plan, unit.binary, Path(WORK))
-    name, limit = f"{unit.container_spec.name}-{Role.CHECK}", for_routes(unit.plan, CHECK_SECONDS)
+    limit = for_routes(unit.plan, CHECK_SECONDS)
+    name = f"{unit.container_spec.name}-{Role.CHECK}-{secrets.token_hex(2)}"
     record = Record(unit.record.stack, Role.CHECK, "", engine=engine.name)
     # The listener addresses do not exist in this container.
     anywhere = (("net.ipv4.ip_nonlocal_bind", "1"),)
@@ -39,82 +40,39 @@ def check(client: DockerClient, unit: EngineUnit, helper: str) -> tuple[Diagnost
     if not spec.serves:  # no admin port is read
         rendered = render_with(engine, without_admin(unit.plan), unit.choice.version, ("all",))
         checked = replace(checked, files={**checked.files, **rendered_files(rendered)})
-    handle = _create(client, checked, record)
-    try:
-        answers: dict[str, object] = {}
-        with docker_errors(f"checking in {name}"):
-            handle.start()
+    answers: dict[str, object] = {}
+    with container.temporary(client, checked, record) as handle:
         if spec.serves:
-            answers = _fetch_answers(
-                client,
-                handle,
-                ContainerSpec(
-                    name=f"{name}-asks",
-                    image=helper,
-                    argv=(
-                        helper_image.PYTHON,
-                        "-m",
-                        "lbgen.agent.admin_client",
-                        str(unit.plan.admin_port),
-                        f"{limit:g}",
-                        *spec.ask,
-                    ),
-                    files={},
-                    env=helper_image.ENVIRONMENT,
-                    inside=name,
-                    once=True,
-                ),
-                record,
-                limit,
+            asks = (helper_image.PYTHON, "-m", "lbgen.agent.admin_client", str(unit.plan.admin_port), f"{limit:g}")
+            beside = ContainerSpec(
+                name=f"{name}-asks",
+                image=helper,
+                argv=(*asks, *spec.ask),
+                files={},
+                env=helper_image.ENVIRONMENT,
+                inside=name,
+                once=True,
             )
-            with docker_errors(f"looking at {name}"):
-                handle.reload()
+            with container.temporary(client, beside, record) as asking:
+                answers = _answers(handle, asking, limit)
             code = 0 if handle.status == "running" else int(handle.attrs["State"]["ExitCode"])
         else:
-            code = _wait_exit(handle, limit)
+            code = container.wait_exit(handle, limit)
         with docker_errors(f"reading what {name} said"):
             said = handle.logs().decode("utf-8", "replace")
-    finally:
-        _remove(handle)
     version = unit.choice.image.version or unit.choice.version
     return tuple(refused_files(unit.plan, f"{engine.title} {version}", spec.judge(code, said, answers)))
 
 
-def _create(client: DockerClient, spec: ContainerSpec, record: Record) -> Container:
-    from docker.errors import NotFound
-
-    with docker_errors(f"removing the container {spec.name}"), suppress(NotFound):
-        container.remove(client.containers.get(spec.name))  # left by one that was killed
-    return container.create(client, spec, record, "")
-
-
-def _fetch_answers(
-    client: DockerClient, beside: Container, spec: ContainerSpec, record: Record, limit: float
-) -> dict[str, object]:
+def _answers(engine: Container, asking: Container, limit: float) -> dict[str, object]:
     """The engine's answers on its admin port, by path; empty when it ended before it answered."""
-    handle = _create(client, spec, record)
-    try:
-        with docker_errors(f"starting {spec.name}"):
-            handle.start()
-        code = _wait_exit(handle, limit)
-        with docker_errors(f"reading what {spec.name} said"):
-            said = handle.logs(stderr=False)
-            beside.reload()
-        if not code:
-            found = json.loads(said)
-            return found if isinstance(found, dict) else {}
-        if beside.status == "running":
-            raise EngineError(Diagnostic("LB403", f"{beside.name} did not answer on its admin port"))
-        return {}
-    finally:
-        _remove(handle)
-
-
-def _wait_exit(handle: Container, limit: float) -> int:
-    with docker_errors(f"waiting for {handle.name}"):
-        return int(handle.wait(timeout=limit)["StatusCode"])
-
-
-def _remove(handle: Container) -> None:
-    with docker_errors(f"removing the container {handle.name}"):
-        container.remove(handle)
+    code = container.wait_exit(asking, limit)
+    with docker_errors(f"reading what {asking.name} said"):
+        said = asking.logs(stderr=False)
+        engine.reload()
+    if not code:
+        found = json.loads(said)
+        return found if isinstance(found, dict) else {}
+    if engine.status == "running":
+        raise EngineError(Diagnostic("LB403", f"{engine.name} did not answer on its admin port"))
+    return {}

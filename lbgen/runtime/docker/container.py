@@ -7,8 +7,8 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import ContainerLimits
 from lbgen.runtime.common import ports
+from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container_files, labels
 from lbgen.runtime.docker.client import DOCKER_SOCKET, docker_errors
 from lbgen.runtime.docker.helper_image import USER, WORK
@@ -227,6 +228,24 @@ def start(handle: Container, spec: ContainerSpec) -> None:
             hint = "is it of this engine? `lbgen images` shows where it comes from"
             raise EngineError(Diagnostic("LB422", f"the image {spec.image} is {why}", hint=hint)) from error
         raise
+
+
+@contextmanager
+def temporary(client: DockerClient, spec: ContainerSpec, record: Record, network: str = "") -> Iterator[Container]:
+    """Run the container while the block lasts, then remove it, whatever it does. Raises as `create` and `start`."""
+    handle = create(client, spec, record, network)
+    try:
+        start(handle, spec)
+        yield handle
+    finally:
+        with defer_signals(), docker_errors(f"removing the container {spec.name}"):
+            remove(handle)
+
+
+def wait_exit(handle: Container, seconds: float) -> int:
+    """The exit status of a container that ends within `seconds`. Raises EngineError LB421."""
+    with docker_errors(f"waiting for {handle.name}"):
+        return int(handle.wait(timeout=seconds)["StatusCode"])
 
 
 def _holder(handle: Container, port: int, protocol: str) -> str:

@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from lbgen.plan.model import Plan, Protocol
 from lbgen.records import replace
 from lbgen.runtime.common import processes
 from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.processes import wait_until
 from lbgen.runtime.common.running_engine import RunningEngine
 from lbgen.runtime.docker import container, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from lbgen.engines.api import ProcessSpec
     from lbgen.engines.rendered import Rendered
     from lbgen.runtime.docker.converge import StackContainer
-
-
-_LOOK_SECONDS = 0.05
 
 
 class WorkerProbe(Struct, frozen=True):
@@ -67,9 +65,8 @@ class WorkerProbe(Struct, frozen=True):
         probe = cls(container.create(engine.handle.client, spec, Record(engine.record.stack, Role.CHECK, ""), ""))
         try:
             container.start(probe.handle, spec)
-            probe._wait(
-                lambda: processes.READY in container.tail(probe.handle), START_SECONDS, f"{spec.name} did not start"
-            )
+            if not wait_until(lambda: processes.READY in container.tail(probe.handle), START_SECONDS):
+                raise EngineError(Diagnostic("LB403", f"{spec.name} did not start"))
         except BaseException:
             probe.remove()
             raise
@@ -78,17 +75,10 @@ class WorkerProbe(Struct, frozen=True):
     def wait(self, title: str, seconds: float) -> None:
         """Return once the workers from before accept no connections. EngineError LB403 after `seconds`, LB421."""
         try:
-            self._wait(self._ended, seconds, f"{title} has not loaded the files after {seconds:g} s")
+            if not wait_until(self._ended, seconds):
+                raise EngineError(Diagnostic("LB403", f"{title} has not loaded the files after {seconds:g} s"))
         finally:
             self.remove()
-
-    @staticmethod
-    def _wait(done: Callable[[], bool], seconds: float, message: str) -> None:
-        end = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > end:
-                raise EngineError(Diagnostic("LB403", message))
-            time.sleep(_LOOK_SECONDS)
 
     def _ended(self) -> bool:
         with docker_errors(f"looking at {self.handle.name}"):
@@ -273,16 +263,15 @@ def _folder(name: str) -> str:
 
 def wait_for_agent(handle: Container, seconds: float) -> None:
     """Wait until an agent checks endpoints or counts requests. EngineError LB403 with its output if not."""
-    end = time.monotonic() + seconds
-    while True:
+
+    def begun() -> bool:
         with docker_errors(f"reading what {handle.name} said"):
             said = handle.logs(tail=50)
-            if any(word in said for word in _BEGUN):
-                return
-        if time.monotonic() > end:
-            said = container.tail(handle)
-            raise EngineError(Diagnostic("LB403", f"{handle.name} does not begin; it said:\n{said}"))
-        time.sleep(0.05)
+        return any(word in said for word in _BEGUN)
+
+    if not wait_until(begun, seconds):
+        message = f"{handle.name} does not begin; it said:\n{container.tail(handle)}"
+        raise EngineError(Diagnostic("LB403", message))
 
 
 def restart_count(each: StackContainer) -> int:

@@ -116,22 +116,41 @@ def assign_offsets(
     return tuple(replace(each, side=sides.get(each.offset, 0)) for each in placed)
 
 
+def choose_engines(
+    client: DockerClient,
+    plan: Plan,
+    engines: Sequence[Engine],
+    options: UpOptions,
+    before: tuple[StackContainer, ...],
+    choose: Choose,
+    instead: Mapping[str, str],
+    *,
+    connect_endpoints: bool = True,
+) -> tuple[Plan, tuple[EngineChoice, ...], selection.Skipped]:
+    """The plan with the endpoints to forward to, the engines that will run, with offsets, and the skipped ones.
+    `before` and `instead` as in `assign_offsets`, `connect_endpoints` as in `accept_reload`.
+
+    Raises LbgenError (verdicts), EngineError LB404, LB421, LB423 and what `choose` raises.
+    """
+    plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
+    named = selection.configured(plan)
+    if named & {each.name for each in engines}:
+        plan = external_networks.attach_endpoints(client, plan, connect=connect_endpoints)
+
+    def decide(target: Engine) -> EngineChoice:
+        return choose_image(plan, target, options.accept, choose)
+
+    chosen, skipped = selection.choose(engines, decide, insist=options.insist, named=named)
+    return plan, assign_offsets(plan, chosen, before, instead), skipped
+
+
 def preview_up(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Decision:
     """What `stack.up` would do. Raises as it does while it decides: LbgenError (verdicts), EngineError LB404, LB420,
     LB421, LB423."""
     client = connect()
-    plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
-    if selection.configured(plan) & {each.name for each in engines}:
-        plan = external_networks.attach_endpoints(client, plan, connect=False)
     before, last = list_containers(client, plan.name), labels.read_saved_plan(plan.name)
     choose = partial(images.look_up, client)
-    chosen, skipped = selection.choose(
-        engines,
-        lambda target: choose_image(plan, target, options.accept, choose),
-        insist=options.insist,
-        named=selection.configured(plan),
-    )
-    chosen = assign_offsets(plan, chosen, before, {})
+    plan, chosen, skipped = choose_engines(client, plan, engines, options, before, choose, {}, connect_endpoints=False)
     with tempfile.TemporaryDirectory() as place:
 
         def make(chosen: Sequence[EngineChoice]) -> DesiredStack:

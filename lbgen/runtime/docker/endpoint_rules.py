@@ -170,17 +170,10 @@ def _run(
     spec = ContainerSpec(
         name, image, argv, files, stop="SIGKILL", capabilities=("NET_ADMIN",), joins=str(there.id), once=True
     )
-    handle = container.create(client, spec, Record(side.stack, Role.LOADER, ""), "")
-    try:
-        container.start(handle, spec)
-        with docker_errors(f"waiting for {name}"):
-            code = handle.wait(timeout=_LOAD_SECONDS)["StatusCode"]
-        if code:
+    with container.temporary(client, spec, Record(side.stack, Role.LOADER, "")) as handle:
+        if container.wait_exit(handle, _LOAD_SECONDS):
             message = f"rules cannot be loaded into the network of the container {there.name}:"
             raise EngineError(Diagnostic("LB403", f"{message}\n{container.tail(handle)}"))
-    finally:
-        with defer_signals(), docker_errors(f"removing {name}"):
-            container.remove(handle)
 
 
 def watch(client: DockerClient, side: EndpointSide) -> None:

@@ -6,10 +6,8 @@ Labels never change; a container that was reloaded has a newer record in its fol
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +20,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
 from lbgen.runtime.common import saved
 from lbgen.runtime.common.health import Member, members
-from lbgen.runtime.common.state import Address, root
+from lbgen.runtime.common.state import Address, lock, root, store
 from lbgen.runtime.standins.plan import StandInSet  # noqa: TC001  # read at run time by saved
 from lbgen.system_errors import remedy
 
@@ -153,21 +151,11 @@ def _directory_id() -> str:
     path = root() / _ID_FILE
     try:
         if not path.exists():
-            _create(path)
+            with lock("id"):  # of two processes the first one wins
+                if not path.exists():
+                    store(path, secrets.token_hex(16).encode())
         return path.read_text(encoding="ascii")
     except OSError as error:
         raise EngineError(Diagnostic("LB408", f"{path}: {error.strerror}", hint=remedy(error))) from None
     except ValueError as error:
         raise EngineError(Diagnostic("LB408", f"{path} cannot be read: {error}", hint="remove it")) from None
-
-
-def _create(path: Path) -> None:
-    """Write the id whole; of two processes the first one wins. Raises OSError."""
-    staged = path.with_name(f".{_ID_FILE}.{secrets.token_hex(4)}")
-    try:
-        staged.touch(mode=0o600)
-        staged.write_text(secrets.token_hex(16), encoding="ascii")
-        with suppress(FileExistsError):
-            os.link(staged, path)
-    finally:
-        staged.unlink(missing_ok=True)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Any
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.common.processes import CLOSE_WAIT, ESTABLISHED, LISTEN, UNCONNECTED, Socket, parse_sockets
+from lbgen.runtime.common.processes import (
+    CLOSE_WAIT,
+    ESTABLISHED,
+    LISTEN,
+    UNCONNECTED,
+    Socket,
+    parse_sockets,
+    wait_until,
+)
 from lbgen.runtime.docker import container, helper_image, labels
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.labels import STACK
@@ -141,13 +148,14 @@ def wait_listening(
     EngineError LB403 when that takes longer than `seconds`; `ensure_alive` raises when the engine has ended,
     `resource_hint` says what it lacks.
     """
-    end = time.monotonic() + seconds
-    while not set(ports) <= listening(sockets(holder), address):
+
+    def listens() -> bool:
         ensure_alive()
-        if time.monotonic() > end:
-            message = f"{title} does not listen on every port after {seconds:g} s"
-            raise EngineError(Diagnostic("LB403", message, hint=resource_hint()))
-        time.sleep(_LOOK_SECONDS)
+        return set(ports) <= listening(sockets(holder), address)
+
+    if not wait_until(listens, seconds, _LOOK_SECONDS):
+        message = f"{title} does not listen on every port after {seconds:g} s"
+        raise EngineError(Diagnostic("LB403", message, hint=resource_hint()))
 
 
 def connected(every: Collection[Socket], address: str, ports: Collection[int]) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
-from lbgen.runtime.common.processes import defer_signals
+from lbgen.runtime.common.processes import defer_signals, wait_until
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all
 from lbgen.runtime.docker import container, container_files, endpoint_rules, network
 from lbgen.runtime.docker.check import check
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 _READY_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
 
 
 def reload_containers(
@@ -210,11 +209,8 @@ def add_stand_ins(desired: DesiredStack, every: Sequence[StackContainer]) -> Non
     before = _count_ready(there, begun)
     container_files.put(there.handle, {**spec.files, RECORD_FILE: container_files.File(record.text())}, root=False)
     container.signal(there.handle, "SIGHUP")
-    end = time.monotonic() + _READY_SECONDS
-    while _count_ready(there, begun) <= before:
-        if time.monotonic() > end:
-            raise EngineError(refusal("the new stand-ins did not start"))
-        time.sleep(_LOOK_SECONDS)
+    if not wait_until(lambda: _count_ready(there, begun) > before, _READY_SECONDS):
+        raise EngineError(refusal("the new stand-ins did not start"))
 
 
 def _count_ready(there: StackContainer, since: int) -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from lbgen.plan.overlay import with_admin, with_version
 from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
-from lbgen.runtime.common.processes import set_netns
+from lbgen.runtime.common.processes import set_netns, wait_until
 from lbgen.runtime.docker import container, desired, helper_image, images, network
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
@@ -82,13 +81,11 @@ def share_netns() -> Iterator[SharedNetns]:
         once=True,
     )
     record = Record(name, Role.CHECK, "")
-    handle = container.create(client, hold, record, "")
     try:
-        container.start(handle, hold)
-        handle.reload()
-        yield SharedNetns(client, helper, name, (hold, record), handle, str(network.ensure(client, name)[1]))
+        with container.temporary(client, hold, record) as handle:
+            handle.reload()
+            yield SharedNetns(client, helper, name, (hold, record), handle, str(network.ensure(client, name)[1]))
     finally:
-        container.remove(handle)
         network.remove(client, name)
         remove_leftovers(client, name)
 
@@ -137,29 +134,22 @@ def serve(
     spec = replace(unit.container_spec, joins=str(netns.holder.name), once=True)
     if unit.spec.kernel:
         spec = replace(spec, joins="", sysctls=(*desired.SYSCTLS, *unit.spec.sysctls))
-    handles: list[Container] = []
     record = replace(unit.record, role=Role.CHECK)
-    try:
-        handles.append(container.create(netns.client, spec, record, network.name(netns.name)))
-        container.start(handles[0], spec)
+    with ExitStack() as running:
+        handle = running.enter_context(container.temporary(netns.client, spec, record, network.name(netns.name)))
         if unit.agent is not None:
             agent = replace(unit.agent[0], joins="", once=True)
-            handles.append(container.create(netns.client, agent, replace(unit.agent[1], role=Role.CHECK), ""))
-            container.start(handles[1], agent)
-            wait_for_agent(handles[1], START_SECONDS)
-        handles[0].reload()
-        networks = handles[0].attrs["NetworkSettings"]["Networks"]
+            beside = container.temporary(netns.client, agent, replace(unit.agent[1], role=Role.CHECK))
+            wait_for_agent(running.enter_context(beside), START_SECONDS)
+        handle.reload()
+        networks = handle.attrs["NetworkSettings"]["Networks"]
         host = str(networks[network.name(netns.name)]["IPAddress"]) if unit.spec.kernel else ""
-        engine = SingleEngine(StackContainer(handles[0], record), plan, host)
+        engine = SingleEngine(StackContainer(handle, record), plan, host)
         if unit.spec.kernel:
             _wait_loaded(engine)
         else:
             _wait_listening(engine, unit.spec.ready)
         yield engine
-    finally:
-        for each in reversed(handles):
-            with docker_errors(f"removing {each.name}"):
-                container.remove(each)
 
 
 def _wait_loaded(engine: SingleEngine) -> None:
@@ -170,7 +160,7 @@ def _wait_loaded(engine: SingleEngine) -> None:
         ensure_alive(engine.container, 0, "while starting")
         return name.read_text().strip() == "sleep"
 
-    _poll(loaded, f"{engine.container.record.title} did not load its rules")
+    _wait(loaded, f"{engine.container.record.title} did not load its rules")
 
 
 def _wait_listening(engine: SingleEngine, ready: str) -> None:
@@ -182,15 +172,12 @@ def _wait_listening(engine: SingleEngine, ready: str) -> None:
         accepts = all(ports.accepts(x.address, x.port) for x in waiting)
         return accepts and (not ready or fetch_json(_ADMIN_PORT, (ready,)) is not None)
 
-    _poll(listens, f"{engine.container.record.title} does not accept on every listener")
+    _wait(listens, f"{engine.container.record.title} does not accept on every listener")
 
 
-def _poll(holds: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while not holds():
-        if time.monotonic() > end:
-            raise EngineError(Diagnostic("LB403", otherwise))
-        time.sleep(0.02)
+def _wait(holds: Callable[[], bool], otherwise: str) -> None:
+    if not wait_until(holds, START_SECONDS):
+        raise EngineError(Diagnostic("LB403", otherwise))
 
 
 def available_images(netns: SharedNetns, target: Engine, fetched: Collection[str]) -> dict[str, Image]:

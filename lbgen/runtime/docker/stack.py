@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, EngineError, without_errors
 from lbgen.plan.model import Mode, Plan
 from lbgen.records import replace
-from lbgen.runtime.common import readiness, selection
+from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.processes import defer_signals
@@ -29,7 +29,7 @@ from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.container import PortTakenError
 from lbgen.runtime.docker.container_engine import ensure_alive, restart_count, wait_for_agent
 from lbgen.runtime.docker.converge import Converger, forget_stack, list_containers, remove_stack
-from lbgen.runtime.docker.decide import accept_reload, assign_offsets, certificate_folder, choose_image
+from lbgen.runtime.docker.decide import accept_reload, certificate_folder, choose_engines
 from lbgen.runtime.docker.decide import preview_reload as preview_reload
 from lbgen.runtime.docker.decide import preview_up as preview_up
 from lbgen.runtime.docker.desired import DesiredStack, EngineChoice, desired_stack
@@ -79,19 +79,10 @@ def up(plan: Plan, engines: Sequence[Engine], options: UpOptions, instead: Mappi
     backends, accept, progress = options.backends, options.accept, options.progress
     client = connect(here=True)
     with lock(f"docker-{plan.name}"), _cleanup_on_error(client, plan.name):
-        plan = external_networks.resolve_endpoints(client, plan, backends=backends)
-        if selection.configured(plan) & {each.name for each in engines}:
-            plan = external_networks.attach_endpoints(client, plan)
         helper = partial(_helper, client, progress)
         before = recover(client, plan.name, list_containers(client, plan.name), helper)
         choose = partial(_pull_image, client, progress)
-        chosen, skipped = selection.choose(
-            engines,
-            lambda target: choose_image(plan, target, accept, choose),
-            insist=options.insist,
-            named=selection.configured(plan),
-        )
-        chosen = assign_offsets(plan, chosen, before, instead or {})
+        plan, chosen, skipped = choose_engines(client, plan, engines, options, before, choose, instead or {})
 
         def make(chosen: Sequence[EngineChoice]) -> DesiredStack:
             return _desired_stack(client, plan, chosen, accept, backends, progress)

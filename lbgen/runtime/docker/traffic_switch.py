@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.records import replace
-from lbgen.runtime.common.processes import defer_signals
+from lbgen.runtime.common.processes import wait_until
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.container import ContainerSpec
@@ -203,16 +203,15 @@ class TrafficSwitch(Struct):
             container.execute(old.handle, ("mv", "-f", _STAGED, name))
         else:
             container.signal(old.handle, leaving["drain"])
-        left, end = 0, time.monotonic() + seconds
         ports = {port for port, _ in self._ports}
-        while True:
-            left = network.connected(network.sockets(self.entrypoint.holder.handle), self._old, ports)
-            if not left or time.monotonic() > end:
-                break
-            time.sleep(_LOOK_SECONDS)
+
+        def left() -> int:
+            return network.connected(network.sockets(self.entrypoint.holder.handle), self._old, ports)
+
+        cut = 0 if wait_until(lambda: not left(), seconds, _LOOK_SECONDS) else left()
         with docker_errors(f"stopping the container {old.name}"):
             old.handle.stop(timeout=_KILL_SECONDS)
-        return left
+        return cut
 
 
 def route_to(rules: StackContainer, holder: StackContainer, serves: StackContainer) -> None:
@@ -295,10 +294,5 @@ def rules_container(client: DockerClient, stack: str, holder: StackContainer, he
         once=True,
     )
     record = Record(stack, Role.CHECK, "")
-    handle = container.create(client, spec, record, "")
-    try:
-        container.start(handle, spec)
+    with container.temporary(client, spec, record) as handle:
         yield StackContainer(handle, record)
-    finally:
-        with defer_signals(), docker_errors(f"removing {spec.name}"):
-            container.remove(handle)

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.records import replace
-from lbgen.runtime.common.processes import ProcessId, group_members
+from lbgen.runtime.common.processes import ProcessId, group_members, wait_until
 from lbgen.runtime.local.exec_wrapper import split_arguments
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def how_ended(code: int) -> str:
 
 
 _ASK_AGAIN_SECONDS = 0.5
+_GROUP_SECONDS = 5.0  # for a group to end that was killed
 # The kernel sends the parent-death signal when the forking thread ends. One thread that lives as long as this process
 # ties the signal to the process.
 _forker = ThreadPoolExecutor(1, thread_name_prefix="lbgen-spawn")
@@ -219,7 +220,7 @@ def stop(process: Process, gentle: signal.Signals, seconds: float) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
-    end = time.monotonic() + 1.0
+    end = time.monotonic() + _GROUP_SECONDS
     while (left := group_members(process.pid)) and time.monotonic() < end:
         if any(member.pid == process.pid for member in left):
             return  # pid and group were reused
@@ -292,12 +293,12 @@ class SessionLeader(Struct, frozen=True):
 def session_leaders(directory: str) -> tuple[SessionLeader, ...]:
     """The session leaders that work in `directory`, the youngest last, once each has executed its program. `argv` of
     one that stays as an engine's parent is the engine's."""
-    limit = time.monotonic() + _EXEC_SECONDS
-    while True:
-        found = tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
-        if not any(str(EXEC_WRAPPER) in each.argv for each in found) or time.monotonic() > limit:
-            return found
-        time.sleep(0.02)
+
+    def executed() -> bool:
+        return not any(str(EXEC_WRAPPER) in each.argv for each in _leaders(directory))
+
+    wait_until(executed, _EXEC_SECONDS, 0.02)
+    return tuple(sorted(_leaders(directory), key=lambda each: each.identity.started))
 
 
 def _leaders(directory: str) -> list[SessionLeader]:
@@ -344,8 +345,11 @@ def session_of(pid: int) -> int:
 
 def kill_all_in(directory: str, seconds: float = 5.0) -> None:
     """Kill all processes that work in `directory`, for at most `seconds`."""
-    limit = time.monotonic() + seconds
-    while (left := processes_in(directory)) and time.monotonic() < limit:
+
+    def gone() -> bool:
+        left = processes_in(directory)
         for each in left:
             each.send(signal.SIGKILL)
-        time.sleep(0.02)
+        return not left
+
+    wait_until(gone, seconds, 0.02)

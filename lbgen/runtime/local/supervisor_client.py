@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.runtime.common import state
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, Step
 from lbgen.runtime.common.logs import tail
+from lbgen.runtime.common.processes import wait_until
 from lbgen.runtime.common.reload import refusal
 from lbgen.runtime.common.saved import DecodeError
 from lbgen.runtime.local.messages import (
@@ -36,17 +36,13 @@ if TYPE_CHECKING:
 
 
 STOP_SECONDS = 30.0
-_ENDING_SECONDS = 5.0
 CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # supervisors that this process started
 
 
 def stop(stack: StackState, progress: Callable[[Progress], None] | None = None) -> None:
     supervisor = stack.supervisor
     supervisor.send(signal.SIGTERM)
-    limit = time.monotonic() + STOP_SECONDS
-    while supervisor.alive() and time.monotonic() < limit:
-        _reap(supervisor.pid)
-        time.sleep(0.01)
+    has_ended(supervisor, STOP_SECONDS)
     supervisor.send(signal.SIGKILL)
     for engine in stack.engines:
         kill_all_in(engine.directory)
@@ -56,13 +52,14 @@ def stop(stack: StackState, progress: Callable[[Progress], None] | None = None) 
     state.forget(stack)
 
 
-def has_ended(supervisor: ProcessId) -> bool:
-    """Whether the supervisor ends within 5 s: a killed process closes its sockets before it ends."""
-    limit = time.monotonic() + _ENDING_SECONDS
-    while supervisor.alive() and time.monotonic() < limit:
+def has_ended(supervisor: ProcessId, seconds: float = 5.0) -> bool:
+    """Whether the supervisor ends within `seconds`: a killed process closes its sockets before it ends."""
+
+    def ended() -> bool:
         _reap(supervisor.pid)
-        time.sleep(0.01)
-    return not supervisor.alive()
+        return not supervisor.alive()
+
+    return wait_until(ended, seconds, 0.01)
 
 
 def _reap(pid: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -10,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
-from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import TierOf
 from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
-from lbgen.runtime.common.state import StackState, ensure_schema, root, store
+from lbgen.runtime.common.state import StackState, read_record, root, write_record
 
 if TYPE_CHECKING:
     from lbgen.runtime.common.driver import Driver
@@ -82,19 +79,12 @@ def _path(name: str) -> Path:
 
 def read(name: str) -> Group | None:
     """The group of that name; None when there is none. Raises EngineError LB408."""
-    try:
-        data = json.loads(_path(name).read_text(encoding="utf-8"))
-        ensure_schema(data.pop("format", None), SCHEMA)
-        return msgspec.convert(data, Group)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError, msgspec.ValidationError) as error:
-        raise EngineError(Diagnostic("LB408", f"{_path(name)} cannot be read: {error}", hint="remove it")) from None
+    return read_record(_path(name), SCHEMA, Group, "remove it")
 
 
 def write(group: Group) -> None:
     """Write the record atomically. Raises EngineError LB408."""
-    store(_path(group.name), json.dumps({"format": SCHEMA, **msgspec.to_builtins(group)}, indent=1).encode())
+    write_record(_path(group.name), SCHEMA, group)
 
 
 def remove(name: str) -> None:

@@ -17,8 +17,7 @@ from lbgen.plan.model import Mode, Plan
 from lbgen.plan.regex_example import regex_example
 from lbgen.plan.simulate import simulate
 from lbgen.records import replace
-from lbgen.runtime.common.connect import ConnectOptions
-from lbgen.runtime.common.route_probes import Probe, ask, make_probes, probes_of_change
+from lbgen.runtime.common.route_probes import ConnectOptions, Probe, ask, make_probes, probes_of_change
 from tests.support.plans import examples
 
 EXAMPLES = examples()

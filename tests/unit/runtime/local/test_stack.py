@@ -306,7 +306,7 @@ def test_an_up_that_dies_half_way_leaves_nothing(fake, state_dir, number):
 
 def test_a_stack_outlives_the_up_that_made_it(fake):
     with child(fake, "a.example") as process:
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     time.sleep(0.3)
     (found,) = api.ps()
     assert found.alive

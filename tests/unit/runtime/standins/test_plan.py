@@ -18,9 +18,8 @@ from lbgen.plan.overlay import with_real_endpoints
 from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.certificates import temporary_certificates
-from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.health import members
-from lbgen.runtime.common.route_probes import ask, make_probes
+from lbgen.runtime.common.route_probes import ConnectOptions, ask, connect_options, make_probes
 from lbgen.runtime.standins.plan import describe_pools, plan_stand_ins
 from lbgen.runtime.standins.server import stand_in_servers
 
