@@ -198,10 +198,10 @@ class ControlSocket:
     """The unix socket in a stack's folder through which commands reach its supervisor: the supervisor's side. The
     folder is 0700, so only the user can connect. A socket left by a supervisor that died is replaced."""
 
-    def __init__(self, folder: Path, name: str = _SOCKET) -> None:
+    def __init__(self, folder: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        (folder / name).unlink(missing_ok=True)
-        with _short(folder, name) as path:
+        (folder / _SOCKET).unlink(missing_ok=True)
+        with _short(folder) as path:
             self._socket.bind(path)
         self._socket.listen(4)
 
@@ -215,9 +215,9 @@ class ControlSocket:
         self._socket.close()
 
 
-def connect(folder: Path, name: str = _SOCKET) -> Connection:
+def connect(folder: Path) -> Connection:
     """A connection to the supervisor of the stack in `folder`. Raises OSError when none listens."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, _short(folder, name) as path:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, _short(folder) as path:
         client.connect(path)
         return _connection(client)
 
@@ -227,10 +227,10 @@ def _connection(sock: socket.socket) -> Connection:
 
 
 @contextmanager
-def _short(folder: Path, name: str) -> Iterator[str]:
+def _short(folder: Path) -> Iterator[str]:
     """A short path of the socket: the kernel allows 107 characters."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
+        yield f"/proc/self/fd/{descriptor}/{_SOCKET}"
     finally:
         os.close(descriptor)

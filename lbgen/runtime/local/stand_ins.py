@@ -1,28 +1,32 @@
-"""The stand-ins of a local stack: their process, which outlives the supervisor and can start more, and its client."""
+"""The stand-ins of a local stack: their process, which outlives the supervisor and can start more."""
 
 from __future__ import annotations
 
-import os
+import asyncio
+import json
 import signal
 import sys
-import time
-from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
-from lbgen.runtime.local.messages import ControlSocket, Failure, connect
+from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.runtime.common.processes import wait_until
+from lbgen.runtime.common.saved import decode, encode
+from lbgen.runtime.common.state import store
 from lbgen.runtime.local.spawn import AdoptedProcess, Process, session_leaders, spawn_own, stop
-from lbgen.runtime.standins.server import stand_in_servers
-from lbgen.runtime.standins.stand_in import StandIn
-from lbgen.system_errors import set_supervisor, to_diagnostic
+from lbgen.runtime.standins.server import serve_list
+from lbgen.system_errors import set_supervisor
+
+if TYPE_CHECKING:
+    from lbgen.runtime.standins.stand_in import StandIn
 
 LOG = "stand-ins.log"
+_LIST = "stand-ins.json"
 _ENTRY = "lbgen.runtime.local.stand_ins:main"
-SOCKET = "stand-ins"
+_READY, _FAILED = b"ready", b"failed "  # lines of the log: the second with the diagnostics
 _SECONDS = 20.0  # for an answer, including the start of the process
-LOOK_SECONDS = 0.01
 
 
 class StandIns(Struct):
@@ -43,13 +47,25 @@ class StandIns(Struct):
 
         Raises EngineError LB404 (port in use), LB403.
         """
-        if self.process is None or self.process.poll() is not None:
-            (self.folder / SOCKET).unlink(missing_ok=True)
-            with (self.folder / LOG).open("ab") as output:
-                self.process = spawn_own(_ENTRY, str(self.folder), directory=self.folder, output=output)
-        answer = self._ask(stand_ins)
-        if isinstance(answer, Failure):
-            raise EngineError(answer.diagnostics)
+        store(self.folder / _LIST, json.dumps([each.as_dict() for each in stand_ins]).encode())
+        answer = self._ask() or self._ask()  # one that had just been started ends by the signal
+        if answer.startswith(_FAILED):
+            raise EngineError(decode(answer.removeprefix(_FAILED), tuple[Diagnostic, ...]))
+        if not answer:
+            hint = f"{self.folder / LOG} may say why; repeat the command"
+            raise EngineError(Diagnostic("LB403", "the process of the stand-ins does not answer", hint=hint))
+
+    def _ask(self) -> bytes:
+        """Its answer to the list; b"" for none."""
+        log = self.folder / LOG
+        with log.open("ab") as output:
+            begun = output.tell()
+            if self.process is None or self.process.poll() is not None:
+                self.process = spawn_own(_ENTRY, str(self.folder / _LIST), directory=self.folder, output=output)
+            else:
+                self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: _answer(log, begun) or not self.is_alive(), _SECONDS, 0.01)
+        return _answer(log, begun)
 
     def is_alive(self) -> bool:
         """Whether their process runs, or was never started."""
@@ -60,53 +76,25 @@ class StandIns(Struct):
         if self.process is not None:
             stop(self.process, signal.SIGTERM, 2.0)
 
-    def _ask(self, stand_ins: tuple[StandIn, ...]) -> Failure | None:
-        assert self.process is not None  # noqa: S101 - started by the caller
-        end = time.monotonic() + _SECONDS
-        while True:
-            try:
-                with connect(self.folder, SOCKET) as pipe:
-                    pipe.send(stand_ins)
-                    answer: Failure | None = pipe.receive(Failure | None, _SECONDS)
-                    return answer
-            except (FileNotFoundError, ConnectionError, EOFError, TimeoutError):  # starting, or ended
-                if self.process.poll() is None and time.monotonic() < end:
-                    time.sleep(LOOK_SECONDS)
-                    continue
-            hint = f"{self.folder / LOG} may say why; repeat the command"
-            raise EngineError(Diagnostic("LB403", "the process of the stand-ins does not answer", hint=hint))
+
+def _answer(log: Path, begun: int) -> bytes:
+    """The first answer in the log after its byte `begun`; b"" for none."""
+    with log.open("rb") as file:
+        file.seek(begun)
+        lines = file.read().split(b"\n")[:-1]
+    return next((each for each in lines if each == _READY or each.startswith(_FAILED)), b"")
 
 
-_WAIT_SECONDS = 3600.0
-
-
-def main(folder: str) -> None:
-    """Start the stand-ins that callers send, until SIGTERM. Every error is answered."""
+def main(path: str) -> None:
+    """Serve the list of stand-ins in that file, until SIGTERM."""
     set_supervisor()
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-    control = ControlSocket(Path(folder), SOCKET)
-    served: set[StandIn] = set()
-    with ExitStack() as ends:
-        while True:
-            try:
-                caller = control.wait(_WAIT_SECONDS)
-                if caller is not None:
-                    with caller:
-                        caller.send(_answer(caller.receive(tuple[StandIn, ...]), served, ends))
-            except Exception as error:  # noqa: BLE001 - no caller may end what serves
-                sys.stderr.write(f"{type(error).__name__}: {error}\n")
-                time.sleep(LOOK_SECONDS)
-
-
-def _answer(asked: tuple[StandIn, ...], served: set[StandIn], ends: ExitStack) -> Failure | None:
-    new = tuple(each for each in asked if each not in served)
-    if not new:
-        return None
     try:
-        ends.enter_context(stand_in_servers(new))
-    except LbgenError as error:
-        return Failure(error.diagnostics, error.exit_code)
-    except OSError as error:
-        return Failure((to_diagnostic(error),), EngineError.exit_code)
-    served.update(new)
-    return None
+        asyncio.run(serve_list(Path(path).read_text, _tell))
+    except EngineError as error:
+        _tell(error)
+        sys.exit(error.exit_code)
+
+
+def _tell(error: EngineError | None) -> None:
+    sys.stdout.buffer.write((_READY if error is None else _FAILED + encode(error.diagnostics)) + b"\n")
+    sys.stdout.buffer.flush()

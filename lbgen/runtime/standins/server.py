@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -295,43 +295,42 @@ def stand_in_servers(stand_ins: Iterable[StandIn]) -> Iterator[StandInServers]:
         loop.close()
 
 
-def _listed(text: str) -> tuple[StandIn, ...]:
-    return tuple(StandIn.from_dict(entry) for entry in json.loads(text))
+async def serve_list(read: Callable[[], str], tell: Callable[[EngineError | None], None]) -> None:
+    """Serve the JSON list of stand-ins that `read` returns, and after each SIGHUP what it has more then. `tell` gets
+    None once all listen, else why new ones do not. Raises EngineError LB404 when the first ones do not."""
+    again = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+    groups: list[StandInServers] = []
+    while True:
+        there = {each for group in groups for each in group.stand_ins}
+        listed = (StandIn.from_dict(entry) for entry in json.loads(read()))
+        new = StandInServers(tuple(each for each in listed if each not in there))
+        try:
+            await new.start()
+        except EngineError as error:
+            if not groups:
+                raise
+            tell(error)
+        else:
+            groups.append(new)
+            tell(None)
+        await again.wait()
+        again.clear()
 
 
-def _say_ready() -> None:
-    sys.stdout.write("ready\n")
+def _print(error: EngineError | None) -> None:
+    sys.stdout.write("ready\n" if error is None else f"{error}\n")
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """`python -m lbgen.runtime.standins.server FILE`: serve the JSON list of stand-ins in FILE (`-` = standard input)
-    until SIGTERM or SIGINT; prints `ready` once all listen. SIGHUP: FILE has more now. Exit 3 when an
-    address is taken."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if len(arguments) != 1:
+def main() -> int:
+    """`python -m lbgen.runtime.standins.server FILE`: serve the stand-ins in FILE until SIGTERM or SIGINT; prints
+    `ready` once all listen. Exit 3 when an address is taken."""
+    if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m lbgen.runtime.standins.server FILE\n")
         return 2
-    text = sys.stdin.read() if arguments[0] == "-" else Path(arguments[0]).read_text(encoding="utf-8")
-    listed = _listed(text)
-
-    async def run() -> None:
-        groups = [StandInServers(listed)]
-        await groups[0].start()
-        _say_ready()
-        again = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-        while True:
-            await again.wait()
-            again.clear()
-            there = {each for group in groups for each in group.stand_ins}
-            new = _listed(Path(arguments[0]).read_text(encoding="utf-8"))
-            groups.append(StandInServers(tuple(each for each in new if each not in there)))
-            await groups[-1].start()
-            _say_ready()
-
     try:
-        asyncio.run(run())
+        asyncio.run(serve_list(Path(sys.argv[1]).read_text, _print))
     except EngineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -1,11 +1,13 @@
 """Stand-in endpoints answer, fail and echo as asked."""
 
 import json
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -140,15 +142,29 @@ def test_stops_with_open_connections() -> None:
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def test_as_a_process() -> None:
+def test_as_a_process(tmp_path: Path) -> None:
     port = free_port()
-    data = json.dumps([StandIn("a", "a", "127.0.0.1", port).as_dict()])
-    argv = [sys.executable, "-m", "lbgen.runtime.standins.server", "-"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        process.stdin.write(data)
-        process.stdin.close()
+    listed, file = [StandIn("a", "a", "127.0.0.1", port)], tmp_path / "list.json"
+    argv = [sys.executable, "-m", "lbgen.runtime.standins.server", str(file)]
+
+    def write() -> None:
+        file.write_text(json.dumps([each.as_dict() for each in listed]))
+
+    write()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         assert body(talk(port, b"GET / HTTP/1.0\r\n\r\n"))["name"] == "a"
+        listed.append(StandIn("b", "b", "127.0.0.1", port))
+        write()
+        process.send_signal(signal.SIGHUP)
+        assert "cannot listen" in process.stdout.readline()
+        listed[1] = StandIn("b", "b", "127.0.0.1", free_port())
+        write()
+        process.send_signal(signal.SIGHUP)
+        while (said := process.stdout.readline()) != "ready\n":
+            assert said.strip()  # the rest of what was said before
+        for each in listed:
+            assert body(talk(each.port, b"GET / HTTP/1.0\r\n\r\n"))["name"] == each.name
         process.terminate()
 
 
