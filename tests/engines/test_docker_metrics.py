@@ -19,7 +19,7 @@ ROUNDS = 20
 def test_all_engines_in_containers_count_the_same() -> None:
     port = free_port("127.0.0.1", PORTS)
     topology = lbgen.load(load.topology(NAME, port, free_port("127.0.0.1", port + 50)))
-    stack = lbgen.up(topology, L7, runtime="docker", accept=("all",))
+    stack = lbgen.up(topology, L7, runtime="docker", accept=("all",), seconds=120)  # four agents begin at once
     urls = {engine["name"]: engine["metrics"] for engine in stack.as_dict()["engines"]}
     assert sorted(urls) == sorted(L7)
     for engine, url in urls.items():
