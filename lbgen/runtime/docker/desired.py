@@ -26,6 +26,7 @@ from lbgen.runtime.docker.endpoint_rules import EndpointSide, HostRules
 from lbgen.runtime.docker.helper_image import WORK
 from lbgen.runtime.docker.labels import Record, Role, SavedPlan
 from lbgen.runtime.standins.plan import StandInSet, plan_stand_ins, stand_in_pools
+from lbgen.runtime.standins.stand_in import encode_list
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -180,7 +181,7 @@ def stand_in_container(
             files[inside.key] = File(Path(each.tls.key).read_bytes(), secret=True)
             each = replace(each, tls=inside)
         inside_specs.append(each)
-    files[ENDPOINTS_FILE] = File(json.dumps([each.as_dict() for each in inside_specs], indent=1).encode())
+    files[ENDPOINTS_FILE] = File(encode_list(inside_specs))
     spec = ContainerSpec(
         name=container_name(plan.name, Role.ENDPOINTS),
         image=helper,

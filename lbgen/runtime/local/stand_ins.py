@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,10 +15,8 @@ from lbgen.runtime.common.saved import decode, encode
 from lbgen.runtime.common.state import store
 from lbgen.runtime.local.spawn import AdoptedProcess, Process, session_leaders, spawn_own, stop
 from lbgen.runtime.standins.server import serve_list
+from lbgen.runtime.standins.stand_in import StandIn, encode_list
 from lbgen.system_errors import set_supervisor
-
-if TYPE_CHECKING:
-    from lbgen.runtime.standins.stand_in import StandIn
 
 LOG = "stand-ins.log"
 _LIST = "stand-ins.json"
@@ -47,7 +43,7 @@ class StandIns(Struct):
 
         Raises EngineError LB404 (port in use), LB403.
         """
-        store(self.folder / _LIST, json.dumps([each.as_dict() for each in stand_ins]).encode())
+        store(self.folder / _LIST, encode_list(stand_ins))
         answer = self._ask() or self._ask()  # one that had just been started ends by the signal
         if answer.startswith(_FAILED):
             raise EngineError(decode(answer.removeprefix(_FAILED), tuple[Diagnostic, ...]))
@@ -89,7 +85,7 @@ def main(path: str) -> None:
     """Serve the list of stand-ins in that file, until SIGTERM."""
     set_supervisor()
     try:
-        asyncio.run(serve_list(Path(path).read_text, _tell))
+        asyncio.run(serve_list(Path(path), _tell))
     except EngineError as error:
         _tell(error)
         sys.exit(error.exit_code)

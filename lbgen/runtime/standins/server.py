@@ -23,7 +23,7 @@ from lbgen.records import replace
 from lbgen.runtime.standins import http1
 from lbgen.runtime.standins.accept import ConnectionInfo, Server
 from lbgen.runtime.standins.http2 import Http2
-from lbgen.runtime.standins.stand_in import JSON, Behaviour, StandIn, StandInTls
+from lbgen.runtime.standins.stand_in import JSON, Behaviour, StandIn, StandInTls, decode_list
 
 
 class DatagramServer(asyncio.DatagramProtocol):
@@ -295,16 +295,15 @@ def stand_in_servers(stand_ins: Iterable[StandIn]) -> Iterator[StandInServers]:
         loop.close()
 
 
-async def serve_list(read: Callable[[], str], tell: Callable[[EngineError | None], None]) -> None:
-    """Serve the JSON list of stand-ins that `read` returns, and after each SIGHUP what it has more then. `tell` gets
-    None once all listen, else why new ones do not. Raises EngineError LB404 when the first ones do not."""
+async def serve_list(file: Path, tell: Callable[[EngineError | None], None]) -> None:
+    """Serve the list of stand-ins in `file`, and after each SIGHUP what it has more then. `tell` gets None once all
+    listen, else why new ones do not. Raises EngineError LB404 when the first ones do not."""
     again = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
     groups: list[StandInServers] = []
     while True:
         there = {each for group in groups for each in group.stand_ins}
-        listed = (StandIn.from_dict(entry) for entry in json.loads(read()))
-        new = StandInServers(tuple(each for each in listed if each not in there))
+        new = StandInServers(tuple(each for each in decode_list(file.read_bytes()) if each not in there))
         try:
             await new.start()
         except EngineError as error:
@@ -330,7 +329,7 @@ def main() -> int:
         sys.stderr.write("usage: python -m lbgen.runtime.standins.server FILE\n")
         return 2
     try:
-        asyncio.run(serve_list(Path(sys.argv[1]).read_text, _print))
+        asyncio.run(serve_list(Path(sys.argv[1]), _print))
     except EngineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -110,16 +112,12 @@ class StandIn:
     datagrams: bool = False
     http: bool = False
 
-    def as_dict(self) -> dict[str, object]:
-        """JSON data that `from_dict` reads back."""
-        return cast("dict[str, object]", msgspec.to_builtins(self))
 
-    @classmethod
-    def from_dict(cls, data: dict[str, object]) -> StandIn:
-        """From `as_dict` data; ValueError or TypeError when it is not."""
-        fields = dict(data)
-        behaviour = fields.pop("behaviour", None)
-        parsed = Behaviour.parse(behaviour) if isinstance(behaviour, dict) else JSON
-        tls = fields.pop("tls", None)
-        secured = StandInTls(**{**tls, "alpn": tuple(tls["alpn"])}) if isinstance(tls, dict) else None
-        return cls(behaviour=parsed, tls=secured, **fields)  # type: ignore[arg-type]  # JSON data, checked by the constructor's user
+def encode_list(stand_ins: Iterable[StandIn]) -> bytes:
+    """JSON that `decode_list` reads back."""
+    return json.dumps(msgspec.to_builtins(tuple(stand_ins)), indent=1).encode()
+
+
+def decode_list(content: bytes) -> tuple[StandIn, ...]:
+    """The stand-ins in a list of `encode_list`. Raises ValueError, msgspec.ValidationError."""
+    return msgspec.convert(json.loads(content), tuple[StandIn, ...])

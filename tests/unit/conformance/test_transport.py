@@ -15,7 +15,7 @@ from lbgen.records import replace
 from lbgen.runtime.common.certificates import ENDPOINT_NAME, temporary_certificates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers
-from lbgen.runtime.standins.stand_in import StandIn, StandInTls
+from lbgen.runtime.standins.stand_in import StandIn, StandInTls, decode_list, encode_list
 from lbgen.spec.load import load
 
 HOST = ("Host", "h")
@@ -41,7 +41,7 @@ def serve():
 
     def start(**given) -> tuple[str, int]:
         stand_in = StandIn("p-0", "p", "127.0.0.1", free_port(), **given)
-        manager = stand_in_servers([StandIn.from_dict(json.loads(json.dumps(stand_in.as_dict())))])
+        manager = stand_in_servers(decode_list(encode_list([stand_in])))
         manager.__enter__()
         running.append(manager)
         return "127.0.0.1", stand_in.port

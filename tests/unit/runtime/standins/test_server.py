@@ -13,7 +13,7 @@ import pytest
 
 from lbgen.diagnostics import EngineError
 from lbgen.runtime.standins.server import stand_in_servers
-from lbgen.runtime.standins.stand_in import Behaviour, StandIn
+from lbgen.runtime.standins.stand_in import Behaviour, StandIn, encode_list
 
 
 def free_port() -> int:
@@ -148,7 +148,7 @@ def test_as_a_process(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "lbgen.runtime.standins.server", str(file)]
 
     def write() -> None:
-        file.write_text(json.dumps([each.as_dict() for each in listed]))
+        file.write_bytes(encode_list(listed))
 
     write()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
