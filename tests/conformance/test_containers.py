@@ -1,4 +1,4 @@
-"""Cases on engines in containers, the same as on processes: a sample, or all of them with `--container-cases all`."""
+"""Cases on engines in containers, the same as on processes: a sample, or all of them in a drill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_NGINX = ("6-health-active", "6.active.refused")  # file and case: its agent i
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     files = {file.name: file for file in case_files()}
-    every = metafunc.config.getoption("--container-cases") == "all"
+    every = metafunc.config.getoption("--drills")
     rows = [(files[name], engine, "") for name in (files if every else SAMPLE) for engine in engine_names()]
     if not every:
         rows.append((files[OF_NGINX[0]], "nginx", OF_NGINX[1]))
@@ -43,8 +43,7 @@ def place() -> Iterator[SharedNetns]:
         yield made
 
 
-def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--container-cases") == "all"
+def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, every: bool) -> None:
     for subject in engines_in_images([name], place)[: None if every else 1]:
         results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))
         failed = failures(results)

@@ -3,7 +3,7 @@ that vanishes, too many open files, a full disk, an engine or stand-in that is k
 nothing (unless what serves them is killed), the last good state serves, the finding says what was wrong and what to do,
 and the same change works once the fault is gone.
 
-`--interrupts all` takes every step, else a few of each act are taken.
+A drill takes every step, else a few of each act are taken.
 """
 
 from __future__ import annotations

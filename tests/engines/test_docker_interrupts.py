@@ -1,6 +1,6 @@
 """Ctrl-C, and a daemon that goes away, at each request to the daemon: the old state serves, or nothing is left.
 
-`--interrupts all` takes every request, else a few of each act are taken.
+A drill takes every request, else one of some acts is taken.
 """
 
 from __future__ import annotations

@@ -24,10 +24,7 @@ NAME = name_of("preview")
 PORTS = first_port(1_180)
 KINDS = {Role.ENGINE: PartKind.ENGINE, Role.ENDPOINTS: PartKind.STAND_INS, Role.AGENT: PartKind.AGENT}
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
-SAMPLE = {
-    "haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port"),
-    "nginx": ("pool.health.active",),
-}
+SAMPLE = {"haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port")}
 
 
 def parts(stack: Stack) -> Parts:
@@ -39,15 +36,10 @@ def parts(stack: Stack) -> Parts:
     }
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All engines with all changes, those of SAMPLE else."""
-    if "name" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--preview-changes") == "all"
-        metafunc.parametrize("name", ENGINES if every else SAMPLE)
-
-
-def test_up_does_what_the_preview_says(name: str, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--preview-changes") == "all"
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SAMPLE else (pytest.mark.drill,)) for name in ENGINES]
+)
+def test_up_does_what_the_preview_says(name: str, every: bool) -> None:
     kinds = tuple(CHANGES) if every else SAMPLE[name]
     port = free_port("127.0.0.1", PORTS)
     topology = base(NAME, port)

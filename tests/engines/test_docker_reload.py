@@ -1,4 +1,4 @@
-"""Containers take over a changed topology under load: no request lost, or all as it was. `--reloads N` for drills."""
+"""Containers take over a changed topology under load: no request lost, or all as it was."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def topology(port: int, *routes: str, tcp: int = 0) -> lbgen.Topology:
 
 @pytest.mark.parametrize("name", L7_ENGINES)
 def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    name: str, every: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reloads = request.config.getoption("--reloads")
+    reloads = 100 if every else 3
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",))
@@ -137,9 +137,9 @@ def test_it_returns_once_the_change_is_loaded(name: str) -> None:
     assert not [x.name for x in list_containers(client.connect(), NAME) if x.record.role is Role.CHECK]
 
 
-def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--drain-drill"):
-        pytest.skip("takes 18 minutes: --drain-drill")
+@pytest.mark.drill
+def test_sockets_are_cut_after_the_drain_time_and_not_before() -> None:
+    """Takes 18 minutes."""
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     names = ("envoy", "haproxy", "nginx", "traefik")
@@ -166,7 +166,7 @@ def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.Fix
         assert all(least <= seconds <= CUT_BY[name] for _, _, seconds in each.cut), str(each)
 
 
-def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
+def test_nftables_in_one_transaction(every: bool) -> None:
     port = free_port("127.0.0.1", PORTS)
     made: dict[str, Any] = {
         "version": 1,
@@ -177,7 +177,7 @@ def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
     }
     lbgen.up(lbgen.load(made), engine="nftables", runtime="docker", accept=("all",))
     with Sockets({"tcp": port}) as sockets:
-        for number in range(request.config.getoption("--reloads")):
+        for number in range(100 if every else 3):
             forward = "ba"[number % 2]
             made["routes"][0]["forward"] = forward
             lbgen.reload(lbgen.load(made), accept=("all",))
@@ -219,10 +219,8 @@ lbgen.reload(lbgen.load(json.loads(sys.argv[1])), accept=("all",), progress=lamb
 """
 
 
-@pytest.mark.parametrize("name", ["haproxy", "traefik"])
-def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str, every: bool) -> None:
-    if name == "traefik" and not every:
-        pytest.skip("--interrupts all tries this engine as well")
+@pytest.mark.parametrize("name", ["haproxy", pytest.param("traefik", marks=pytest.mark.drill)])
+def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str) -> None:
     port = free_port("127.0.0.1", PORTS)
     lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
     with traffic(port) as seen:

@@ -41,9 +41,9 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.ma
 PORT = 24_600
 L7 = (
     ("nginx", "1.31"),
-    ("nginx", "1.22"),
+    pytest.param("nginx", "1.22", marks=pytest.mark.drill),
     ("haproxy", "2.8"),
-    ("haproxy", "2.6"),
+    pytest.param("haproxy", "2.6", marks=pytest.mark.drill),
     ("envoy", "1.40"),
     ("traefik", "3.7"),
 )
@@ -368,8 +368,8 @@ def test_an_open_websocket_goes_on(name):
             assert "after" in talk.recv(5)
 
 
-def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(request):
-    """`--reloads 100` is the drill; in containers that of test_docker_reload, with every engine."""
+def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(every):
+    """A hundred in a drill; in containers that of test_docker_reload, with every engine."""
     need("envoy")
 
     def made(*routes: str) -> lbgen.Topology:
@@ -381,7 +381,7 @@ def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(request):
         found["routes"].append({"name": "streams", "listeners": ["tcp"], "forward": "streams"})
         return lbgen.load(found)
 
-    reloads = request.config.getoption("--reloads")
+    reloads = 100 if every else 3
     with (
         lbgen.up(made("one"), engine="envoy", accept=("all",), runtime="local"),
         traffic(PORT) as seen,
