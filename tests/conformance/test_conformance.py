@@ -51,7 +51,7 @@ def pairs() -> Iterator[ParameterSet]:
             yield pytest.param(file, subject, marks=marks, id=f"{file.name}-{subject.label.replace(' ', '-')}")
 
 
-@pytest.mark.parametrize(("file", "subject"), pairs())
+@pytest.mark.parametrize(("file", "subject"), [*pairs()])
 def test_cases(file, subject) -> None:
     with recorded(CONFORMANCE, subject.engine, subject.version, file.name) as counts:
         results = judged_twice(file, subject)

@@ -14,6 +14,7 @@ from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.changes import CHANGES, Part, base, walk
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from lbgen.api import Stack
@@ -36,9 +37,7 @@ def parts(stack: Stack) -> Parts:
     }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in SAMPLE else (pytest.mark.drill,)) for name in ENGINES]
-)
+@pytest.mark.parametrize("name", sample(ENGINES, SAMPLE))
 def test_up_does_what_the_preview_says(name: str, every: bool) -> None:
     kinds = tuple(CHANGES) if every else SAMPLE[name]
     port = free_port("127.0.0.1", PORTS)

@@ -18,6 +18,7 @@ from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
 from tests.support.engine_lists import need_binary
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from lbgen.api import Stack
@@ -55,9 +56,7 @@ def need(*names: str) -> None:
         need_binary(name)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in SAMPLE else (pytest.mark.drill,)) for name in ENGINES]
-)
+@pytest.mark.parametrize("name", sample(ENGINES, SAMPLE))
 def test_up_does_what_the_preview_says(name: str, every: bool) -> None:
     kinds = tuple(CHANGES) if every else SAMPLE[name]
     need(name)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,11 +21,7 @@ from lbgen.runtime.local.spawn import User, is_reachable
 from lbgen.spec.dump import dump
 from lbgen.spec.load import load_bytes
 from lbgen.spec.starter import starter, starters
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from _pytest.mark import ParameterSet
+from tests.support.sample import sample
 
 Data = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -124,19 +120,14 @@ RED_ONCE: dict[str, tuple[str, Data]] = {
 }
 
 
-def one_in(count: int, names: Iterable[str]) -> list[ParameterSet]:
-    """Parameters, of which one in so many is no drill."""
-    return [pytest.param(name, marks=(pytest.mark.drill,) if n % count else ()) for n, name in enumerate(names)]
-
-
-@pytest.mark.parametrize("example", one_in(4, EXAMPLES))
+@pytest.mark.parametrize("example", sample(EXAMPLES, EXAMPLES[::4]))
 def test_examples_without_root(example: str) -> None:
     record = verified_as_nobody(ROOT / "examples" / example / "topology.yaml")
     assert told(record) == []
     assert {x["state"] for x in record["results"]} >= {"pass"}
 
 
-@pytest.mark.parametrize("template", one_in(4, starters()))
+@pytest.mark.parametrize("template", sample(starters(), starters()[::4]))
 def test_starters_without_root(template: str, tmp_path: Path) -> None:
     argv = (sys.executable, "-m", "lbgen", "init", "--template", template)
     subprocess.run(argv, check=True, capture_output=True, cwd=tmp_path)
@@ -160,7 +151,7 @@ def test_an_address_that_this_host_lacks_without_root(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible")
-@pytest.mark.parametrize("name", one_in(3, RED_ONCE))
+@pytest.mark.parametrize("name", sample(RED_ONCE, [*RED_ONCE][::3]))
 def test_what_was_red_once(name: str) -> None:
     engine, topology = RED_ONCE[name]
     report = lbgen.verify(lbgen.load(topology), [engine], requests=REQUESTS, most_faults=FAULTS)

@@ -22,6 +22,7 @@ from lbgen.engines.api import engine as engine_of
 from lbgen.plan.features import Feature
 from lbgen.runtime.local import network
 from lbgen.spec.source import read_file
+from tests.support.sample import sample
 from tests.verify import mutants
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ def plan_for(engine: str) -> Plan:
     return lbgen.plan(lbgen.load(data))
 
 
-@pytest.mark.parametrize(
-    "engine", [*(pytest.param(name, marks=pytest.mark.drill) for name in ENGINES[:-2]), *ENGINES[-2:]]
-)
+@pytest.mark.parametrize("engine", sample(ENGINES, ENGINES[-2:]))
 def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
     plan = plan_for(engine)
     mutants.files_of(plan, engine).write(tmp_path / engine)

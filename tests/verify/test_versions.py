@@ -54,7 +54,7 @@ def pairs() -> Iterator[ParameterSet]:
             yield pytest.param(path, subject, marks=marks, id=f"{path.parent.name}-{subject.engine}-{subject.version}")
 
 
-@pytest.mark.parametrize(("path", "subject"), pairs())
+@pytest.mark.parametrize(("path", "subject"), [*pairs()])
 def test_an_example_is_green(path: Path, subject: EngineUnderTest, every: bool) -> None:
     limits = (REQUESTS, None) if every else (FEW_REQUESTS, FEW_FAULTS)
     with recorded(VERIFY, subject.engine, subject.version, path.parent.name) as counts:
