@@ -250,8 +250,6 @@ def smallest(plan: Plan, request: Request, subject: EngineUnderTest) -> Plan:
 
 @pytest.mark.parametrize("subject", L7)
 def test_engine_and_oracle_agree(subject: EngineUnderTest, addresses, batch) -> None:
-    if subject.binary is None:
-        pytest.skip(subject.gap)
     counts: Counter[str] = Counter()
 
     def trial(plan: Plan, asked: list[Request]) -> None:

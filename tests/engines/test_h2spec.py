@@ -103,8 +103,6 @@ def served(subject, listener: str, whose: str):
 @pytest.mark.parametrize("listener", ["secure", "clear"])
 @pytest.mark.parametrize("subject", newest_first(s for s in engines_on_host() if s.engine in minimal.ENGINES))
 def test_no_worse_than_the_engine_itself(subject, listener, tmp_path) -> None:
-    if subject.binary is None:
-        pytest.skip(subject.gap)
     verdicts = [
         engine_by_name(subject.engine).verdict(f, subject.version) for f in (Feature.HTTP2, Feature.TLS_TERMINATE)
     ]

@@ -268,7 +268,7 @@ def test_up(drill: Drill, every: bool, state_dir: Path) -> None:
     print(f"{drill.engine}: {drill.tried} faults in {count} steps of an up, {drill.failed} of them stopped it")  # noqa: T201
 
 
-@pytest.mark.parametrize("verb", ["up", "reload"])
+@pytest.mark.parametrize("verb", sample(("up", "reload"), ("reload",)))
 @pytest.mark.parametrize("drill", ["haproxy"], indirect=True)
 def test_the_command_itself(drill: Drill, verb: str, every: bool) -> None:
     """A fault in the process of the command, with a stack that runs."""

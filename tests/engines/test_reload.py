@@ -10,8 +10,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
+from tests.support.command import run_lbgen
 from tests.support.engine_lists import need_binary
 from tests.support.stacks import pool_of, routed
 from tests.support.traffic import Sockets, traffic
@@ -36,6 +35,7 @@ from tests.support.websocket import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from subprocess import CompletedProcess
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_600
@@ -232,9 +232,8 @@ def test_the_command(tmp_path):
         assert "lbgen up" in done.stderr
 
 
-def _command(*words: object) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "lbgen", "reload", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+def _command(*words: object) -> CompletedProcess[str]:
+    return run_lbgen("reload", *map(str, words))
 
 
 def certificate(name: str) -> bytes | None:

@@ -324,8 +324,6 @@ def accepted(engine: str, version: str, values: dict[str, str]) -> dict[str, str
 @pytest.mark.parametrize("subject", newest_first(s for s in engines_on_host() if s.engine in L7))
 def test_the_engine_loads_all_of_them(subject: EngineUnderTest) -> None:
     """Two topologies with every slot drawn, and one with marks in every name."""
-    if subject.binary is None:
-        pytest.skip(subject.gap)
     certificates = temporary_certificates()
 
     def load(folder: Path, values: dict[str, str]) -> None:

@@ -27,14 +27,21 @@ L7_ENGINES = tuple(
 
 def newest_first(subjects: Iterable[EngineUnderTest]) -> list[ParameterSet]:
     """Parameters of a test: the newest version here of each engine, and the others as drills. An engine that is not
-    here has one without a binary."""
+    here is skipped."""
     made, seen = [], set()
     for each in sorted(subjects, key=lambda each: each.binary is None):  # of one engine the newest comes first
-        if each.binary is not None or each.engine not in seen:
-            marks = (pytest.mark.drill,) if each.engine in seen else ()
+        absent = (pytest.mark.skip(reason=each.gap),) if each.binary is None else ()
+        if not absent or each.engine not in seen:
+            marks = (pytest.mark.drill,) if each.engine in seen else absent
             made.append(pytest.param(each, marks=marks, id=each.label.replace(" ", "-")))
         seen.add(each.engine)
     return made
+
+
+def binaries(name: str) -> list[ParameterSet]:
+    """As `newest_first`: the executables of an engine."""
+    found = newest_first(engines_on_host((name,)))
+    return [pytest.param(each.values[0].binary, marks=each.marks, id=each.id) for each in found]  # type: ignore[union-attr]
 
 
 def l7_engines_on_host() -> tuple[EngineUnderTest, ...]:

@@ -9,12 +9,11 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import lbgen
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.resolve import plan
 from lbgen.runtime.common.executables import candidates
+from tests.support.engine_lists import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
 
 PORT = 21201
 FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
-# Parameters of a test: the newest one here, and the others as drills.
-BINARIES = [
-    pytest.param(FOUND[version], marks=(pytest.mark.drill,) if number else (), id=version)
-    for number, version in enumerate(version for version in ENGINE.versions if version in FOUND)
-]
+BINARIES = binaries("nginx")  # parameters of a test
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
 
 

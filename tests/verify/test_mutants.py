@@ -64,7 +64,7 @@ def plan_for(engine: str) -> Plan:
     return lbgen.plan(lbgen.load(data))
 
 
-@pytest.mark.parametrize("engine", sample(ENGINES, ENGINES[-2:]))
+@pytest.mark.parametrize("engine", sample(ENGINES, ("nginx",)))
 def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
     plan = plan_for(engine)
     mutants.files_of(plan, engine).write(tmp_path / engine)
