@@ -31,7 +31,7 @@ test-versions: $(VENV)/.test
 	$(BIN)/python -m tests.support.versions
 
 drills: $(VENV)/.test
-	$(BIN)/python tests/phases.py --interrupts all --first-contact all --preview-changes all --planted all --older-versions all --clients all --container-cases all --reloads 100
+	$(BIN)/python tests/phases.py --drills
 	$(BIN)/python -m tests.bench.kernel_reload
 	$(BIN)/python -m tests.bench.kernel_reload --direct
 	$(BIN)/python -m tests.bench.direct_cost

@@ -48,7 +48,8 @@ if _WORKER := os.environ.get("PYTEST_XDIST_WORKER"):
 _PHASE = os.environ.get("LBGEN_TEST_PHASE", "")  # tests/phases.py: the mark of the tests that run
 if _PHASE not in ("", "containers"):
     os.environ["DOCKER_HOST"] = "unix:///nowhere"  # tests of containers run at the same time, and their stacks
-_BY_ENGINES = ("conformance", "differential")  # folders of tests that run engines on free ports, and wait for them
+# Folders of tests that run engines and wait for them: on ports that a test names, and on free ones.
+_FIXED_PORTS, _BY_ENGINES = ("engines", "verify"), ("conformance", "differential")
 _EARLIER = 0.6  # of the run, within which the tests of these files begin
 _LONGEST = frozenset(
     {
@@ -73,32 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--topologies-first", type=int, default=1, help="number of the first one: goes on with a run")
     parser.addoption("--topologies-at-once", type=int, default=1, help="so many side by side")
     parser.addoption("--topologies-log", default="", help="file that gets a line of JSON for each")
-    parser.addoption("--container-cases", choices=["sample", "all"], default="sample", help="cases run in containers")
-    parser.addoption(
-        "--older-versions",
-        choices=["sample", "all"],
-        default="sample",
-        help="cases for all but an engine's newest here",
-    )
-    parser.addoption(
-        "--version-examples", choices=["sample", "all"], default="sample", help="examples verified on each version"
-    )
-    parser.addoption(
-        "--preview-changes",
-        choices=["sample", "all"],
-        default="sample",
-        help="kinds of change that preview is asked for",
-    )
-    parser.addoption("--clients", choices=["sample", "all"], default="sample", help="versions that clients go through")
-    parser.addoption("--planted", choices=["sample", "all"], default="sample", help="edits of files that verify finds")
-    parser.addoption("--reloads", type=int, default=3, help="of each engine in containers, and of Envoy (a drill: 100)")
-    parser.addoption(
-        "--interrupts", choices=["some", "all"], default="some", help="requests to docker that are cut short"
-    )
-    parser.addoption(
-        "--first-contact", choices=["some", "all"], default="some", help="users, folders and names of each topology"
-    )
-    parser.addoption("--drain-drill", action="store_true", help="wait 18 minutes for what outlives its drain time")
+    parser.addoption("--drills", action="store_true", help="all of what is a sample else (make drills: hours)")
     parser.addoption("--daemon-drill", action="store_true", help="kill and restart the docker daemon of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite expected files, then read the diff")
 
@@ -120,6 +96,12 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
+def every(request: pytest.FixtureRequest) -> bool:
+    """Whether all is tried of what is a sample else."""
+    return bool(request.config.getoption("--drills"))
+
+
+@pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
@@ -131,13 +113,18 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which phase of tests/phases.py a test belongs to, and the order of the tests."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Which phase of tests/phases.py a test belongs to, which ones `make test` leaves out, and their order."""
+    drill = pytest.mark.skip(reason="a drill, of make drills (--drills)")
     for item in items:
         phase = _phase(item)
         if phase not in _phases_of(item.path):
             raise pytest.UsageError(f"{item.nodeid} belongs to the phase {phase}, which does not read its file")
         item.add_marker(phase)
+        if _folder(item.path) in _FIXED_PORTS:
+            item.add_marker(pytest.mark.xdist_group("runtime"))
+        if (phase == "measures" or item.get_closest_marker("drill")) and not config.getoption("--drills"):
+            item.add_marker(drill)
     places = _places(items)
     items.sort(key=lambda item: places[item])
     gc.collect()
@@ -172,15 +159,12 @@ def _phase(item: pytest.Item) -> str:
     folder = _folder(item.path)
     if _for_docker(item.path) or item.get_closest_marker("packaging"):
         return "containers"  # they need the network of the host
-    if item.get_closest_marker("alone"):
-        return "alone"
     if item.get_closest_marker("measures"):
-        return "measures" if _NETWORKS else "alone"
+        return "measures"
     if folder == "clients":
-        return "clients" if _NETWORKS else "alone"
-    if item.get_closest_marker("xdist_group") or folder in ("engines", "verify"):
-        return "serves" if _NETWORKS else "alone"
-    return "serves" if folder in _BY_ENGINES or item.get_closest_marker("root") else "computes"
+        return "clients"
+    serves = folder in (*_FIXED_PORTS, *_BY_ENGINES) or any(map(item.get_closest_marker, ("xdist_group", "root")))
+    return "serves" if serves else "computes"
 
 
 @cache
@@ -189,16 +173,10 @@ def _phases_of(file: Path) -> frozenset[str]:
     if _for_docker(file):
         return frozenset({"containers"})
     text = file.read_text(encoding="utf-8")
-    marks = {mark for mark in ("alone", "measures", "packaging", "root", "xdist_group") if f"mark.{mark}" in text}
-    by_mark = {"containers"} if "packaging" in marks else set()
-    fixed = "serves" if _NETWORKS else "alone"
-    by_mark |= {"alone"} & marks
-    by_mark |= {"measures" if _NETWORKS else "alone"} if "measures" in marks else set()
-    by_mark |= {"serves"} if "root" in marks else set()
-    by_mark |= {fixed} if "xdist_group" in marks else set()
-    by_clients = "clients" if _NETWORKS else "alone"
-    by_folder = {"engines": fixed, "verify": fixed, "clients": by_clients} | dict.fromkeys(_BY_ENGINES, "serves")
-    return frozenset({by_folder.get(_folder(file), "computes")} | by_mark)
+    by_mark = {"packaging": "containers", "measures": "measures", "root": "serves", "xdist_group": "serves"}
+    by_folder = {"clients": "clients"} | dict.fromkeys((*_FIXED_PORTS, *_BY_ENGINES), "serves")
+    found = {phase for mark, phase in by_mark.items() if f"mark.{mark}" in text}
+    return frozenset(found | {by_folder.get(_folder(file), "computes")})
 
 
 def _for_docker(file: Path) -> bool:

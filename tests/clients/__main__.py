@@ -93,7 +93,7 @@ def _reason(report: pytest.TestReport) -> str:
 def main() -> int:
     table = Table()
     quiet = ("-q", "--tb=no", "-p", "no:cacheprovider", "--no-summary")
-    code = pytest.main([str(Path(__file__).parent), "--clients=all", *quiet, *sys.argv[1:]], plugins=[table])
+    code = pytest.main([str(Path(__file__).parent), "--drills", *quiet, *sys.argv[1:]], plugins=[table])
     sys.stdout.write(f"\n{table.markdown()}\n")
     return int(code)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
         every = subjects(Feature.L4_TCP if metafunc.module.__name__.endswith("_l4") else Feature.L7)
-        chosen = every if metafunc.config.getoption("--clients") == "all" else sample(every)
+        chosen = every if metafunc.config.getoption("--drills") else sample(every)
         metafunc.parametrize("subject", chosen, ids=name)
 
 

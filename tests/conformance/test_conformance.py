@@ -1,7 +1,6 @@
 """Every case file on every engine of this host; fails with the difference and how to send the request again.
 
-Many cases measure times: those that fail while the machine is late (tests/support/lateness.py) run once more, with a
-warning.
+Many cases measure times, and tests beside them delay them: those that fail run once more, with a warning.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import os
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,13 +18,17 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.report import as_json
 from lbgen.conformance.runner import CaseState, Result, run_file
 from tests.support.case_failures import failures
-from tests.support.lateness import observed_lateness
+from tests.support.engine_lists import L7_ENGINES
 from tests.support.version_results import CONFORMANCE, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _pytest.mark import ParameterSet
 
 pytestmark = pytest.mark.engines
 HERE = [subject for subject in engines_on_host() if subject.binary is not None]
-OLDER = [subject for subject in HERE if any(x.engine == subject.engine for x in HERE[: HERE.index(subject)])]
-SAMPLE = 4  # one in so many files
+SAMPLE = 8  # of older versions one in so many files; the others are drills
 ABSENT = [subject for subject in engines_on_host() if subject.binary is None]
 COUNTS: Counter[tuple[str, CaseState]] = Counter()
 
@@ -39,21 +43,26 @@ def _told(request: pytest.FixtureRequest):
             print(f"\nconformance, {subject}: {counts}", end="")  # noqa: T201  # the count of gaps must be seen
 
 
+def pairs() -> Iterator[ParameterSet]:
+    """Each file with each engine."""
+    for turn, file in enumerate(case_files()):
+        for number, subject in enumerate(HERE):
+            is_older = any(x.engine == subject.engine for x in HERE[:number])
+            left_out = is_older and turn % SAMPLE != number % SAMPLE
+            refused = subject.engine not in L7_ENGINES and not file.name.startswith("7-")  # most of it, at least
+            marks = (pytest.mark.drill,) if left_out or refused else ()
+            yield pytest.param(file, subject, marks=marks, id=f"{file.name}-{subject.label.replace(' ', '-')}")
+
+
+@pytest.mark.parametrize(("file", "subject"), [*pairs()])
 def test_cases(file, subject) -> None:
     with recorded(CONFORMANCE, subject.engine, subject.version, file.name) as counts:
-        results = judged_in_time(file, subject)
+        results = judged_twice(file, subject)
         counts.update(str(each.state) for each in results)
         if folder := os.environ.get("LBGEN_RESULTS"):  # python -m lbgen.conformance --from FOLDER makes the matrix
             Path(folder).mkdir(parents=True, exist_ok=True)
             (Path(folder) / f"{subject.label} {file.name}.json").write_text(as_json(results), encoding="utf-8")
         _judged(results)
-
-
-@pytest.mark.parametrize("subject", OLDER, ids=lambda s: s.label.replace(" ", "-"))
-def test_older_versions_have_all_files(subject, request: pytest.FixtureRequest) -> None:
-    """A skip where they have a sample, which is to be seen."""
-    if request.config.getoption("--older-versions") == "sample":
-        pytest.skip(f"{subject.label} has one in {SAMPLE} files of cases; --older-versions all and make test-versions")
 
 
 @pytest.mark.parametrize("subject", ABSENT, ids=lambda s: s.label.replace(" ", "-"))
@@ -62,27 +71,13 @@ def test_versions_that_are_not_here(subject) -> None:
     pytest.skip(subject.gap)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.function is test_cases:
-        every = metafunc.config.getoption("--older-versions") == "all"
-        pairs = [
-            (file, subject)
-            for turn, file in enumerate(case_files())
-            for number, subject in enumerate(HERE)
-            if every or subject not in OLDER or turn % SAMPLE == number % SAMPLE
-        ]
-        names = [f"{file.name}-{subject.label.replace(' ', '-')}" for file, subject in pairs]
-        metafunc.parametrize(("file", "subject"), pairs, ids=names)
-
-
-def judged_in_time(file, subject) -> tuple[Result, ...]:
-    """The results of a file; of a case that failed while the machine was late the second one."""
-    with observed_lateness() as found:
-        results = run_file(file, subject)
+def judged_twice(file, subject) -> tuple[Result, ...]:
+    """The results of a file; of a case that failed the second one."""
+    results = run_file(file, subject)
     failed = {r.case for r in results if r.state is CaseState.FAIL}
-    if not failed or not found.is_late:
+    if not failed:
         return results
-    warnings.warn(f"{subject.label}, {found.worst:.1f} s late: {', '.join(sorted(failed))} once more", stacklevel=2)
+    warnings.warn(f"{subject.label}: {', '.join(sorted(failed))} once more", stacklevel=2)
     again = {r.case: r for r in run_file(file, subject, wanted=lambda case: case.id in failed)}
     return tuple(again.get(r.case, r) for r in results)
 

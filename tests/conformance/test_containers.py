@@ -1,4 +1,4 @@
-"""Cases on engines in containers, the same as on processes: a sample, or all of them with `--container-cases all`."""
+"""Cases on engines in containers, the same as on processes: a sample, or all of them in a drill."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from lbgen.engines.api import engine_names
 from lbgen.runtime.docker.single_engine import share_netns
 from tests.support.case_failures import failures
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS
+from tests.support.engine_lists import L7_ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from _pytest.mark import ParameterSet
 
     from lbgen.conformance.case import CaseFile
     from lbgen.runtime.docker.single_engine import SharedNetns
@@ -24,17 +27,18 @@ pytestmark = [
     *IN_CONTAINERS,
     AS_ROOT,
 ]
-SAMPLE = ("4-answers", "7-l4")
+SAMPLE = ("4-answers", "7-l4")  # engines of HTTP have the first one, the others the second
 OF_NGINX = ("6-health-active", "6.active.refused")  # file and case: its agent is in a container of its own
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    files = {file.name: file for file in case_files()}
-    every = metafunc.config.getoption("--container-cases") == "all"
-    rows = [(files[name], engine, "") for name in (files if every else SAMPLE) for engine in engine_names()]
-    if not every:
-        rows.append((files[OF_NGINX[0]], "nginx", OF_NGINX[1]))
-    metafunc.parametrize(("file", "name", "only"), rows, ids=[f"{file.name}-{name}" for file, name, _ in rows])
+def rows() -> Iterator[ParameterSet]:
+    """Each file with each engine."""
+    for file in case_files():
+        for engine in engine_names():
+            marks = () if file.name == SAMPLE[engine not in L7_ENGINES] else (pytest.mark.drill,)
+            yield pytest.param(file, engine, "", marks=marks, id=f"{file.name}-{engine}")
+        if file.name == OF_NGINX[0]:
+            yield pytest.param(file, "nginx", OF_NGINX[1], id=OF_NGINX[1])
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +47,8 @@ def place() -> Iterator[SharedNetns]:
         yield made
 
 
-def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--container-cases") == "all"
+@pytest.mark.parametrize(("file", "name", "only"), [*rows()])
+def test_cases(file: CaseFile, name: str, only: str, place: SharedNetns, every: bool) -> None:
     for subject in engines_in_images([name], place)[: None if every else 1]:
         results = run_file(file, subject, wanted=lambda case: case.id.startswith(only))
         failed = failures(results)

@@ -21,7 +21,7 @@ from lbgen.conformance.own_answers import check_safe
 from lbgen.conformance.prepare import own_headers
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
-from tests.support.engine_lists import l7_engines_on_host
+from tests.support.engine_lists import l7_engines_on_host, newest_first
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engines
 WANTED = int(os.environ.get("LBGEN_CONNECTION", "150"))
 SEED = random.SystemRandom().randrange(1 << 32) if "LBGEN_CONNECTION" in os.environ else 1
-L7 = l7_engines_on_host()
+L7 = newest_first(l7_engines_on_host())
 NAMES = (
     *("x-a", "X-A", "X-B", "x-c-d", "x.e", "x!f", "__proto__", "toString", "Cookie", "Authorization", "Accept"),
     *("Content-Type", "X-Request-Id", "Forwarded", "Via", "TE", "Keep-Alive", "Proxy-Connection"),
@@ -93,7 +93,7 @@ def requests(seed: int) -> Iterator[Request]:
         yield Request(method, target, (("Host", "h"), *sent), listener, body=body)
 
 
-@pytest.mark.parametrize("subject", L7, ids=lambda s: s.label.replace(" ", "-"))
+@pytest.mark.parametrize("subject", L7)
 def test_heads(subject: EngineUnderTest) -> None:
     with serving(TOPOLOGY, subject) as (ready, _, handle):
 

@@ -16,6 +16,7 @@ import lbgen
 from lbgen.cli.main import VERBS, group
 from lbgen.plan.features import Feature
 from lbgen.spec.load import load_bytes
+from tests.support.command import run_lbgen
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -166,5 +167,5 @@ def test_commands_of_the_example_pages_run(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\n", " ")
     for line in re.findall(r"`lbgen ((?:route|render) [^`]*)`", text):
         words = [word.strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
-        done = subprocess.run([sys.executable, "-m", "lbgen", *words], cwd=ROOT, capture_output=True, check=False)
+        done = run_lbgen(*words)
         assert done.returncode == 0, (page, line, done.stderr)

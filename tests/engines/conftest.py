@@ -36,12 +36,6 @@ def nothing_left(daemon: DockerClient, request: pytest.FixtureRequest) -> Iterat
 
 
 @pytest.fixture
-def every(request: pytest.FixtureRequest) -> bool:
-    """Whether all steps of an act are cut short, not some."""
-    return bool(request.config.getoption("--interrupts") == "all")
-
-
-@pytest.fixture
 def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A state directory of the test's own, whose stacks are taken down at its end. No stacks of containers are seen."""
     from lbgen import api

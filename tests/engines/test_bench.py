@@ -80,6 +80,7 @@ def test_two_engines_and_the_endpoint_have_figures() -> None:
     assert order == ["direct", *ENGINES] * 4
 
 
+@pytest.mark.drill
 def test_profiles_side_by_side() -> None:
     topology = lbgen.load(SHOP)
     few = {"connections": (5,), "seconds": 1, "rounds": 1, "rates": (), "requests": 10, "delays": late(topology)}
@@ -90,6 +91,7 @@ def test_profiles_side_by_side() -> None:
     assert minimal != production
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load (nghttp2-client) is not installed")
 def test_tls_over_both_versions_of_http(tmp_path: Path) -> None:
     write_self_signed(tmp_path / "c.pem", tmp_path / "k.pem", ("a.example",))
@@ -173,6 +175,7 @@ def test_answers_of_direct_forwarding_bypass_the_balancer() -> None:
         assert received(subject.process.network.device) - before < BODY_BYTES  # no answer came from the balancer
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(os.geteuid() != 0, reason="nftables needs root")
 def test_a_variant_is_measured_beside_the_topology_by_the_engine_that_it_is_for() -> None:
     variants = {"direct": {"engines.nftables.forwarding": "direct"}}
@@ -192,6 +195,7 @@ def test_a_variant_is_measured_beside_the_topology_by_the_engine_that_it_is_for(
     assert [(row.errors, row.not_2xx_3xx) for row in found.rows] == [(0, 0)] * 4
 
 
+@pytest.mark.drill
 def test_the_price_of_each_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = lbgen.load(SHOP)
     monkeypatch.setattr(cost, "running", partial(running, delays=late(topology)))

@@ -11,7 +11,7 @@ from lbgen.bench.faults.run import drill
 from tests.support.engine_lists import need_binary
 from tests.support.schemas import valid
 
-pytestmark = [pytest.mark.engines, pytest.mark.alone]  # other tests delay its probes, which looks like a fault
+pytestmark = [pytest.mark.engines, pytest.mark.measures]  # other tests delay its probes, which looks like a fault
 # Of three endpoints without retries each fault fails a third of the requests; half of the time where it comes and goes.
 FAILED = {Fault.RESET: (70, 130), Fault.FLAP: (30, 70), Fault.KILL: (80, 400), Fault.RELOAD: (0, 0)}
 

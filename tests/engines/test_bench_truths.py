@@ -31,7 +31,7 @@ def haproxy() -> None:
     need_binary("haproxy")
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 @pytest.mark.skipif(not OLD_NGINX.exists(), reason="Debian's nginx is not installed")
 def test_nginx_without_connections_kept_to_endpoints_is_twice_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """In CPU per request, of both at the same time on the same core: the same request costs up to twice as much where

@@ -25,6 +25,7 @@ from lbgen.runtime.docker import client, helper_image, images, network
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def test_replies_of_containers_bypass_the_balancer(daemon: DockerClient, room: R
     assert ["direct" in inside(each, "nft", "list", "tables") for each in room.made] == [False] * 3
 
 
-@pytest.mark.parametrize("form", [{}, {"device": "lan0"}])
+@pytest.mark.parametrize("form", sample([{}, {"device": "lan0"}], [{}]))
 def test_stand_ins_have_them_and_are_checked(daemon: DockerClient, form: dict[str, str]) -> None:
     port = free_port("127.0.0.1", PORTS + 50)
     checks = {"active": {"interval": "200ms", "timeout": "200ms", "fall": 2, "rise": 2}}
@@ -232,6 +233,7 @@ def answers_of_edge(port: int, count: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.drill
 def test_three_nodes_behind_an_edge_in_the_kernel_answer_by_themselves(daemon: DockerClient) -> None:
     """examples/hybrid-edge/kernel.yaml, by `up` alone: other numbers of nodes, and a node that stops."""
     port = free_port("127.0.0.1", PORTS + 150)

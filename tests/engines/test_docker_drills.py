@@ -89,6 +89,7 @@ def topology(port: int, host: str) -> lbgen.Topology:
     )
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("engine", ["nftables", "nginx"])
 def test_an_endpoint_is_out_and_back_in_time(
     engine: str, daemon: DockerClient, ends: Endpoints, tmp_path: Path

@@ -121,6 +121,7 @@ def test_an_image_that_is_nowhere(daemon: DockerClient, monkeypatch: pytest.Monk
     assert "; LBGEN_HAPROXY_IMAGE names it: docker load it, name another one, or unset LBGEN_HAPROXY_IMAGE" in said
 
 
+@pytest.mark.drill
 def test_an_image_of_another_engine(daemon: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     image = an_image(daemon).reference
     monkeypatch.setenv("LBGEN_HAPROXY_IMAGE", image)
@@ -142,6 +143,7 @@ def test_one_that_dies_at_its_start_says_its_last_lines(daemon: DockerClient, mo
     assert re.search(r"LB403: HAProxy ended .*while starting.*; it said:\n  the last line", said), said
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "lbgen-test", str(tmp_path)], check=True)
@@ -154,6 +156,7 @@ def test_our_own_disk_is_full(daemon: DockerClient, tmp_path: Path, monkeypatch:
     assert f"LB408: {tmp_path}/id: No space left on device; free some space there" in said
 
 
+@pytest.mark.drill
 def test_a_port_that_another_stack_has(daemon: DockerClient, tmp_path: Path) -> None:
     port = free_port("127.0.0.1", PORTS)
     text = (

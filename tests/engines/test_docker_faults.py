@@ -3,7 +3,7 @@ that vanishes, too many open files, a full disk, an engine or stand-in that is k
 nothing (unless what serves them is killed), the last good state serves, the finding says what was wrong and what to do,
 and the same change works once the fault is gone.
 
-`--interrupts all` takes every step, else a few of each act are taken.
+A drill takes every step, else a few of each act are taken.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, left, name_of, proxied
+from tests.support.sample import sample
 from tests.support.stacks import serves
 from tests.support.traffic import traffic
 
@@ -213,7 +214,7 @@ def requests(act: Act, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     return there.said
 
 
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("name", sample(ACTS, ("reload",)))
 def test_an_error_of_the_daemon(
     name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
@@ -259,6 +260,7 @@ class Vanishing:
                 each.remove(force=True, v=True)
 
 
+@pytest.mark.drill
 def test_a_helper_that_vanishes(
     daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
@@ -304,6 +306,7 @@ def command(act: Act, folder: Path, more: int) -> None:
         raise EngineError(lbgen.Diagnostic("LB421", done.stderr, hint="ulimit -n"))
 
 
+@pytest.mark.drill
 def test_too_many_open_files(daemon: DockerClient, tmp_path: Path, every: bool) -> None:
     """lbgen may open none, one, two ... files more than it has when it begins, until that is enough."""
     for name in ACTS if every else ("reload",):
@@ -332,6 +335,7 @@ def full(place: Path) -> Iterator[None]:
         filler.unlink()
 
 
+@pytest.mark.drill
 @AS_ROOT
 def test_a_full_state_directory(
     daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
@@ -370,6 +374,7 @@ def test_an_engine_is_killed_after_a_reload(daemon: DockerClient) -> None:
     assert act.state() == "after"
 
 
+@pytest.mark.drill
 @AS_ROOT
 def test_what_serves_is_killed(
     daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool

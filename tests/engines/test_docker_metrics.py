@@ -16,6 +16,7 @@ L7 = ("nginx", "haproxy", "envoy", "traefik")
 ROUNDS = 20
 
 
+@pytest.mark.drill
 def test_all_engines_in_containers_count_the_same() -> None:
     port = free_port("127.0.0.1", PORTS)
     topology = lbgen.load(load.topology(NAME, port, free_port("127.0.0.1", port + 50)))

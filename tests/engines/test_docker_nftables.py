@@ -23,6 +23,7 @@ from lbgen.runtime.docker import container_files, stack
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,6 +121,7 @@ def refusing(daemon: DockerClient, name: str) -> Iterator[None]:
         subprocess.run((*inside, "delete table ip dead"), check=True)
 
 
+@pytest.mark.drill
 def test_an_endpoint_is_out_and_back_and_others_notice_nothing(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS)
     up(topology(port))
@@ -176,7 +178,7 @@ def test_a_reload_begins_ends_and_keeps_what_the_agent_has_found(daemon: DockerC
     assert container_files.read(part(daemon, Role.ENGINE).handle, "lbgen.nft")
 
 
-@pytest.mark.parametrize("forwarding", ["nat", "direct"])
+@pytest.mark.parametrize("forwarding", sample(("nat", "direct"), ("nat",)))
 def test_another_container_takes_the_rules_over_and_gives_them_back(
     forwarding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

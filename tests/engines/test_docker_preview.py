@@ -14,6 +14,7 @@ from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.changes import CHANGES, Part, base, walk
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from lbgen.api import Stack
@@ -24,10 +25,7 @@ NAME = name_of("preview")
 PORTS = first_port(1_180)
 KINDS = {Role.ENGINE: PartKind.ENGINE, Role.ENDPOINTS: PartKind.STAND_INS, Role.AGENT: PartKind.AGENT}
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
-SAMPLE = {
-    "haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port"),
-    "nginx": ("pool.health.active",),
-}
+SAMPLE = {"haproxy": ("nothing", "route.respond", "pool.endpoint.new", "containers.memory", "listener.port")}
 
 
 def parts(stack: Stack) -> Parts:
@@ -39,15 +37,8 @@ def parts(stack: Stack) -> Parts:
     }
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All engines with all changes, those of SAMPLE else."""
-    if "name" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--preview-changes") == "all"
-        metafunc.parametrize("name", ENGINES if every else SAMPLE)
-
-
-def test_up_does_what_the_preview_says(name: str, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--preview-changes") == "all"
+@pytest.mark.parametrize("name", sample(ENGINES, SAMPLE))
+def test_up_does_what_the_preview_says(name: str, every: bool) -> None:
     kinds = tuple(CHANGES) if every else SAMPLE[name]
     port = free_port("127.0.0.1", PORTS)
     topology = base(NAME, port)

@@ -39,6 +39,7 @@ def shows(port: int, name: str) -> bool:
         return False
 
 
+@pytest.mark.drill
 def test_relative_files_from_any_directory(daemon: DockerClient, tmp_path: Path) -> None:
     port = free_port("127.0.0.1", PORTS)
     home, other = tmp_path / "site", tmp_path / "other"

@@ -1,4 +1,4 @@
-"""Containers take over a changed topology under load: no request lost, or all as it was. `--reloads N` for drills."""
+"""Containers take over a changed topology under load: no request lost, or all as it was."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
 from tests.support.daemon import IN_CONTAINERS, first_port, name_of
 from tests.support.engine_lists import L7_ENGINES
+from tests.support.sample import sample
 from tests.support.stacks import endpoint_of, pool_of, routed
 from tests.support.traffic import Sockets, traffic
 
@@ -61,11 +62,11 @@ def topology(port: int, *routes: str, tcp: int = 0) -> lbgen.Topology:
     return lbgen.load(data(port, *routes, tcp=tcp))
 
 
-@pytest.mark.parametrize("name", L7_ENGINES)
+@pytest.mark.parametrize("name", sample(L7_ENGINES, ("haproxy", "envoy")))
 def test_no_request_is_lost_and_what_does_not_serve_is_taken_back(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    name: str, every: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reloads = request.config.getoption("--reloads")
+    reloads = 100 if every else 3
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     lbgen.up(topology(port, "one", tcp=tcp), engine=name, runtime="docker", accept=("all",))
@@ -115,7 +116,7 @@ def taken_back(port: int, tcp: int, name: str, monkeypatch: pytest.MonkeyPatch) 
     assert pool_of(port, "/two") == "two"
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy"])
+@pytest.mark.parametrize("name", sample(("nginx", "haproxy"), ("haproxy",)))
 def test_it_returns_once_the_change_is_loaded(name: str) -> None:
     """Another number of endpoints shows in no route's answer: workers from before the change give the same ones."""
     port = free_port("127.0.0.1", PORTS)
@@ -137,9 +138,9 @@ def test_it_returns_once_the_change_is_loaded(name: str) -> None:
     assert not [x.name for x in list_containers(client.connect(), NAME) if x.record.role is Role.CHECK]
 
 
-def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--drain-drill"):
-        pytest.skip("takes 18 minutes: --drain-drill")
+@pytest.mark.drill
+def test_sockets_are_cut_after_the_drain_time_and_not_before() -> None:
+    """Takes 18 minutes."""
     port = free_port("127.0.0.1", PORTS)
     tcp = free_port("127.0.0.1", port + 1)
     names = ("envoy", "haproxy", "nginx", "traefik")
@@ -166,7 +167,7 @@ def test_sockets_are_cut_after_the_drain_time_and_not_before(request: pytest.Fix
         assert all(least <= seconds <= CUT_BY[name] for _, _, seconds in each.cut), str(each)
 
 
-def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
+def test_nftables_in_one_transaction(every: bool) -> None:
     port = free_port("127.0.0.1", PORTS)
     made: dict[str, Any] = {
         "version": 1,
@@ -177,7 +178,7 @@ def test_nftables_in_one_transaction(request: pytest.FixtureRequest) -> None:
     }
     lbgen.up(lbgen.load(made), engine="nftables", runtime="docker", accept=("all",))
     with Sockets({"tcp": port}) as sockets:
-        for number in range(request.config.getoption("--reloads")):
+        for number in range(100 if every else 3):
             forward = "ba"[number % 2]
             made["routes"][0]["forward"] = forward
             lbgen.reload(lbgen.load(made), accept=("all",))
@@ -219,10 +220,8 @@ lbgen.reload(lbgen.load(json.loads(sys.argv[1])), accept=("all",), progress=lamb
 """
 
 
-@pytest.mark.parametrize("name", ["haproxy", "traefik"])
-def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str, every: bool) -> None:
-    if name == "traefik" and not every:
-        pytest.skip("--interrupts all tries this engine as well")
+@pytest.mark.parametrize("name", sample(("haproxy", "traefik"), ("haproxy",)))
+def test_a_reload_that_is_killed_leaves_what_up_puts_right(name: str) -> None:
     port = free_port("127.0.0.1", PORTS)
     lbgen.up(topology(port, "one"), engine=name, runtime="docker", accept=("all",))
     with traffic(port) as seen:

@@ -70,6 +70,7 @@ def test_nodes_come_and_go_behind_an_edge_and_no_request_is_lost(daemon: DockerC
     assert len(stack.engines) == 3
 
 
+@pytest.mark.drill
 def test_the_kernel_in_front_of_two_nodes() -> None:
     port = free_port("127.0.0.1", PORTS + 20)
     stack = lbgen.up(hybrid(NAME, port, edge="nftables"), runtime="docker")

@@ -19,6 +19,7 @@ from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.network import sockets
 from tests.engines.test_udp_ready import ENGINES, answer, dns, more
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -67,7 +68,7 @@ def test_up_returns_when_the_port_is_bound(protocol: str, daemon: DockerClient) 
     pytest.fail(f"{_STARTS} starts in a row were too fast to be stopped before the port was bound")
 
 
-@pytest.mark.parametrize("name", [*ENGINES, "nftables"])
+@pytest.mark.parametrize("name", sample((*ENGINES, "nftables"), ("nginx", "nftables")))
 def test_stand_ins_answer_datagrams(name: str, daemon: DockerClient) -> None:
     topology = dns(NAME, free_port("127.0.0.1", PORTS + 10))
     with lbgen.up(topology, engine=name, runtime="docker", accept=("all",)) as stack:

@@ -17,20 +17,22 @@ from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level, engine
 from lbgen.plan.features import Feature
 from lbgen.runtime import registry
-from tests.support.engine_lists import need_binary
+from tests.support.engine_lists import need_binary, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbgen.conformance.engine_under_test import EngineUnderTest
+
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
 PORT = 24_560  # the listener; the endpoints are from ten further on
 # nginx before 1.30 refuses names, and what its agent does is the same.
-L7 = [
-    (subject.engine, subject.version)
+L7 = newest_first(
+    subject
     for subject in engines_on_host(["nginx", "haproxy", "envoy", "traefik"])
-    if subject.binary is not None
-    and engine(subject.engine).verdict(Feature.ENDPOINT_NAMES, subject.version).level is not Level.REFUSED
-]
+    if subject.binary is None
+    or engine(subject.engine).verdict(Feature.ENDPOINT_NAMES, subject.version).level is not Level.REFUSED
+)
 WAIT = 10.0  # seconds, on a busy machine; two checks take a tenth of it
 
 
@@ -123,8 +125,9 @@ def ask(path: str) -> int:
         return error.code
 
 
-@pytest.mark.parametrize(("name", "version"), L7)
-def test_states_are_those_that_the_engine_goes_by(name: str, version: str, endpoints: list[Endpoint]) -> None:
+@pytest.mark.parametrize("subject", L7)
+def test_states_are_those_that_the_engine_goes_by(subject: EngineUnderTest, endpoints: list[Endpoint]) -> None:
+    name, version = subject.engine, subject.version
     need_binary(name, version)
     with lbgen.up(topology(name, version), engine=name, accept=("all",), runtime="local", backends=False) as stack:
         agent = name == "nginx"

@@ -1,9 +1,9 @@
 """What a new user does: every starter, example and topology written from the documentation (tests/docs/topologies)
 through every command, as root and as nobody, near and far.
 
-`make test` takes one combination of user, working folder and way of naming the file for each topology: one in four
-topologies with the commands on a running stack, the others with those that only read. tests/verify runs all engines
-on starters and examples. `--first-contact all` runs every combination with all commands.
+`make test` takes one combination of user, working folder and way of naming the file for a third of the topologies, with
+the commands on a running stack or with those that only read. tests/verify runs all engines on starters and examples.
+A drill runs every combination with all commands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHAPES = (
 NO_WAY_BACK = re.compile(r"^(Envoy|HAProxy|nginx|Traefik): left out: (?!.*(--accept|change or drop))", re.MULTILINE)
 USERS = ("root", "nobody")
 NOBODY = 65534
-PARTS = ("running", "reading", "reading", "reading")  # commands besides init and check
+PARTS = ("running", "reading")  # commands besides init and check
 NAMINGS = ("relative", "absolute", "from-elsewhere")  # how the command line names the file, and from which folder
 
 pytestmark = [pytest.mark.engines, pytest.mark.root, pytest.mark.xdist_group("runtime")]
@@ -48,12 +48,10 @@ pytestmark = [pytest.mark.engines, pytest.mark.root, pytest.mark.xdist_group("ru
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     every = list(itertools.product(USERS, NAMINGS))
-    whole = metafunc.config.getoption("--first-contact") == "all"
-    cases = [
-        (shape, user, naming, "all" if whole else PARTS[number % len(PARTS)])
-        for number, shape in enumerate(SHAPES)
-        for user, naming in (every if whole else [every[number // len(PARTS) % len(every)]])
-    ]
+    cases = [(shape, user, naming, "all") for shape in SHAPES for user, naming in every]
+    if not metafunc.config.getoption("--drills"):
+        some = enumerate(SHAPES[::3])
+        cases = [(shape, *every[n // len(PARTS) % len(every)], PARTS[n % len(PARTS)]) for n, shape in some]
     metafunc.parametrize(("shape", "user", "naming", "part"), cases, ids=["-".join(case) for case in cases])
 
 

@@ -29,6 +29,7 @@ from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
 from tests.support import minimal
+from tests.support.engine_lists import newest_first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,12 +101,8 @@ def served(subject, listener: str, whose: str):
 
 
 @pytest.mark.parametrize("listener", ["secure", "clear"])
-@pytest.mark.parametrize(
-    "subject", [s for s in engines_on_host() if s.engine in minimal.ENGINES], ids=lambda s: s.label
-)
+@pytest.mark.parametrize("subject", newest_first(s for s in engines_on_host() if s.engine in minimal.ENGINES))
 def test_no_worse_than_the_engine_itself(subject, listener, tmp_path) -> None:
-    if subject.binary is None:
-        pytest.skip(subject.gap)
     verdicts = [
         engine_by_name(subject.engine).verdict(f, subject.version) for f in (Feature.HTTP2, Feature.TLS_TERMINATE)
     ]

@@ -24,10 +24,10 @@ from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.model import HeaderEdits, Match, Plan, Redirect, Respond, Timeouts
 from lbgen.plan.path_conditions import RegexPath
-from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers
 from lbgen.runtime.standins.stand_in import StandIn
+from tests.support.engine_lists import binaries
 from tests.support.plans import by_match, endpoint, equals, exact, forward, pool, prefix, route, topology
 from tests.support.websocket import serve_extended_connect
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engines
 
-BINARIES = {binary.version: binary for binary in candidates(ENGINE)}
+BINARIES = binaries("haproxy")  # parameters of a test
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).map(str.strip).filter(bool)
 BODIES = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=60)
 TIMES = Timeouts(1_000, 1_000, 1_000)
 
 
-@pytest.fixture(params=sorted(BINARIES) or [pytest.param("", marks=pytest.mark.skip(reason="no haproxy here"))])
+@pytest.fixture(params=BINARIES)
 def binary(request) -> Binary:
-    return BINARIES[request.param]
+    return request.param
 
 
 def free_port() -> int:

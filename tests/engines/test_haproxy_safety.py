@@ -28,9 +28,9 @@ pytestmark = pytest.mark.engines
 UPLOAD = 5_000_000
 
 
-@pytest.fixture(params=sorted(BINARIES) or [pytest.param("", marks=pytest.mark.skip(reason="no haproxy here"))])
+@pytest.fixture(params=BINARIES)
 def binary(request) -> Binary:
-    return BINARIES[request.param]
+    return request.param
 
 
 class Endpoint:

@@ -19,6 +19,7 @@ from lbgen.engines.keepalived import ENGINE
 from lbgen.engines.keepalived.build import can_hold
 from lbgen.runtime.common.selection import missing_in_kernel
 from lbgen.runtime.local.check import check
+from tests.support.command import run_lbgen
 
 pytestmark = [
     pytest.mark.engines,
@@ -214,8 +215,7 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> None:
 @no_ipvs
 @pytest.mark.parametrize("verb", [("up", "--runtime", "local"), ("verify",)], ids=lambda verb: verb[0])
 def test_a_kernel_without_ipvs_is_said_with_the_remedy(verb: tuple[str, ...]) -> None:
-    command = (sys.executable, "-m", "lbgen", verb[0], POSTGRES, "-e", "keepalived", *verb[1:])
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_lbgen(verb[0], str(POSTGRES), "-e", "keepalived", *verb[1:])
     assert done.returncode == 3, done.stderr
     assert "LB432" in done.stderr
     assert "modprobe ip_vs" in done.stderr

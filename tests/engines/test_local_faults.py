@@ -1,7 +1,7 @@
 """A failure at every step of `up`, `reload` and of taking a stack over, under load: nothing is lost, and it goes on.
 
-The steps are those of tests/faults/sitecustomize.py. `--interrupts all` takes each of them, on every engine; else some
-are taken, spread over the whole.
+The steps are those of tests/faults/sitecustomize.py. A drill takes each of them, on every engine; else some are taken,
+spread over the whole.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lbgen.runtime.common import state
 from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.local.spawn import processes_in, session_leaders
 from tests.engines.test_local_runtime import need
+from tests.support.sample import sample
 from tests.support.traffic import traffic
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ PORT = 24_820
 NAME = "faulty"
 PAUSE = 0.05  # of each client: dozens of reloads see enough requests
 FAULTS = Path(__file__).parents[1] / "faults"
-SOME = {"haproxy": 1, "nginx": 1, "envoy": 1}  # steps of each kind
-L7 = ("haproxy", "nginx", "envoy", "traefik")
+SOME = 1  # steps of each kind, where not all are taken
+L7 = sample(("haproxy", "nginx", "envoy", "traefik"), ("haproxy",))
 
 
 class Drill:
@@ -105,8 +106,6 @@ def status(path: str) -> int:
 @pytest.fixture
 def drill(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drill]:
     name = request.param
-    if name not in SOME and request.config.getoption("--interrupts") != "all":
-        pytest.skip("--interrupts all tries this engine as well")
     need(name)
     made = Drill(name, tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(FAULTS))
@@ -116,13 +115,13 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     assert made.flaws == []
 
 
-def chosen(request: pytest.FixtureRequest, engine: str, steps: list[str], kind: str = "") -> list[int]:
+def chosen(steps: list[str], kind: str = "", *, every: bool) -> list[int]:
     """Numbers of the steps to try out of those that were logged: a child can only be killed where one is started."""
     numbers = [int(n) for n, event, *_ in (each.split(" ") for each in steps) if kind != "child" or "Popen" in event]
-    if request.config.getoption("--interrupts") == "all":
+    if every:
         return numbers
     count = len(numbers)
-    some = min(SOME[engine], count)
+    some = min(SOME, count)
     return [numbers[(2 * i + 1) * count // (2 * some)] for i in range(some)]
 
 
@@ -140,7 +139,7 @@ def flaws(error: LbgenError) -> list[str]:
 
 
 @pytest.mark.parametrize("drill", L7, indirect=True)
-def test_reload(drill: Drill, request: pytest.FixtureRequest) -> None:
+def test_reload(drill: Drill, every: bool) -> None:
     drill.up(0)
     drill.plan("supervisor")
     lbgen.reload(drill.topology(1))
@@ -150,7 +149,7 @@ def test_reload(drill: Drill, request: pytest.FixtureRequest) -> None:
     assert count > 20
     with traffic(PORT, pause=PAUSE) as seen:
         for kind in ("error", "kill", "child"):
-            for at in chosen(request, drill.engine, planned, kind):
+            for at in chosen(planned, kind, every=every):
                 one_reload(drill, "supervisor", kind, at, seen)
     print(f"{drill.engine}: {drill.tried} faults in {count} steps of a reload, {drill.failed} of them stopped it")  # noqa: T201
 
@@ -183,7 +182,7 @@ def one_reload(drill: Drill, role: str, kind: str, at: int, seen: Traffic) -> No
 
 
 @pytest.mark.parametrize("drill", L7, indirect=True)
-def test_taking_over(drill: Drill, request: pytest.FixtureRequest) -> None:
+def test_taking_over(drill: Drill, every: bool) -> None:
     """A fault in the supervisor that takes over from one that was killed in the middle of a change."""
     drill.up(0)
     drill.plan("supervisor")
@@ -213,7 +212,7 @@ def test_taking_over(drill: Drill, request: pytest.FixtureRequest) -> None:
                 if not at:
                     planned = drill.steps()
                     count = len(planned)
-                    numbers = chosen(request, drill.engine, planned)
+                    numbers = chosen(planned, every=every)
                 drill.plan()
                 lbgen.reload(drill.topology(drill.number + 4))
                 drill.number += 4
@@ -235,7 +234,7 @@ def lbgen_without_takeover(drill: Drill) -> None:
 
 
 @pytest.mark.parametrize("drill", L7, indirect=True)
-def test_up(drill: Drill, request: pytest.FixtureRequest, state_dir: Path) -> None:
+def test_up(drill: Drill, every: bool, state_dir: Path) -> None:
     drill.plan("supervisor")
     drill.up(0)
     (stack,) = api.ps()
@@ -244,7 +243,7 @@ def test_up(drill: Drill, request: pytest.FixtureRequest, state_dir: Path) -> No
     count = len(planned)
     assert count > 20
     for kind in ("error", "kill", "child"):
-        for at in chosen(request, drill.engine, planned, kind):
+        for at in chosen(planned, kind, every=every):
             drill.plan("supervisor", at, kind)
             folder = state_dir / "stacks" / NAME
             try:
@@ -269,9 +268,9 @@ def test_up(drill: Drill, request: pytest.FixtureRequest, state_dir: Path) -> No
     print(f"{drill.engine}: {drill.tried} faults in {count} steps of an up, {drill.failed} of them stopped it")  # noqa: T201
 
 
-@pytest.mark.parametrize("verb", ["up", "reload"])
+@pytest.mark.parametrize("verb", sample(("up", "reload"), ("reload",)))
 @pytest.mark.parametrize("drill", ["haproxy"], indirect=True)
-def test_the_command_itself(drill: Drill, verb: str, request: pytest.FixtureRequest) -> None:
+def test_the_command_itself(drill: Drill, verb: str, every: bool) -> None:
     """A fault in the process of the command, with a stack that runs."""
     drill.up(0)
     drill.topology(1)
@@ -289,7 +288,7 @@ def test_the_command_itself(drill: Drill, verb: str, request: pytest.FixtureRequ
     count = len(planned)
     with traffic(PORT, pause=PAUSE) as seen:
         for kind in ("error", "kill"):
-            for at in chosen(request, drill.engine, planned):
+            for at in chosen(planned, every=every):
                 drill.topology(drill.number + 2)
                 drill.plan("client", at, kind)
                 done = command(*words)

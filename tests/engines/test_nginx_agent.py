@@ -20,7 +20,7 @@ from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 from tests.support.engine_lists import need_binary
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime")]
-VERSIONS = ("1.31", "1.22")
+VERSIONS = ("1.31", pytest.param("1.22", marks=pytest.mark.drill))
 INTERVAL, FALL, RISE = 0.2, 2, 2
 PAUSE = 0.01  # of each client: eight without one take all CPUs, and checks find no endpoint alive
 

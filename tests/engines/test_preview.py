@@ -18,6 +18,7 @@ from lbgen.runtime.local import stack_processes
 from lbgen.runtime.local.stand_ins import StandIns
 from tests.support.changes import CHANGES, Part, agrees, base, changed, refusals, walk
 from tests.support.engine_lists import need_binary
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from lbgen.api import Stack
@@ -27,9 +28,9 @@ pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.ma
 PORT = 24_800
 ENGINES = ("haproxy", "nginx", "envoy", "traefik")
 SAMPLE = {
-    "haproxy": ("nothing", "listener.port", "pool.endpoint.new", "route.respond", "containers.memory"),
-    "nginx": ("pool.health.active", "route.new"),
-    "envoy": ("route.timeouts", "listener.port", "listener.new", "listener.l4.gone"),
+    "haproxy": ("nothing", "listener.port", "pool.endpoint.new", "route.respond"),
+    "nginx": ("pool.health.active",),
+    "envoy": ("route.timeouts", "listener.l4.gone"),
 }
 
 
@@ -55,15 +56,8 @@ def need(*names: str) -> None:
         need_binary(name)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All engines with all changes, those of SAMPLE else."""
-    if "name" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--preview-changes") == "all"
-        metafunc.parametrize("name", ENGINES if every else SAMPLE)
-
-
-def test_up_does_what_the_preview_says(name: str, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--preview-changes") == "all"
+@pytest.mark.parametrize("name", sample(ENGINES, SAMPLE))
+def test_up_does_what_the_preview_says(name: str, every: bool) -> None:
     kinds = tuple(CHANGES) if every else SAMPLE[name]
     need(name)
     topology = base("preview", PORT)

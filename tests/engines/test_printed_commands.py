@@ -13,6 +13,7 @@ import pytest
 
 from lbgen import api
 from lbgen.spec.starter import starters
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize("template", starters())
+@pytest.mark.parametrize("template", sample(starters(), ("l4", "tls")))
 def test_the_printed_command_starts_it_and_asks_it(template: str, tmp_path: Path) -> None:
     folder = tmp_path / "my project"
     folder.mkdir()

@@ -10,8 +10,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ from lbgen.runtime.common.certificates import Spec, make
 from lbgen.runtime.common.reload import reload_all
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
+from tests.support.command import run_lbgen
 from tests.support.engine_lists import need_binary
 from tests.support.stacks import pool_of, routed
 from tests.support.traffic import Sockets, traffic
@@ -36,14 +35,15 @@ from tests.support.websocket import connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from subprocess import CompletedProcess
 
 pytestmark = [pytest.mark.engines, pytest.mark.xdist_group("runtime"), pytest.mark.usefixtures("state_dir")]
 PORT = 24_600
 L7 = (
     ("nginx", "1.31"),
-    ("nginx", "1.22"),
+    pytest.param("nginx", "1.22", marks=pytest.mark.drill),
     ("haproxy", "2.8"),
-    ("haproxy", "2.6"),
+    pytest.param("haproxy", "2.6", marks=pytest.mark.drill),
     ("envoy", "1.40"),
     ("traefik", "3.7"),
 )
@@ -232,9 +232,8 @@ def test_the_command(tmp_path):
         assert "lbgen up" in done.stderr
 
 
-def _command(*words: object) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "lbgen", "reload", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+def _command(*words: object) -> CompletedProcess[str]:
+    return run_lbgen("reload", *map(str, words))
 
 
 def certificate(name: str) -> bytes | None:
@@ -368,8 +367,8 @@ def test_an_open_websocket_goes_on(name):
             assert "after" in talk.recv(5)
 
 
-def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(request):
-    """`--reloads 100` is the drill; in containers that of test_docker_reload, with every engine."""
+def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(every):
+    """A hundred in a drill; in containers that of test_docker_reload, with every engine."""
     need("envoy")
 
     def made(*routes: str) -> lbgen.Topology:
@@ -381,7 +380,7 @@ def test_sockets_stay_open_through_any_number_of_reloads_of_envoy(request):
         found["routes"].append({"name": "streams", "listeners": ["tcp"], "forward": "streams"})
         return lbgen.load(found)
 
-    reloads = request.config.getoption("--reloads")
+    reloads = 100 if every else 3
     with (
         lbgen.up(made("one"), engine="envoy", accept=("all",), runtime="local"),
         traffic(PORT) as seen,

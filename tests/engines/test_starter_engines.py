@@ -16,6 +16,7 @@ from lbgen.engines.api import engine
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.local.check import check
 from lbgen.spec.starter import starters
+from tests.support.sample import sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def present() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("template", starters())
+@pytest.mark.parametrize("template", sample(starters(), ("gateway", "l4")))
 def test_a_starter_pleases_the_checker_of_every_engine(template: str) -> None:
     topology = written(template)
     for name in present():

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.local.spawn import UNKNOWN_STATUS, AdoptedProcess, processes_in, session_leaders
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, topology
+from tests.support.command import run_lbgen
 from tests.support.stacks import pool_of
 from tests.support.traffic import traffic
 
@@ -185,8 +185,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent"}
-    return subprocess.run([sys.executable, "-m", "lbgen", *words], capture_output=True, text=True, env=env, check=False)
+    return run_lbgen(*words, DOCKER_HOST="unix:///nonexistent")
 
 
 def test_a_pid_that_is_another_process_now_is_left_alone() -> None:

@@ -82,6 +82,7 @@ def test_it_runs_and_ends(lbgen: Run) -> None:
     assert json.loads(lbgen("ps", "--json").stdout) == []
 
 
+@pytest.mark.drill
 def test_it_behaves_as_the_others(lbgen: Run) -> None:
     report = json.loads(lbgen("verify", "toy.yaml", "-e", "toy", "-e", "haproxy", "--json").stdout)
     assert "toy 1.0.0" in {each["engine"] for each in report["results"]}

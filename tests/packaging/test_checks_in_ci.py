@@ -65,6 +65,7 @@ def run_action(folder: Path, fresh: Path, *, installed: bool = True, **inputs: s
     return done
 
 
+@pytest.mark.drill
 def test_the_action_marks_lines_and_writes_sarif(repository: Path, fresh: Path) -> None:
     done = run_action(repository, fresh, installed=False, topologies="topology.yaml")
     assert done.returncode == 0, done.stderr
@@ -79,6 +80,7 @@ def test_the_action_marks_lines_and_writes_sarif(repository: Path, fresh: Path) 
     assert run_action(repository, fresh, topologies="nothing/*.yaml").returncode == 2
 
 
+@pytest.mark.drill
 def test_pre_commit_runs_the_hooks(repository: Path, tmp_path: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("pre-commit clones the repository, and this is none")

@@ -124,6 +124,7 @@ def run(image: str, *words: str) -> str:
     )
 
 
+@pytest.mark.drill
 def test_check_and_render_run_without_rights(image: str) -> None:
     assert "no errors" in run(image, "check", "shop/topology.yaml")
     assert "server_name" in run(image, "render", "shop/topology.yaml", "-e", "nginx")

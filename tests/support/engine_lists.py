@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
@@ -11,11 +13,35 @@ from lbgen.plan.features import Feature
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.selection import missing_in_kernel
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _pytest.mark import ParameterSet
+
 L7_ENGINES = tuple(
     name
     for name in engine_names()
     if engine(name).verdict(Feature.L7, engine(name).versions[0]).level is not Level.REFUSED
 )
+
+
+def newest_first(subjects: Iterable[EngineUnderTest]) -> list[ParameterSet]:
+    """Parameters of a test: the newest version here of each engine, and the others as drills. An engine that is not
+    here is skipped."""
+    made, seen = [], set()
+    for each in sorted(subjects, key=lambda each: each.binary is None):  # of one engine the newest comes first
+        absent = (pytest.mark.skip(reason=each.gap),) if each.binary is None else ()
+        if not absent or each.engine not in seen:
+            marks = (pytest.mark.drill,) if each.engine in seen else absent
+            made.append(pytest.param(each, marks=marks, id=each.label.replace(" ", "-")))
+        seen.add(each.engine)
+    return made
+
+
+def binaries(name: str) -> list[ParameterSet]:
+    """As `newest_first`: the executables of an engine."""
+    found = newest_first(engines_on_host((name,)))
+    return [pytest.param(each.values[0].binary, marks=each.marks, id=each.id) for each in found]  # type: ignore[union-attr]
 
 
 def l7_engines_on_host() -> tuple[EngineUnderTest, ...]:

@@ -13,6 +13,7 @@ import lbgen
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.resolve import plan
 from lbgen.runtime.common.executables import candidates
+from tests.support.engine_lists import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PORT = 21201
 FOUND = {b.version.rpartition(".")[0]: b for b in candidates(ENGINE)}
+BINARIES = binaries("nginx")  # parameters of a test
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
 
 

@@ -30,11 +30,11 @@ from tests.support.version_results import CONFORMANCE, DIFFERENTIAL, FINGERPRINT
 
 TESTS = (
     "tests/conformance/test_conformance.py",
+    "tests/conformance/test_safety.py",
     "tests/differential/test_differential.py",
     "tests/engines/test_fingerprints.py",
     "tests/verify/test_versions.py",
-    "--version-examples=all",
-    "--older-versions=all",
+    "--drills",
 )
 REQUESTS = 2_000  # random ones, of each engine
 _STATES = (CaseState.PASS, CaseState.FAIL, CaseState.HABIT, CaseState.APPROXIMATE, CaseState.REFUSED, CaseState.SKIPPED)

@@ -1,6 +1,6 @@
 """`lbgen verify` of the examples on each version of each engine that is here.
 
-`--version-examples all` (`make test-versions`) tries every example with all faults, else each version has one example
+A drill (`make test-versions`) tries every example with all faults, else each engine's newest version has one example
 and a few faults.
 """
 
@@ -19,6 +19,10 @@ from lbgen.plan.features import Feature
 from tests.support.version_results import VERIFY, recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from _pytest.mark import ParameterSet
+
     from lbgen.spec.load import Topology
 
 ROOT = Path(__file__).parents[2]
@@ -39,19 +43,19 @@ def may_serve(topology: Topology, subject: EngineUnderTest) -> bool:
     return verdict.level is not Level.REFUSED or all(each.mode == "l4" for each in model.listeners.values())
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    every = metafunc.config.getoption("--version-examples") == "all"
+def pairs() -> Iterator[ParameterSet]:
+    """Each version with the examples that it may serve."""
     loaded = [(path, lbgen.load(path)) for path in EXAMPLES]
-    chosen = []
     for turn, subject in enumerate(HERE):
         fit = [path for path, topology in loaded if may_serve(topology, subject)]
-        chosen += [(path, subject) for path in (fit if every else fit[turn % len(fit) :][:1])]
-    names = [f"{path.parent.name}-{subject.engine}-{subject.version}" for path, subject in chosen]
-    metafunc.parametrize(("path", "subject"), chosen, ids=names)
+        is_older = any(x.engine == subject.engine for x in HERE[:turn])
+        for number, path in enumerate(fit):
+            marks = (pytest.mark.drill,) if is_older or number != turn % len(fit) else ()
+            yield pytest.param(path, subject, marks=marks, id=f"{path.parent.name}-{subject.engine}-{subject.version}")
 
 
-def test_an_example_is_green(path: Path, subject: EngineUnderTest, request: pytest.FixtureRequest) -> None:
-    every = request.config.getoption("--version-examples") == "all"
+@pytest.mark.parametrize(("path", "subject"), [*pairs()])
+def test_an_example_is_green(path: Path, subject: EngineUnderTest, every: bool) -> None:
     limits = (REQUESTS, None) if every else (FEW_REQUESTS, FEW_FAULTS)
     with recorded(VERIFY, subject.engine, subject.version, path.parent.name) as counts:
         topology = lbgen.load(path, settings={f"engines.{subject.engine}.version": subject.version})
