@@ -33,7 +33,7 @@ def _client(listener: Listener, draft: Draft) -> str:
     """Where the draft comes from: a trusted proxy where it has fields that only those may set."""
     asks = any(name in PROXY_FIELDS for name, _ in draft.headers)
     network = next((ip_network(text) for text in listener.trusted_proxies if asks), None)
-    return "127.0.0.1" if network is None else str(network[min(1, network.num_addresses - 1)])
+    return draft.client if network is None else str(network[min(1, network.num_addresses - 1)])
 
 
 def drafts(rule: Rule) -> Iterator[Draft]:

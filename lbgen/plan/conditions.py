@@ -56,6 +56,15 @@ class Operator(Struct, frozen=True, tag=str.lower):
         """Values for which it holds, as text, None for no value; none where none was found."""
         raise NotImplementedError
 
+    def counterexamples(self) -> tuple[str | None, ...]:
+        """Values for which it may not hold, as text, None for no value."""
+        return None, "lbgen", ""
+
+    @property
+    def weight(self) -> int:
+        """In precedence: of two rules the one whose conditions on a subject weigh more is tried first."""
+        return 1
+
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         """Lists of values around the value `hit`, just inside and just outside."""
         value = hit or "1"
@@ -166,6 +175,9 @@ class OneOf(Operator, frozen=True):
     def examples(self) -> tuple[str | None, ...]:
         return self.values
 
+    def counterexamples(self) -> tuple[str | None, ...]:
+        return "GET", "POST", "PUT", "DELETE", "PURGE"
+
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         yield from ((value,) for value in self.values if value != hit)
         yield from ((value,) for value in ("GET", "HEAD", "POST", "OPTIONS") if value not in self.values)
@@ -201,8 +213,7 @@ class Not(Operator, frozen=True):
         return isinstance(other, Not) and other.operator.implies(self.operator)
 
     def examples(self) -> tuple[str | None, ...]:
-        values = ("GET", "POST", "PUT", "DELETE", "PURGE") if isinstance(self.operator, OneOf) else (None, "lbgen", "")
-        return tuple(each for each in values if self.holds(() if each is None else (each,)))
+        return tuple(each for each in self.operator.counterexamples() if self.holds(() if each is None else (each,)))
 
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         for each in self.operator.examples():
@@ -221,6 +232,7 @@ class Subject(Struct, frozen=True, tag=str.lower):
 
     word: ClassVar[str]  # the field of the topology
     label: ClassVar[str]
+    is_client: ClassVar[bool] = False  # whether it is the client's address, which trusted proxies may state
     operators: ClassVar[tuple[type[AnyOperator], ...]] = get_args(ValueOperator)
 
     name: str = ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.forwarded_headers import name_in_envoy
 from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
@@ -46,11 +46,9 @@ def regex(pattern: str) -> dict[str, Data]:
 def build_match(match: Match, listener: Listener) -> dict[str, Data]:
     """A RouteMatch for all of `match`."""
     found: dict[str, Data] = match_path(match.path)
-    saved = SAVED_PROTO if listener.trusted_proxies else PROTO
-    parts: dict[str, list[Data]] = {"headers": [], "query_parameters": [], "cookies": []}
+    parts: dict[str, list[Data]] = {"headers": [], "query_parameters": [], "cookies": [], "filter_state": []}
     for each in match.conditions:
-        name = saved if each.subject == Header(PROTO) else each.subject.name
-        field, matcher = match_value(each.subject, each.operator, name)
+        field, matcher = match_value(each.subject, each.operator, name_in_envoy(each.subject, listener))
         parts[field].append(matcher)
     return found | {field: matchers for field, matchers in parts.items() if matchers}
 

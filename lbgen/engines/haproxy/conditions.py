@@ -18,6 +18,7 @@ from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.plan.conditions import AnyOperator, AnySubject
     from lbgen.plan.model import HostPattern, Match
 
@@ -28,8 +29,11 @@ _WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a na
 
 
 class Conditions(Struct):
-    """Collects what the conditions of one listener need above them: variables and named ACLs."""
+    """Collects what the conditions of one listener need above them: variables and named ACLs. `client`: a sample of the
+    client's address."""
 
+    client: str
+    maps: Maps
     variables: list[Statement] = field(default_factory=list)
     acls: list[Statement] = field(default_factory=list)
     _queries: dict[str, str] = field(default_factory=dict)

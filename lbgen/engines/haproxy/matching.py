@@ -82,17 +82,18 @@ class _RouteKeys:
         return name
 
 
-def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Routing:
-    """Everything between an accepted request and its route. `needs_host`: `txn.host` is used elsewhere.
+def route_requests(listener: Listener, plan: Plan, maps: Maps, client: str, needs_host: bool) -> Routing:
+    """Everything between an accepted request and its route. `client`: a sample of the client's address. `needs_host`:
+    `txn.host` is used elsewhere.
 
     Few rules are tried in order of precedence. Where there are more, one lookup finds the table of the host, one or two
     the deepest path of that table (exact, then longest prefix with a slash behind it, which keeps /api from taking
     /apix). Where several rules remain for that path, the map names a set of rules and only those are tried, in order of
     precedence.
     """
-    keys = _RouteKeys(listener, plan)
+    keys, conditions = _RouteKeys(listener, plan), Conditions(client, maps)
     if (listed := _listed_rules(listener)) is not None:
-        return Routing(keys.by_name, _listed_statements(listed, keys, needs_host))
+        return Routing(keys.by_name, _listed_statements(listed, keys, conditions, needs_host))
     tables, names = _distinct_tables(listener)
     has_hosts = len(listener.hosts) > 1
     statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
@@ -105,7 +106,7 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
         statements += [
             set_var("txn.set", "var(txn.way),field(1,:)", [acl("var(txn.way) -m sub :")]),
             statement("acl routed", f"var({ROUTE}) -m found"),
-            *_rule_statements(rules, sets, keys, maps),
+            *_rule_statements(rules, sets, keys, conditions),
             set_var(ROUTE, "var(txn.way),field(-1,:)", [~named("routed"), ~acl("var(txn.way) -m end :")]),
         ]
     if sets.names or not _takes_every_path(groups, has_hosts):
@@ -146,9 +147,10 @@ def _overlap(one: HostPattern | None, other: HostPattern | None) -> bool:
     return one is None or other is None or one.covers_pattern(other) or other.covers_pattern(one)
 
 
-def _listed_statements(listed: list[list[Rule]], keys: _RouteKeys, needs_host: bool) -> list[Statement]:
+def _listed_statements(
+    listed: list[list[Rule]], keys: _RouteKeys, conditions: Conditions, needs_host: bool
+) -> list[Statement]:
     """Try the rules one by one."""
-    conditions = Conditions()
     statements: list[Statement] = []
     acls: list[Acl] = []
     for rules in listed:
@@ -270,13 +272,12 @@ def _path_statements(
     return statements
 
 
-def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, maps: Maps) -> list[Statement]:
+def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, conditions: Conditions) -> list[Statement]:
     """Try rules one by one."""
-    conditions = Conditions()
     statements: list[Statement] = []
     for rule in rules:
         acls = conditions.of(rule.match, rule.field)
-        in_set = maps.is_one_of("var(txn.set)", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
+        in_set = conditions.maps.is_one_of("var(txn.set)", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
         unrouted = [~named("routed")] if statements else []
         statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, in_set, *acls], rule.field))
     return [*conditions.variables, *conditions.acls, *statements]

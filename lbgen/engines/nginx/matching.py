@@ -16,6 +16,7 @@ from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from lbgen.plan.precedence import group
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def key_variables(
 ) -> tuple[str, ...]:
     """The variables that the candidates test, in the order of the key."""
     every = list(candidates)
-    subjects = {each.subject for c in every for each in c.rule.match.conditions}
+    every_kind = group((type(each.subject), each) for c in every for each in c.rule.match.conditions)
     keys = dict.fromkeys(
-        variable(values, name, listener)
+        variable(values, each, listener)
         for kind, variable in _VARIABLES.items()
-        for name in sorted(each.name for each in subjects if type(each) is kind)
+        for each in sorted(every_kind.get(kind, ()), key=lambda each: each.subject.name)
     )
     if any(c.test_path for c in every):
         keys[target] = None
@@ -129,7 +130,7 @@ def _tests(candidate: Candidate, values: RequestValues, target: str, listener: L
     match = candidate.rule.match
     tests: dict[str, list[str]] = {}
     for each in match.conditions:
-        variable = _VARIABLES[type(each.subject)](values, each.subject.name, listener)
+        variable = _VARIABLES[type(each.subject)](values, each, listener)
         tests.setdefault(variable, []).append(value_regex(each))
     if candidate.test_path:
         tests[target] = [path_regex(match.path)]
@@ -238,11 +239,11 @@ _RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ varia
 _RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
 
 # By subject, in the order of a map's key.
-_VARIABLES: dict[type[AnySubject], Callable[[RequestValues, str, Listener | None], str]] = {
-    Method: lambda values, name, listener: METHOD,
-    Header: lambda values, name, listener: values.header(name, listener),
-    Cookie: lambda values, name, listener: values.cookie(name),
-    Query: lambda values, name, listener: values.parameter(name),
+_VARIABLES: dict[type[AnySubject], Callable[[RequestValues, Condition, Listener | None], str]] = {
+    Method: lambda values, condition, listener: METHOD,
+    Header: lambda values, condition, listener: values.header(condition.subject.name, listener),
+    Cookie: lambda values, condition, listener: values.cookie(condition.subject.name),
+    Query: lambda values, condition, listener: values.parameter(condition.subject.name),
 }
 CONDITIONS: ConditionTable = {
     ExactPath: Rendered(_exact_path, NATIVE),
