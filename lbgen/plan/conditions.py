@@ -7,10 +7,12 @@ corpus and `verify` work from the methods of these classes, and each engine has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
 from msgspec import Struct
 
+from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import PATHS, Path
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.regex_example import regex_example
@@ -186,6 +188,47 @@ class OneOf(Operator, frozen=True):
         return f"{what} {' '.join(values)} is not {' or '.join(self.values)}"
 
 
+class Within(Operator, frozen=True):
+    """An address in one of these networks, which are in CIDR form."""
+
+    word = ""
+    implies_others = True
+
+    networks: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        return 1 + max(ip_network(each).prefixlen for each in self.networks)
+
+    def accepts(self, value: str) -> bool:
+        return is_within(value, self.networks)
+
+    def implies(self, other: Operator) -> bool:
+        if not isinstance(other, Within):
+            return False
+        wide = [ip_network(each) for each in other.networks]
+        return all(any(_covers(each, ip_network(one)) for each in wide) for one in self.networks)
+
+    def examples(self) -> tuple[str | None, ...]:
+        return tuple(str(each[min(7, each.num_addresses - 1)]) for each in map(ip_network, self.networks))
+
+    def counterexamples(self) -> tuple[str | None, ...]:
+        """The addresses before and behind each network."""
+        found = []
+        for each in map(ip_network, self.networks):
+            found += [str(each[0] - 1)] if int(each[0]) else []
+            found += [str(each[-1] + 1)] if each[-1] != each.supernet(new_prefix=0)[-1] else []
+        return tuple(each for each in found if not self.accepts(each))
+
+    def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
+        for each in map(ip_network, self.networks):
+            yield from ((str(each[0]),), (str(each[-1]),))
+        yield from ((each,) for each in self.counterexamples() if each)
+
+    def mismatch(self, what: str, values: Values) -> str:
+        return f"{what} {values[0]} is not in {', '.join(self.networks)}"
+
+
 ValueOperator = Exact | Regex | Present | Absent
 
 
@@ -197,7 +240,7 @@ class Not(Operator, frozen=True):
     is_lasting = False
     implies_others = True
 
-    operator: ValueOperator | OneOf
+    operator: ValueOperator | OneOf | Within
 
     @property
     def reads_lists(self) -> bool:  # type: ignore[override]  # a value of the class elsewhere
@@ -224,7 +267,7 @@ class Not(Operator, frozen=True):
         return f"{what} is {', '.join(values)!r}, which is excluded" if values else f"{what} is missing"
 
 
-AnyOperator = ValueOperator | OneOf | Not
+AnyOperator = ValueOperator | OneOf | Within | Not
 
 
 class Subject(Struct, frozen=True, tag=str.lower):
@@ -317,7 +360,22 @@ class Cookie(Subject, frozen=True):
         return replace(draft, cookies=_with(draft.cookies, self.name, values))
 
 
-AnySubject = Method | Header | Query | Cookie
+class Source(Subject, frozen=True):
+    """The address of the client."""
+
+    word = "sources"
+    label = "source"
+    is_client = True
+    operators = (Within,)
+
+    def values(self, request: ParsedRequest) -> Values:
+        return (request.client,)
+
+    def write(self, draft: Draft, values: Values) -> Draft:
+        return replace(draft, client=values[0])
+
+
+AnySubject = Method | Header | Query | Cookie | Source
 SUBJECTS: tuple[type[AnySubject], ...] = get_args(AnySubject)
 """In the order of precedence: of two rules the one with more conditions on the first of them is tried first."""
 
@@ -413,6 +471,10 @@ def with_conditions(draft: Draft, conditions: Iterable[Condition]) -> Draft | No
             return None
         draft = subject.write(draft, values)
     return draft
+
+
+def _covers(wide: IPv4Network | IPv6Network, narrow: IPv4Network | IPv6Network) -> bool:
+    return wide.version == narrow.version and wide.prefixlen <= narrow.prefixlen and narrow[0] in wide
 
 
 def _some(value: str | None) -> Values:

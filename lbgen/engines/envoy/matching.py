@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered, named
-from lbgen.engines.envoy.forwarded_headers import name_in_envoy
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.engines.envoy.forwarded_headers import STATED_CLIENT, name_in_envoy
+from lbgen.engines.envoy.predicates import cidrs
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener, Match
@@ -23,6 +41,7 @@ if TYPE_CHECKING:
 
     _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
 
+_Network = TypeVar("_Network", IPv4Network, IPv6Network)
 _HEX = b"0123456789ABCDEFabcdef"
 # Characters that a query may hold unescaped; `&` ends the value, `%` begins an escape, `#` the fragment.
 _RAW_IN_QUERY = frozenset(range(0x21, 0x7F)) - frozenset(b"&%#")
@@ -145,6 +164,33 @@ def _present_cookie(name: str, _: Present) -> _Matcher:
     return _cookie(name, regex(r"\C+"))
 
 
+def _source(name: str, operator: Within) -> _Matcher:
+    """By the filter state `name`, as route matches have nothing for addresses."""
+    ranges = cidrs(operator.networks, mapped=name == STATED_CLIENT)
+    return "filter_state", {"key": name, "address_match": {"ranges": ranges}}
+
+
+def _not_source(name: str, operator: Not) -> _Matcher:
+    """By all other networks: Envoy 1.37 cannot invert the match."""
+    named = [*map(ip_network, operator.operator.networks)] if isinstance(operator.operator, Within) else []
+    others = (
+        *_all_but(IPv4Network("0.0.0.0/0"), [each for each in named if isinstance(each, IPv4Network)]),
+        *_all_but(IPv6Network("::/0"), [each for each in named if isinstance(each, IPv6Network)]),
+    )
+    return _source(name, Within(tuple(map(str, others))))
+
+
+def _all_but(every: _Network, networks: Iterable[_Network]) -> list[_Network]:
+    """The parts of a network that are in none of the others."""
+    left = [every]
+    for each in networks:
+        parts: list[_Network] = []
+        for one in left:
+            parts += one.address_exclude(each) if each.subnet_of(one) else () if one.subnet_of(each) else (one,)
+        left = parts
+    return left
+
+
 def _nibble(digit: str) -> str:
     return digit if digit.isdigit() else f"[{digit}{digit.lower()}]"
 
@@ -260,6 +306,9 @@ _ESCAPED = habit(
     {"match.path.regex.raw": "status 404"},
 )
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
+_FILTER_STATE = emulated(
+    "a filter state with the client's address; behind trusted proxies the route is looked for twice"
+)
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 
 CONDITIONS: ConditionTable = {
@@ -281,8 +330,10 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, NATIVE),
     (Cookie, Present): Rendered(_present_cookie, NATIVE),
     (Cookie, Absent): Rendered(_absent_cookie, NATIVE),
+    (Source, Within): Rendered(_source, _FILTER_STATE),
     (Method, Not): Rendered(_not_method, NATIVE),
     (Header, Not): Rendered(_not_header, _ANCHORED, _refuse_header),
     (Query, Not): Rendered(_not_parameter, _any_parameter(Not)),
     (Cookie, Not): Rendered(_not_cookie, NATIVE),
+    (Source, Not): Rendered(_not_source, _FILTER_STATE),
 }

@@ -12,7 +12,21 @@ from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.haproxy.quote import argument, value_regex
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
@@ -37,6 +51,7 @@ class Conditions(Struct):
     variables: list[Statement] = field(default_factory=list)
     acls: list[Statement] = field(default_factory=list)
     _queries: dict[str, str] = field(default_factory=dict)
+    _sources: dict[Within, Acl] = field(default_factory=dict)
     _lists: dict[tuple[str, Regex], Acl] = field(default_factory=dict)
     _hosts: dict[tuple[HostPattern | None, ...], Acl] = field(default_factory=dict)
     _names: int = 0
@@ -88,6 +103,13 @@ class Conditions(Struct):
             ways = [acl(Literal(f"req.{fetch}({argument(name)})"), "-m reg --", pattern) for fetch in ("hdr", "fhdr")]
             self._lists[key] = self._name(name, origin, *ways)
         return self._lists[key]
+
+    def is_from(self, operator: Within, origin: str) -> Acl:
+        """The ACL for clients of these networks; rules share the list file of many."""
+        if operator not in self._sources:
+            sample, purpose = f"{self.client} -m ip", f"sources.{len(self._sources) + 1}"
+            self._sources[operator] = self.maps.is_within(sample, operator.networks, purpose, origin)
+        return self._sources[operator]
 
     def query_variable(self, name: str, origin: str) -> str:
         """A variable with `=` and the decoded value of the first parameter of that name; unset without one. A value
@@ -182,6 +204,10 @@ def _present_cookie(_: Conditions, name: str, operator: Present, origin: str) ->
     return acl(_cookie(name), "-m reg --", Literal('[^"]'))
 
 
+def _source(conditions: Conditions, name: str, operator: Within, origin: str) -> Acl:
+    return conditions.is_from(operator, origin)
+
+
 def _absent_parameter(conditions: Conditions, name: str, operator: Absent, origin: str) -> Acl:
     """By the raw query: in a variable, a value that begins with an escaped NUL would look empty."""
     key = _query_key(name)
@@ -231,10 +257,12 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _cookies(Regex)),
     (Cookie, Present): Rendered(_present_cookie, _cookies(Present)),
     (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "another rule")),
+    (Source, Within): Rendered(_source, NATIVE),
     (Method, Not): Rendered(_not(Method), NATIVE),
     (Header, Not): Rendered(_not(Header), NATIVE),
     (Query, Not): Rendered(_not(Query), _FIRST),
     (Cookie, Not): Rendered(_not(Cookie), _cookies(Not, "another rule")),
+    (Source, Not): Rendered(_not(Source), NATIVE),
 }
 
 

@@ -14,7 +14,20 @@ from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 from lbgen.plan.precedence import group
 from lbgen.plan.regex import matches_whole
@@ -24,7 +37,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.plan.conditions import AnySubject, Condition
+    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener
     from lbgen.plan.path_conditions import Path
     from lbgen.plan.precedence import Candidate
@@ -218,6 +231,15 @@ def _absent_parameter(_: Absent) -> str:
     return r"=?\n"
 
 
+def _networks(operator: AnyOperator) -> tuple[str, ...]:
+    within = operator.operator if isinstance(operator, Not) else operator
+    return within.networks if isinstance(within, Within) else ()
+
+
+def _is_in(_: Within) -> str:
+    return r"1\n"
+
+
 def _not(kind: type[AnySubject]) -> Callable[[Not], str]:
     return lambda condition: f"(?!{CONDITIONS[kind, type(condition.operator)].render(condition.operator)})"
 
@@ -235,6 +257,7 @@ def _path_pattern(value: str) -> str:
 
 
 _MAPS = emulated("locations for paths, and maps of regexes that select among the rules of a location")
+_SOURCES = emulated("a geo block per set of networks, and maps of regexes that select among the rules of a location")
 _RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and do not decode")
 _RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
 
@@ -244,6 +267,7 @@ _VARIABLES: dict[type[AnySubject], Callable[[RequestValues, Condition, Listener 
     Header: lambda values, condition, listener: values.header(condition.subject.name, listener),
     Cookie: lambda values, condition, listener: values.cookie(condition.subject.name),
     Query: lambda values, condition, listener: values.parameter(condition.subject.name),
+    Source: lambda values, condition, listener: values.client_in(_networks(condition.operator), listener),
 }
 CONDITIONS: ConditionTable = {
     ExactPath: Rendered(_exact_path, NATIVE),
@@ -264,8 +288,10 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _RAW_COOKIE),
     (Cookie, Present): Rendered(_present_cookie, _RAW_COOKIE),
     (Cookie, Absent): Rendered(_absent_cookie, _RAW_COOKIE),
+    (Source, Within): Rendered(_is_in, _SOURCES),
     (Method, Not): Rendered(_not(Method), _MAPS),
     (Header, Not): Rendered(_not(Header), _MAPS),
     (Query, Not): Rendered(_not(Query), _RAW_QUERY),
     (Cookie, Not): Rendered(_not(Cookie), _RAW_COOKIE),
+    (Source, Not): Rendered(_not(Source), _SOURCES),
 }

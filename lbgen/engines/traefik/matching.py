@@ -10,7 +10,21 @@ from lbgen.engines.conditions import ConditionTable, Rendered, named
 from lbgen.engines.escapes import Chars, may_hold, parse, plain, write
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
@@ -189,6 +203,12 @@ def _present_cookie(name: str, _: Present) -> str:
     return _cookie(name, '[^";]+')
 
 
+def _source(_: str, operator: Within) -> str:
+    """The peer, or whom trusted proxies state: a middleware above all routers puts that client in its place."""
+    texts = [call("ClientIP", network) for network in operator.networks]
+    return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
+
+
 def _absent(present: Callable[[str, Present], str]) -> Callable[[str, Absent], str]:
     return lambda name, _: f"!{present(name, Present())}"
 
@@ -229,6 +249,7 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _habit(Cookie, Regex, _COOKIE_SAYS)),
     (Cookie, Present): Rendered(_present_cookie, _habit(Cookie, Present, _COOKIE_SAYS)),
     (Cookie, Absent): Rendered(_absent(_present_cookie), _habit(Cookie, Absent, _COOKIE_SAYS)),
+    (Source, Within): Rendered(_source, NATIVE),
     (Method, Not): Rendered(_not(Method), NATIVE),
     (Header, Not): Rendered(
         _not(Header),
@@ -237,4 +258,5 @@ CONDITIONS: ConditionTable = {
     ),
     (Query, Not): Rendered(_not(Query), _habit(Query, Not, _QUERY_SAYS)),
     (Cookie, Not): Rendered(_not(Cookie), _habit(Cookie, Not, _COOKIE_SAYS)),
+    (Source, Not): Rendered(_not(Source), NATIVE),
 }
