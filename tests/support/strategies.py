@@ -30,7 +30,7 @@ from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
 from lbgen.records import replace
-from lbgen.spec.match import Match
+from lbgen.spec.match import Match, ValueMatch
 from tests.support.plans import endpoint, forward, on_web, pool, route
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Co
 
 
 def some_operators(subject: type[AnySubject], kind: type[Operator]) -> st.SearchStrategy[Any]:
-    """Operators of one kind; of one that has no values above, with the example of the subject's field."""
-    example = Match.model_fields[subject.word].examples[0]
-    values = OPERATORS.get(kind, st.just(tuple(example) if isinstance(example, list) else True))
+    """Operators of one kind; of one that has no values above, with the example of its field or of the subject's."""
+    field = ValueMatch.model_fields[kind.word] if kind.word else Match.model_fields[subject.word]
+    example = (field.examples or [None])[0]
+    values = OPERATORS.get(kind, st.just(tuple(example) if isinstance(example, list) else example))
     return values.map(kind.of)
 
 
