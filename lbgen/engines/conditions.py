@@ -44,7 +44,7 @@ def refusal(table: ConditionTable, condition: Condition) -> str | None:
     return refuses(condition) if refuses is not None else None
 
 
-def named(names: Container[str], why: str) -> Callable[[Condition], str | None]:
+def refuse_names(names: Container[str], why: str) -> Callable[[Condition], str | None]:
     """Refuse conditions on a subject of one of these names."""
     return lambda condition: why if condition.subject.name in names else None
 

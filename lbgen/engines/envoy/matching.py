@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
-from lbgen.engines.conditions import ConditionTable, Rendered, named
+from lbgen.engines.conditions import ConditionTable, Rendered, refuse_names
 from lbgen.engines.envoy.forwarded_headers import STATED_CLIENT, name_in_envoy
 from lbgen.engines.envoy.predicates import cidrs
 from lbgen.plan.conditions import (
@@ -291,7 +291,7 @@ def _refuse_header(condition: Condition) -> str | None:
     operator = condition.operator
     if isinstance(operator, Not) and isinstance(operator.operator, Exact | Regex) and operator.operator.accepts(""):
         return "Envoy takes a header that is missing for an empty one here"
-    return named(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
+    return refuse_names(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
 
 
 def _any_parameter(operator: type[AnyOperator]) -> Verdict:
@@ -320,7 +320,7 @@ CONDITIONS: ConditionTable = {
     (Header, Regex): Rendered(_header_regex, _ANCHORED),
     (Header, Present): Rendered(_present_header, _ANCHORED),
     (Header, Absent): Rendered(
-        _absent_header, NATIVE, named(PROXY_FIELDS, "Envoy writes this field before it matches routes")
+        _absent_header, NATIVE, refuse_names(PROXY_FIELDS, "Envoy writes this field before it matches routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _DECODED),
     (Query, Regex): Rendered(_parameter_regex, _DECODED),

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.haproxy.quote import argument, value_regex
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, batches, is_set, set_var, statement
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
     FEATURES,
@@ -93,7 +93,7 @@ class Conditions(Struct):
         self._names += 1
         name = f"{re.sub('[^A-Za-z0-9_-]', '_', subject)}.{self._names}"
         self.acls += (statement("acl", name, *each.words, origin=origin) for each in alternatives)
-        return named(name)
+        return acl_named(name)
 
     def header_regex(self, name: str, operator: Regex, origin: str) -> Acl:
         """The regex matches one element of the list, or all of it; only a named ACL can express "or"."""
@@ -124,7 +124,7 @@ class Conditions(Struct):
             has_one = acl("query -m reg", Literal(f"(?:^|&){key}(?:=(?![^&]*%00)|&|$)"))
             self.variables.append(set_var(variable, value, [has_one], origin))
             # Where this fails, as for an escape that is none, the value stays as it came.
-            self.variables.append(set_var(variable, f"var({variable}),url_dec", [found(variable)], origin))
+            self.variables.append(set_var(variable, f"var({variable}),url_dec", [is_set(variable)], origin))
         return self._queries[name]
 
 

@@ -13,7 +13,7 @@ from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_frontends
 from lbgen.engines.haproxy.paths import path_rules
 from lbgen.engines.haproxy.rewrites import answer_backends
-from lbgen.engines.haproxy.statements import Statement, found, section, words
+from lbgen.engines.haproxy.statements import Statement, is_set, section, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
@@ -127,7 +127,7 @@ def _http_listener(
         maps=maps,
         per_route=PerRoute(maps, ROUTE, frozenset(keys), None, origins),
         # A response may be HAProxy's own, to a request that has no route.
-        per_response=PerRoute(maps, ROUTE, frozenset(keys), found(ROUTE), origins),
+        per_response=PerRoute(maps, ROUTE, frozenset(keys), is_set(ROUTE), origins),
         client=client,
         copies_to=backends.name,
     )

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Verdict, habit
-from lbgen.engines.conditions import ConditionTable, Rendered, named
+from lbgen.engines.conditions import ConditionTable, Rendered, refuse_names
 from lbgen.engines.escapes import Chars, may_hold, parse, plain, write
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
@@ -239,7 +239,7 @@ CONDITIONS: ConditionTable = {
     (Header, Regex): Rendered(_header_regex, _habit(Header, Regex, _LINES_SAY)),
     (Header, Present): Rendered(_present_header, NATIVE),
     (Header, Absent): Rendered(
-        _absent(_present_header), NATIVE, named(_OF_PROXIES, "Traefik sets this field before it routes")
+        _absent(_present_header), NATIVE, refuse_names(_OF_PROXIES, "Traefik sets this field before it routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _habit(Query, Exact, _QUERY_SAYS)),
     (Query, Regex): Rendered(_parameter_regex, _habit(Query, Regex, _QUERY_SAYS)),
@@ -254,7 +254,7 @@ CONDITIONS: ConditionTable = {
     (Header, Not): Rendered(
         _not(Header),
         _habit(Header, Not, _LINES_SAY),
-        named(_OF_PROXIES, "Traefik sets this field before it routes"),
+        refuse_names(_OF_PROXIES, "Traefik sets this field before it routes"),
     ),
     (Query, Not): Rendered(_not(Query), _habit(Query, Not, _QUERY_SAYS)),
     (Cookie, Not): Rendered(_not(Cookie), _habit(Cookie, Not, _COOKIE_SAYS)),
