@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from lbgen.engines.api import engines
+from lbgen.plan.conditions import FEATURES
 from lbgen.plan.features import Feature
 from lbgen.spec import values
 from lbgen.spec.model import TopologyModel
@@ -47,20 +48,7 @@ PLACES = {
     "match.host": "route.hosts",
     "match.host.wildcard": "route.hosts",
     "match.sni": "route.hosts",
-    "match.sources": "route.sources",
-    "match.path.exact": "route.match.path.exact",
-    "match.path.prefix": "route.match.path.prefix",
-    "match.path.regex": "route.match.path.regex",
-    "match.methods": "route.match.methods",
-    "match.headers": "route.match.headers",
-    "match.headers.present": "route.match.headers.present",
-    "match.headers.regex": "route.match.headers.regex",
-    "match.query": "route.match.query",
-    "match.query.present": "route.match.query.present",
-    "match.query.regex": "route.match.query.regex",
-    "match.cookies": "route.match.cookies",
-    "match.cookies.present": "route.match.cookies.present",
-    "match.cookies.regex": "route.match.cookies.regex",
+    **{name: f"route.{name}" for name in FEATURES.values()},
     "route.forward.split": "route.forward",
     "pool.weights": "pool.endpoints.weight",
     "pool.weights.zero": "pool.endpoints.weight",

@@ -23,17 +23,22 @@ def corpus(plan: Plan) -> tuple[Request, ...]:
         rules = {rule.rank: rule for table in listener.hosts for rule in table.rules}
         for rank in sorted(rules):
             for draft in drafts(rules[rank]):
-                found.setdefault(replace(draft.request(listener.name), client=_client(listener, draft)))
+                found.setdefault(_request(listener, draft))
         found.setdefault(Draft("GET", NOWHERE, "/").request(listener.name))
         found.setdefault(replace(Draft("GET", NOWHERE, "/").request(listener.name), headers=(), version="1.0"))
     return tuple(found)
 
 
-def _client(listener: Listener, draft: Draft) -> str:
-    """Where the draft comes from: a trusted proxy where it has fields that only those may set."""
+def _request(listener: Listener, draft: Draft) -> Request:
+    """The draft as sent: by a trusted proxy, which states the client, where it has fields that only those may set."""
+    request = draft.request(listener.name)
     asks = any(name in PROXY_FIELDS for name, _ in draft.headers)
     network = next((ip_network(text) for text in listener.trusted_proxies if asks), None)
-    return "127.0.0.1" if network is None else str(network[min(1, network.num_addresses - 1)])
+    if network is None:
+        return request
+    stated = (("X-Forwarded-For", draft.client),) if draft.client != Request().client else ()
+    proxy = str(network[min(1, network.num_addresses - 1)])
+    return replace(request, client=proxy, headers=(*request.headers, *stated))
 
 
 def drafts(rule: Rule) -> Iterator[Draft]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.engines.api import Verdict, refused
-from lbgen.plan.conditions import FEATURES, Condition, Kind
+from lbgen.plan.conditions import FEATURES, Condition, Kind, Not
 from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ ConditionTable = Mapping[Kind, Rendered]
 
 
 def condition_verdicts(table: ConditionTable) -> dict[Feature, Verdict]:
-    """The verdict on every condition; one that is not in the table is refused."""
-    return {Feature(name): table[kind].verdict if kind in table else _MISSING for kind, name in FEATURES.items()}
+    """The verdict on every condition; one that is not in the table is refused, and with it the negated ones of its
+    subject, which render what they negate."""
+    missing = {kind for kind in FEATURES if kind not in table}
+    missing |= {(kind[0], Not) for kind in missing if isinstance(kind, tuple)}
+    return {Feature(name): _MISSING if kind in missing else table[kind].verdict for kind, name in FEATURES.items()}
 
 
 def refusal(table: ConditionTable, condition: Condition) -> str | None:
@@ -41,11 +44,13 @@ def refusal(table: ConditionTable, condition: Condition) -> str | None:
     return refuses(condition) if refuses is not None else None
 
 
-def named(names: Container[str], why: str) -> Callable[[Condition], str | None]:
+def refuse_names(names: Container[str], why: str) -> Callable[[Condition], str | None]:
     """Refuse conditions on a subject of one of these names."""
     return lambda condition: why if condition.subject.name in names else None
 
 
 def has_all(table: ConditionTable, match: Match) -> bool:
     """Whether the table has every condition of a match; others are refused before anything is rendered."""
-    return type(match.path) in table and all(each.kind in table for each in match.conditions)
+    kinds = {each.kind for each in match.conditions}
+    kinds |= {(type(x.subject), type(x.operator.operator)) for x in match.conditions if isinstance(x.operator, Not)}
+    return type(match.path) in table and all(kind in table for kind in kinds)

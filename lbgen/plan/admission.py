@@ -24,8 +24,8 @@ class Refusal(Struct, frozen=True):
 
 
 def client_address(listener: Listener, peer: str, forwarded: tuple[str, ...]) -> str:
-    """The client's address for `access` and `client_ip`. `forwarded` are the X-Forwarded-For lines; elements count from
-    the end, as long as the address before them is trusted. An element with a port is no address."""
+    """The client's address for rules, `access` and `client_ip`. `forwarded` are the X-Forwarded-For lines; elements
+    count from the end, as long as the address before them is trusted. An element with a port is no address."""
     client = peer
     for element in reversed([one.strip(" \t") for line in forwarded for one in line.split(",")]):
         if not is_trusted(listener, client) or not _is_address(element):
@@ -60,20 +60,18 @@ def listener_refusal(listener: Listener, request: Request, parsed: ParsedRequest
     size = sum(len(name) + len(value) + 4 for name, value in request.headers)
     if limit is not None and size > limit:
         return Refusal((431,), f"the headers have {size} bytes, more than the {write_size(limit)} of limits.headers")
-    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
-    if listener.access is not None and not listener.access.admits(client):
-        return Refusal((403,), f"the listener's access does not admit {client}")
+    if listener.access is not None and not listener.access.admits(parsed.client):
+        return Refusal((403,), f"the listener's access does not admit {parsed.client}")
     return None
 
 
 def route_refusals(
-    route: Route, listener: Listener, request: Request, parsed: ParsedRequest, *, preflight: bool = False
+    route: Route, request: Request, parsed: ParsedRequest, *, preflight: bool = False
 ) -> Iterator[Refusal]:
     """Every limit of the route that the request itself violates; engines may answer any of them. A CORS preflight is
     answered before its body counts."""
-    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
-    if route.access is not None and not route.access.admits(client):
-        yield Refusal((403,), f"the route's access does not admit {client}")
+    if route.access is not None and not route.access.admits(parsed.client):
+        yield Refusal((403,), f"the route's access does not admit {parsed.client}")
     lengths = parsed.lines("content-length")
     # Engines do not read the body of a request that they answer themselves: only Content-Length counts.
     unread = bool(parsed.lines("transfer-encoding")) and not isinstance(route.action, Forward)

@@ -7,10 +7,12 @@ corpus and `verify` work from the methods of these classes, and each engine has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
 from msgspec import Struct
 
+from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import PATHS, Path
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.regex_example import regex_example
@@ -55,6 +57,15 @@ class Operator(Struct, frozen=True, tag=str.lower):
     def examples(self) -> tuple[str | None, ...]:
         """Values for which it holds, as text, None for no value; none where none was found."""
         raise NotImplementedError
+
+    def counterexamples(self) -> tuple[str | None, ...]:
+        """Values for which it may not hold, as text, None for no value."""
+        return None, "lbgen", ""
+
+    @property
+    def weight(self) -> int:
+        """In precedence: of two rules the one whose conditions on a subject weigh more is tried first."""
+        return 1
 
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         """Lists of values around the value `hit`, just inside and just outside."""
@@ -166,12 +177,56 @@ class OneOf(Operator, frozen=True):
     def examples(self) -> tuple[str | None, ...]:
         return self.values
 
+    def counterexamples(self) -> tuple[str | None, ...]:
+        return "GET", "POST", "PUT", "DELETE", "PURGE"
+
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         yield from ((value,) for value in self.values if value != hit)
         yield from ((value,) for value in ("GET", "HEAD", "POST", "OPTIONS") if value not in self.values)
 
     def mismatch(self, what: str, values: Values) -> str:
         return f"{what} {' '.join(values)} is not {' or '.join(self.values)}"
+
+
+class Within(Operator, frozen=True):
+    """An address in one of these networks, which are in CIDR form."""
+
+    word = ""
+    implies_others = True
+
+    networks: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        return 1 + max(ip_network(each).prefixlen for each in self.networks)
+
+    def accepts(self, value: str) -> bool:
+        return is_within(value, self.networks)
+
+    def implies(self, other: Operator) -> bool:
+        if not isinstance(other, Within):
+            return False
+        wide = [ip_network(each) for each in other.networks]
+        return all(any(_covers(each, ip_network(one)) for each in wide) for one in self.networks)
+
+    def examples(self) -> tuple[str | None, ...]:
+        return tuple(str(each[min(7, each.num_addresses - 1)]) for each in map(ip_network, self.networks))
+
+    def counterexamples(self) -> tuple[str | None, ...]:
+        """The addresses before and behind each network."""
+        found = []
+        for each in map(ip_network, self.networks):
+            found += [str(each[0] - 1)] if int(each[0]) else []
+            found += [str(each[-1] + 1)] if each[-1] != each.supernet(new_prefix=0)[-1] else []
+        return tuple(each for each in found if not self.accepts(each))
+
+    def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
+        for each in map(ip_network, self.networks):
+            yield from ((str(each[0]),), (str(each[-1]),))
+        yield from ((each,) for each in self.counterexamples() if each)
+
+    def mismatch(self, what: str, values: Values) -> str:
+        return f"{what} {values[0]} is not in {', '.join(self.networks)}"
 
 
 ValueOperator = Exact | Regex | Present | Absent
@@ -185,7 +240,7 @@ class Not(Operator, frozen=True):
     is_lasting = False
     implies_others = True
 
-    operator: ValueOperator | OneOf
+    operator: ValueOperator | OneOf | Within
 
     @property
     def reads_lists(self) -> bool:  # type: ignore[override]  # a value of the class elsewhere
@@ -201,8 +256,7 @@ class Not(Operator, frozen=True):
         return isinstance(other, Not) and other.operator.implies(self.operator)
 
     def examples(self) -> tuple[str | None, ...]:
-        values = ("GET", "POST", "PUT", "DELETE", "PURGE") if isinstance(self.operator, OneOf) else (None, "lbgen", "")
-        return tuple(each for each in values if self.holds(() if each is None else (each,)))
+        return tuple(each for each in self.operator.counterexamples() if self.holds(() if each is None else (each,)))
 
     def neighbours(self, hit: str | None) -> Iterator[tuple[str, ...]]:
         for each in self.operator.examples():
@@ -213,7 +267,7 @@ class Not(Operator, frozen=True):
         return f"{what} is {', '.join(values)!r}, which is excluded" if values else f"{what} is missing"
 
 
-AnyOperator = ValueOperator | OneOf | Not
+AnyOperator = ValueOperator | OneOf | Within | Not
 
 
 class Subject(Struct, frozen=True, tag=str.lower):
@@ -221,6 +275,7 @@ class Subject(Struct, frozen=True, tag=str.lower):
 
     word: ClassVar[str]  # the field of the topology
     label: ClassVar[str]
+    is_client: ClassVar[bool] = False  # whether it is the client's address, which trusted proxies may state
     operators: ClassVar[tuple[type[AnyOperator], ...]] = get_args(ValueOperator)
 
     name: str = ""
@@ -305,7 +360,22 @@ class Cookie(Subject, frozen=True):
         return replace(draft, cookies=_with(draft.cookies, self.name, values))
 
 
-AnySubject = Method | Header | Query | Cookie
+class Source(Subject, frozen=True):
+    """The address of the client."""
+
+    word = "sources"
+    label = "source"
+    is_client = True
+    operators = (Within,)
+
+    def values(self, request: ParsedRequest) -> Values:
+        return (request.client,)
+
+    def write(self, draft: Draft, values: Values) -> Draft:
+        return replace(draft, client=values[0])
+
+
+AnySubject = Method | Header | Query | Cookie | Source
 SUBJECTS: tuple[type[AnySubject], ...] = get_args(AnySubject)
 """In the order of precedence: of two rules the one with more conditions on the first of them is tried first."""
 
@@ -401,6 +471,10 @@ def with_conditions(draft: Draft, conditions: Iterable[Condition]) -> Draft | No
             return None
         draft = subject.write(draft, values)
     return draft
+
+
+def _covers(wide: IPv4Network | IPv6Network, narrow: IPv4Network | IPv6Network) -> bool:
+    return wide.version == narrow.version and wide.prefixlen <= narrow.prefixlen and narrow[0] in wide
 
 
 def _some(value: str | None) -> Values:

@@ -38,7 +38,7 @@ class Feature(StrEnum):
         _members[_name.upper().replace(".", "_")] = _name
     PRIORITY = "route.priority"
     L4_SNI = "match.sni"
-    L4_SOURCES = "match.sources"
+    L4_SOURCES = "route.sources"
     # section 3: paths
     PATHS_STRICT = "paths.strict"
     PATHS_ALLOW = "paths.allow"

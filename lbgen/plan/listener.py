@@ -64,6 +64,11 @@ class Listener(Struct, frozen=True):
         return self.access_log or self.metrics
 
     @property
+    def asks_client(self) -> bool:
+        """Whether the rule that takes a request may depend on its client's address."""
+        return any(rule.match.asks_client for table in self.hosts for rule in table.rules)
+
+    @property
     def client_port(self) -> int:
         """The port that clients know: of X-Forwarded-Port and redirects."""
         return self.public_port or self.port

@@ -76,13 +76,20 @@ def host_order(host: HostPattern | None) -> tuple[int, int]:
 
 
 def _order(entry: UnrankedRule) -> tuple[object, ...]:
-    path, subjects = entry.match.path, [type(each.subject) for each in entry.match.conditions]
+    path = entry.match.path
     return (
         -entry.priority,
         host_order(entry.host),
         (path.order, -path.length),
-        [-subjects.count(each) for each in SUBJECTS] if subjects else _PATH_ALONE,
+        _weights(entry.match) if entry.match.conditions else _PATH_ALONE,
     )
+
+
+def _weights(match: Match) -> list[int]:
+    weights = dict.fromkeys(SUBJECTS, 0)
+    for each in match.conditions:
+        weights[type(each.subject)] -= each.operator.weight
+    return list(weights.values())
 
 
 def rank_rules(entries: Iterable[UnrankedRule]) -> tuple[Rule, ...]:

@@ -61,6 +61,7 @@ class Draft(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()
     cookies: tuple[tuple[str, str], ...] = ()
+    client: str = Request().client
 
     def request(self, listener: str) -> Request:
         """As a request to `listener`."""
@@ -69,7 +70,7 @@ class Draft(Struct, frozen=True):
         if self.cookies:
             headers.append(("Cookie", "; ".join(f"{n}={to_wire(v)}" for n, v in self.cookies)))
         target = self.path + (f"?{pairs}" if pairs else "")
-        return Request(self.method, target, tuple(headers), listener)
+        return Request(self.method, target, tuple(headers), listener, self.client)
 
 
 def to_wire(text: str) -> str:
@@ -94,7 +95,7 @@ class RefusedError(Exception):
 class ParsedRequest(Struct, frozen=True):
     """`target` is in origin-form, as forwarded. `path` is its path, `matched_path` the path that rules compare. `host`
     is lower-case without port and trailing dot, `authority` is the Host line as sent; both None when absent. Header
-    names are lower-case, values trimmed."""
+    names are lower-case, values trimmed. `client` is the peer's address, or what trusted proxies say of it."""
 
     method: str
     target: str
@@ -104,6 +105,7 @@ class ParsedRequest(Struct, frozen=True):
     authority: str | None
     host: str | None
     headers: tuple[tuple[str, str], ...]
+    client: str
 
     def lines(self, name: str) -> tuple[str, ...]:
         """The values of all header lines of that lower-case name."""
@@ -153,6 +155,7 @@ def parse_request(request: Request, paths: Paths = _STRICT) -> ParsedRequest:
         authority,
         None if authority is None else host_of(authority),
         headers,
+        request.client,
     )
 
 

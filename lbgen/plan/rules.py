@@ -51,6 +51,11 @@ class Match(Struct, frozen=True):
         """The only methods that it covers; empty where it may cover any."""
         return next((x.operator.values for x in self.conditions if isinstance(x.operator, OneOf)), ())
 
+    @property
+    def asks_client(self) -> bool:
+        """Whether it depends on the client's address."""
+        return any(each.subject.is_client for each in self.conditions)
+
     def on(self, subject: type[AnySubject]) -> Iterator[Condition]:
         """The conditions on one kind of subject."""
         return (each for each in self.conditions if type(each.subject) is subject)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 from msgspec import Struct
 
 from lbgen.plan.addresses import is_within
-from lbgen.plan.admission import Refusal, listener_refusal, route_refusals, shared_limit_statuses, target_refusal
+from lbgen.plan.admission import (
+    Refusal,
+    client_address,
+    listener_refusal,
+    route_refusals,
+    shared_limit_statuses,
+    target_refusal,
+)
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
     PROXY_FIELDS,
@@ -146,6 +153,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = replace(_made(refused.status, refused.reason, request.method), well_formed=False)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
+    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
+    parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
         return _refused([refusal], request.method)
@@ -160,7 +169,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         return replace(_made(404, "no rule takes it", request.method), contest=contest)
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
-    refusals = list(route_refusals(route, listener, request, parsed, preflight=asks_cors))
+    refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
     others: tuple[int, ...] = ()

@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema
 from lbgen.spec.base import Strict, at_least_one, either_schema, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
+    Cidr,
     CookieName,
     MatchedHeader,
     MatchHeaderText,
@@ -25,6 +26,7 @@ from lbgen.spec.values import (
     UrlPath,
 )
 
+_SUBJECTS = ("methods", "headers", "query", "cookies", "sources")
 _OPERATORS = ("exact", "regex", "present", "absent")
 
 
@@ -103,9 +105,10 @@ class HeaderMatch(ValueMatch):
 
 
 class Unless(Strict):
-    """None of its conditions may hold: of the method, and of each header, parameter and cookie that is named."""
+    """None of its conditions may hold: of the method, of the client, and of each header, parameter and cookie that is
+    named."""
 
-    model_config = at_least_one("methods", "headers", "query", "cookies")
+    model_config = at_least_one(*_SUBJECTS)
 
     methods: list[Method] | None = Field(
         default=None, min_length=1, description="any method but these; no default", examples=[["POST"]]
@@ -124,11 +127,17 @@ class Unless(Strict):
     cookies: dict[CookieName, ValueMatch] | None = Field(
         default=None, min_length=1, description="first cookie of that name; no default", examples=[{"plan": "free"}]
     )
+    sources: list[Cidr] | None = Field(
+        default=None,
+        min_length=1,
+        description="networks of clients, as in a match; no default",
+        examples=[["10.0.0.0/8"]],
+    )
 
     @model_validator(mode="wrap")
     @classmethod
     def _any(cls, data: object, handler: "ModelWrapValidatorHandler[Self]") -> Self:
-        return needs_one_of(data, handler, "methods", "headers", "query", "cookies", many=True, what="unless")
+        return needs_one_of(data, handler, *_SUBJECTS, many=True, what="unless")
 
 
 class Match(Strict):
@@ -159,6 +168,12 @@ class Match(Strict):
         min_length=1,
         description="first cookie of that name; not looked at when left out",
         examples=[{"plan": "gold"}],
+    )
+    sources: list[Cidr] | None = Field(
+        default=None,
+        min_length=1,
+        description="networks of clients, by the address that `access` sees, longest first; every client when left out",
+        examples=[["10.0.0.0/8"]],
     )
     unless: Unless | None = Field(
         default=None,

@@ -96,6 +96,8 @@ def test_paths_exist(page):
     named = re.findall(r"`((?:lbgen|templates|profiles|tests|examples|docs)(?:/[\w./-]+)?)`", text)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+    beside = set(re.findall(r"`([\w/]+\.(?:py|j2))`", text)) - set(named)
+    assert [name for name in beside if not [*(ROOT / "lbgen").rglob(name)]] == []
 
 
 def test_the_architecture_answers_where_to_change_things():

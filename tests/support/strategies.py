@@ -30,6 +30,7 @@ from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
 from lbgen.records import replace
+from lbgen.spec.match import Match, ValueMatch
 from tests.support.plans import endpoint, forward, on_web, pool, route
 
 if TYPE_CHECKING:
@@ -102,9 +103,17 @@ OPERATORS: dict[type[Operator], st.SearchStrategy[Any]] = {
 NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Cookie: COOKIES}
 
 
+def some_operators(subject: type[AnySubject], kind: type[Operator]) -> st.SearchStrategy[Any]:
+    """Operators of one kind; of one that has no values above, with the example of its field or of the subject's."""
+    field = ValueMatch.model_fields[kind.word] if kind.word else Match.model_fields[subject.word]
+    example = (field.examples or [None])[0]
+    values = OPERATORS.get(kind, st.just(tuple(example) if isinstance(example, list) else example))
+    return values.map(kind.of)
+
+
 def some_conditions(subject: type[AnySubject]) -> st.SearchStrategy[tuple[Condition, ...]]:
     """One or two, sorted by name."""
-    asked = st.one_of(*(OPERATORS.get(each, st.just(True)).map(each.of) for each in subject.operators))
+    asked = st.one_of(*(some_operators(subject, each) for each in subject.operators))
     operator = st.one_of(asked, asked, asked, asked.map(Not))
     some = st.dictionaries(st.sampled_from(NAMES.get(subject, ("",))), operator, min_size=1, max_size=2)
     return some.map(lambda of: tuple(Condition(subject(name), of[name]) for name in sorted(of)))
@@ -306,6 +315,7 @@ def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
     """A request that one rule of `plan` takes or nearly takes; with `odd`, now and then one that is refused."""
     rules = rules_of(plan)
     host, path, method = "a.test", "/a", "GET"
+    client = Request().client
     headers: list[tuple[str, str]] = []
     query: list[str] = []
     cookies: list[str] = []
@@ -321,6 +331,9 @@ def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
         # The conditions of a second rule as well, so that several rules hold and their order decides.
         both = (match, draw(st.sampled_from(rules)).match) if draw(st.booleans()) else (match,)
         for each in (condition for match in both for condition in match.conditions):
+            if each.subject.is_client:
+                client = draw(st.sampled_from(each.operator.examples()))
+                continue
             name, values = each.subject.name, _values(draw, each.operator)
             if isinstance(each.subject, Header):
                 headers += [(name, value) for value in values]
@@ -372,4 +385,4 @@ def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
         target = draw(st.sampled_from(ODD_TARGETS))
     elif odd and draw(ONE_IN_20):
         target = f"http://{host}{target}"
-    return Request(method, target, (("Host", host), *headers))
+    return Request(method, target, (("Host", host), *headers), client=client)

@@ -138,7 +138,7 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
     methods = (None,) if rule.match.methods else (None, "POST")
     for draft, method in product(drafts(rule), methods):
         hosts = _hosts(listener, table, draft)
-        for host, source in product(hosts, _clients(listener, plan.route(rule.route), client)):
+        for host, source in product(hosts, _clients(listener, plan.route(rule.route), client, draft)):
             request = replace(replace(draft, host=host).request(listener.name), client=source)
             request = request if method is None else replace(request, method=method)
             outcome = simulate(plan, request)
@@ -156,10 +156,11 @@ def _hosts(listener: Listener, table: HostTable, draft: Draft) -> tuple[str, ...
     return (*(f"x.{name.name}" if name.wildcard else name.name for name in names), draft.host)
 
 
-def _clients(listener: Listener, route: Route, client: str) -> Iterator[str]:
+def _clients(listener: Listener, route: Route, client: str, draft: Draft) -> Iterator[str]:
     """Addresses to come from until one is let in; on loopback there is no other than our own."""
     yield client
     if not client.startswith("127."):
+        yield from addresses((draft.client,))
         for access in (listener.access, route.access):
             yield from addresses((access and access.allow) or ())
         yield from addresses(listener.trusted_proxies)

@@ -75,7 +75,7 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
     local = client.startswith("127.")
     for ask in clause_requests(plan):
         request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
-        if local and not request.client.startswith("127."):
+        if (local and not request.client.startswith("127.")) or ":" in request.client:
             continue  # no such address is ours
         known = every.get(request)
         every[request] = (
@@ -234,7 +234,9 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
         return
-    for clause, request in policy_requests(plan, listener, route, replace(hit, client=ANYBODY)):
+    for clause, request in policy_requests(
+        plan, listener, route, replace(hit, client=ANYBODY if hit.client in _NOBODY else hit.client)
+    ):
         yield ClauseRequest(clause, request)
     yield ClauseRequest(
         "4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2")

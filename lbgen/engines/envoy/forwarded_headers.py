@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
-from lbgen.engines.envoy.predicates import address_in, cidrs, header_input
+from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_addresses, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.conditions import Header
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
+    from lbgen.plan.conditions import AnySubject
     from lbgen.plan.model import Listener, Match
 
-_REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before Envoy has read X-Forwarded-For; also of PROXY headers
+_REMOTE = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"  # before filters of requests the peer, also of PROXY headers
 _PREFIX = "x-lbgen-"  # of headers that Envoy obeys or writes, see static.py
 _ID = "x-request-id"
 _FOR = "x-forwarded-for"
@@ -35,17 +36,21 @@ FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding,
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
 _PEER_ADDRESS = "lbgen.peer-address"  # the filter state with the peer, for rules beside `HttpListener.by_client`
+_CLIENT = "lbgen.client"  # the filter state with the client, for rules that ask for its address
+STATED_CLIENT = "lbgen.stated-client"  # where a PROXY header or a trusted proxy states it, maybe IPv4 in IPv6 form
+_ROUTE_AGAIN = "function envoy_on_request(handle) handle:clearRouteCache() end"
 _OPTIONS = Commented(
     "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
     header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
 )
 _WHY_PEER = "The client is the peer. Envoy would append its own address to that of a peer on loopback."
+_WHY_AGAIN = "Rules ask for the client, whom Envoy finds after it has found a route: so it looks for a route again."
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
 
 
 def _manager(on: HttpListener) -> dict[str, Data]:
-    filters, rules = _build_untrusted_filters(on), _build_header_rules(on)
-    return {**_build_client_detection(on), "http_filters": filters, "route_config": rules}
+    filters = [*_build_untrusted_filters(on), *_build_client_filters(on.listener)]
+    return {**_build_client_detection(on), "http_filters": filters, "route_config": _build_header_rules(on)}
 
 
 def _build_client_detection(on: HttpListener) -> dict[str, Data]:
@@ -105,6 +110,18 @@ def _build_untrusted_filters(on: HttpListener) -> list[Data]:
     return [Commented(why, extension("untrusted-peer", "common.matching.v3.ExtensionWithMatcher", fields))]
 
 
+def _build_client_filters(listener: Listener) -> list[Data]:
+    """The filters that save the client whom trusted proxies state, and have Envoy route by it."""
+    if not (listener.asks_client and listener.trusted_proxies):
+        return []
+    state: dict[str, Data] = {"on_request_headers": [_address_state(STATED_CLIENT)]}
+    script: dict[str, Data] = {"default_source_code": {"inline_string": _ROUTE_AGAIN}}
+    return [
+        Commented(_WHY_AGAIN, extension("client", "filters.http.set_filter_state.v3.Config", state)),
+        extension("route-by-client", "filters.http.lua.v3.Lua", script),
+    ]
+
+
 def _build_header_rules(on: HttpListener) -> dict[str, Data]:
     """The fields of a route configuration for these headers."""
     ours = _own_headers(on.listener)
@@ -148,16 +165,34 @@ def _route(at: HttpRoute) -> dict[str, Data]:
     return {"match": {"filter_state": [{"key": _PEER_ADDRESS, "address_match": {"ranges": ranges}}]}}
 
 
+def name_in_envoy(subject: AnySubject, listener: Listener) -> str:
+    """The name by which Envoy has what a condition looks at."""
+    if subject == Header(PROTO):
+        return SAVED_PROTO if listener.trusted_proxies else PROTO
+    if subject.is_client:
+        return STATED_CLIENT if has_mapped_addresses(listener) else _CLIENT
+    return subject.name
+
+
 def _network_filters(on: HttpListener) -> list[Data]:
-    """The filter that saves the peer of a connection, also from its PROXY header, for such rules."""
-    if not any(_asks_for_trusted(on, rule.match) for table in on.listener.hosts for rule in table.rules):
-        return []
-    state: Data = {
-        "object_key": _PEER_ADDRESS,
+    """The filter that saves the peer of a connection, also from its PROXY header, for rules that ask for it."""
+    states: list[Data] = []
+    if any(_asks_for_trusted(on, rule.match) for table in on.listener.hosts for rule in table.rules):
+        states.append(_address_state(_PEER_ADDRESS))
+    if on.listener.asks_client and not on.listener.trusted_proxies:
+        states.append(_address_state(STATED_CLIENT if on.listener.proxy_protocol else _CLIENT))
+    return [extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": states})] * bool(
+        states
+    )
+
+
+def _address_state(key: str) -> dict[str, Data]:
+    """The filter state `key`: the peer where a connection begins, the client where a request does."""
+    return {
+        "object_key": key,
         "factory_key": "envoy.network.ip",
         "format_string": {"text_format_source": {"inline_string": _REMOTE}},
     }
-    return [extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": [state]})]
 
 
 def _removed_names() -> tuple[str, ...]:

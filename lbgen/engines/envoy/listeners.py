@@ -52,10 +52,8 @@ def _view(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> H
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     every = {route.name: route for route in plan.routes}
     routes = tuple(every[name] for name in names)
-    asked = bool(listener.trusted_proxies) and any(
-        each.by_client(listener, routes) for each in FEATURES if each.by_client
-    )
-    return HttpListener(plan, version, listener, routes, clusters, asked)
+    asked = listener.asks_client or any(each.by_client(listener, routes) for each in FEATURES if each.by_client)
+    return HttpListener(plan, version, listener, routes, clusters, bool(listener.trusted_proxies) and asked)
 
 
 def _l7_chains(on: HttpListener) -> dict[str, Data]:

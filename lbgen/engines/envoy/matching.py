@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
-from lbgen.engines.conditions import ConditionTable, Rendered, named
-from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.engines.conditions import ConditionTable, Rendered, refuse_names
+from lbgen.engines.envoy.forwarded_headers import STATED_CLIENT, name_in_envoy
+from lbgen.engines.envoy.predicates import cidrs
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.engines.document import Data
     from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener, Match
@@ -23,6 +41,7 @@ if TYPE_CHECKING:
 
     _Matcher = tuple[str, dict[str, Data]]  # the field of a RouteMatch, and what it has
 
+_Network = TypeVar("_Network", IPv4Network, IPv6Network)
 _HEX = b"0123456789ABCDEFabcdef"
 # Characters that a query may hold unescaped; `&` ends the value, `%` begins an escape, `#` the fragment.
 _RAW_IN_QUERY = frozenset(range(0x21, 0x7F)) - frozenset(b"&%#")
@@ -46,11 +65,9 @@ def regex(pattern: str) -> dict[str, Data]:
 def build_match(match: Match, listener: Listener) -> dict[str, Data]:
     """A RouteMatch for all of `match`."""
     found: dict[str, Data] = match_path(match.path)
-    saved = SAVED_PROTO if listener.trusted_proxies else PROTO
-    parts: dict[str, list[Data]] = {"headers": [], "query_parameters": [], "cookies": []}
+    parts: dict[str, list[Data]] = {"headers": [], "query_parameters": [], "cookies": [], "filter_state": []}
     for each in match.conditions:
-        name = saved if each.subject == Header(PROTO) else each.subject.name
-        field, matcher = match_value(each.subject, each.operator, name)
+        field, matcher = match_value(each.subject, each.operator, name_in_envoy(each.subject, listener))
         parts[field].append(matcher)
     return found | {field: matchers for field, matchers in parts.items() if matchers}
 
@@ -145,6 +162,33 @@ def _cookie_regex(name: str, operator: Regex) -> _Matcher:
 
 def _present_cookie(name: str, _: Present) -> _Matcher:
     return _cookie(name, regex(r"\C+"))
+
+
+def _source(name: str, operator: Within) -> _Matcher:
+    """By the filter state `name`, as route matches have nothing for addresses."""
+    ranges = cidrs(operator.networks, mapped=name == STATED_CLIENT)
+    return "filter_state", {"key": name, "address_match": {"ranges": ranges}}
+
+
+def _not_source(name: str, operator: Not) -> _Matcher:
+    """By all other networks: Envoy 1.37 cannot invert the match."""
+    named = [*map(ip_network, operator.operator.networks)] if isinstance(operator.operator, Within) else []
+    others = (
+        *_all_but(IPv4Network("0.0.0.0/0"), [each for each in named if isinstance(each, IPv4Network)]),
+        *_all_but(IPv6Network("::/0"), [each for each in named if isinstance(each, IPv6Network)]),
+    )
+    return _source(name, Within(tuple(map(str, others))))
+
+
+def _all_but(every: _Network, networks: Iterable[_Network]) -> list[_Network]:
+    """The parts of a network that are in none of the others."""
+    left = [every]
+    for each in networks:
+        parts: list[_Network] = []
+        for one in left:
+            parts += one.address_exclude(each) if each.subnet_of(one) else () if one.subnet_of(each) else (one,)
+        left = parts
+    return left
 
 
 def _nibble(digit: str) -> str:
@@ -247,7 +291,7 @@ def _refuse_header(condition: Condition) -> str | None:
     operator = condition.operator
     if isinstance(operator, Not) and isinstance(operator.operator, Exact | Regex) and operator.operator.accepts(""):
         return "Envoy takes a header that is missing for an empty one here"
-    return named(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
+    return refuse_names(PROXY_FIELDS, "Envoy writes this field before it matches routes")(condition)
 
 
 def _any_parameter(operator: type[AnyOperator]) -> Verdict:
@@ -262,6 +306,9 @@ _ESCAPED = habit(
     {"match.path.regex.raw": "status 404"},
 )
 _ANCHORED = emulated("a regex for lists and repeated lines, which ignores whether a space follows a comma")
+_FILTER_STATE = emulated(
+    "a filter state with the client's address; behind trusted proxies the route is looked for twice"
+)
 _DECODED = emulated("compared by a regex over the percent-encoded value; a broken escape matches no regex")
 
 CONDITIONS: ConditionTable = {
@@ -273,7 +320,7 @@ CONDITIONS: ConditionTable = {
     (Header, Regex): Rendered(_header_regex, _ANCHORED),
     (Header, Present): Rendered(_present_header, _ANCHORED),
     (Header, Absent): Rendered(
-        _absent_header, NATIVE, named(PROXY_FIELDS, "Envoy writes this field before it matches routes")
+        _absent_header, NATIVE, refuse_names(PROXY_FIELDS, "Envoy writes this field before it matches routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _DECODED),
     (Query, Regex): Rendered(_parameter_regex, _DECODED),
@@ -283,8 +330,10 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, NATIVE),
     (Cookie, Present): Rendered(_present_cookie, NATIVE),
     (Cookie, Absent): Rendered(_absent_cookie, NATIVE),
+    (Source, Within): Rendered(_source, _FILTER_STATE),
     (Method, Not): Rendered(_not_method, NATIVE),
     (Header, Not): Rendered(_not_header, _ANCHORED, _refuse_header),
     (Query, Not): Rendered(_not_parameter, _any_parameter(Not)),
     (Cookie, Not): Rendered(_not_cookie, NATIVE),
+    (Source, Not): Rendered(_not_source, _FILTER_STATE),
 }

@@ -11,7 +11,7 @@ from msgspec import Struct
 from lbgen.engines.haproxy.headers import header_statements
 from lbgen.engines.haproxy.maps import PerRoute
 from lbgen.engines.haproxy.quote import argument
-from lbgen.engines.haproxy.statements import Statement, acl, batches, found, set_var, statement
+from lbgen.engines.haproxy.statements import Statement, acl, batches, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Endpoint, Forward, HeaderEdits, Plan, Target
@@ -67,7 +67,7 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
 def per_target(on: HttpListener, drawn: list[Choice]) -> PerRoute:
     """Writes statements for some targets."""
     targets = {choice.key: choice.target.field for choice in drawn}
-    return PerRoute(on.maps, TARGET, frozenset(targets), found(TARGET), targets)
+    return PerRoute(on.maps, TARGET, frozenset(targets), is_set(TARGET), targets)
 
 
 def _draw_one(choice: Choice, per_route: PerRoute) -> Statement:
@@ -115,7 +115,7 @@ def use_backend_statements(names: Mapping[str, str], chosen: list[Choice], on: H
         file.add(key, name, fields.get(key, ""))
     statements = []
     if drawn:
-        statements.append(statement("use_backend", f"%[var({TARGET}),map_str({file.name})]", when=[found(TARGET)]))
+        statements.append(statement("use_backend", f"%[var({TARGET}),map_str({file.name})]", when=[is_set(TARGET)]))
     if names.keys() - drawn:
         statements.append(statement("use_backend", f"%[var(txn.route),map_str({file.name})]"))
     return statements

@@ -10,14 +10,29 @@ from msgspec import Struct, field
 from lbgen.engines.api import NATIVE, Verdict, emulated, habit
 from lbgen.engines.conditions import ConditionTable, Rendered
 from lbgen.engines.haproxy.quote import argument, value_regex
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, batches, is_set, set_var, statement
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbgen.engines.haproxy.maps import Maps
     from lbgen.plan.conditions import AnyOperator, AnySubject
     from lbgen.plan.model import HostPattern, Match
 
@@ -28,11 +43,15 @@ _WORDS_PER_LINE = 40  # in the ACLs of one statement; beyond that each gets a na
 
 
 class Conditions(Struct):
-    """Collects what the conditions of one listener need above them: variables and named ACLs."""
+    """Collects what the conditions of one listener need above them: variables and named ACLs. `client`: a sample of the
+    client's address."""
 
+    client: str
+    maps: Maps
     variables: list[Statement] = field(default_factory=list)
     acls: list[Statement] = field(default_factory=list)
     _queries: dict[str, str] = field(default_factory=dict)
+    _sources: dict[Within, Acl] = field(default_factory=dict)
     _lists: dict[tuple[str, Regex], Acl] = field(default_factory=dict)
     _hosts: dict[tuple[HostPattern | None, ...], Acl] = field(default_factory=dict)
     _names: int = 0
@@ -74,7 +93,7 @@ class Conditions(Struct):
         self._names += 1
         name = f"{re.sub('[^A-Za-z0-9_-]', '_', subject)}.{self._names}"
         self.acls += (statement("acl", name, *each.words, origin=origin) for each in alternatives)
-        return named(name)
+        return acl_named(name)
 
     def header_regex(self, name: str, operator: Regex, origin: str) -> Acl:
         """The regex matches one element of the list, or all of it; only a named ACL can express "or"."""
@@ -84,6 +103,13 @@ class Conditions(Struct):
             ways = [acl(Literal(f"req.{fetch}({argument(name)})"), "-m reg --", pattern) for fetch in ("hdr", "fhdr")]
             self._lists[key] = self._name(name, origin, *ways)
         return self._lists[key]
+
+    def is_from(self, operator: Within, origin: str) -> Acl:
+        """The ACL for clients of these networks; rules share the list file of many."""
+        if operator not in self._sources:
+            sample, purpose = f"{self.client} -m ip", f"sources.{len(self._sources) + 1}"
+            self._sources[operator] = self.maps.is_within(sample, operator.networks, purpose, origin)
+        return self._sources[operator]
 
     def query_variable(self, name: str, origin: str) -> str:
         """A variable with `=` and the decoded value of the first parameter of that name; unset without one. A value
@@ -98,7 +124,7 @@ class Conditions(Struct):
             has_one = acl("query -m reg", Literal(f"(?:^|&){key}(?:=(?![^&]*%00)|&|$)"))
             self.variables.append(set_var(variable, value, [has_one], origin))
             # Where this fails, as for an escape that is none, the value stays as it came.
-            self.variables.append(set_var(variable, f"var({variable}),url_dec", [found(variable)], origin))
+            self.variables.append(set_var(variable, f"var({variable}),url_dec", [is_set(variable)], origin))
         return self._queries[name]
 
 
@@ -178,6 +204,10 @@ def _present_cookie(_: Conditions, name: str, operator: Present, origin: str) ->
     return acl(_cookie(name), "-m reg --", Literal('[^"]'))
 
 
+def _source(conditions: Conditions, name: str, operator: Within, origin: str) -> Acl:
+    return conditions.is_from(operator, origin)
+
+
 def _absent_parameter(conditions: Conditions, name: str, operator: Absent, origin: str) -> Acl:
     """By the raw query: in a variable, a value that begins with an escaped NUL would look empty."""
     key = _query_key(name)
@@ -227,10 +257,12 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _cookies(Regex)),
     (Cookie, Present): Rendered(_present_cookie, _cookies(Present)),
     (Cookie, Absent): Rendered(_absent(_present_cookie), _cookies(Absent, "another rule")),
+    (Source, Within): Rendered(_source, NATIVE),
     (Method, Not): Rendered(_not(Method), NATIVE),
     (Header, Not): Rendered(_not(Header), NATIVE),
     (Query, Not): Rendered(_not(Query), _FIRST),
     (Cookie, Not): Rendered(_not(Cookie), _cookies(Not, "another rule")),
+    (Source, Not): Rendered(_not(Source), NATIVE),
 }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, batches, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, batches, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.precedence import group
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _GRANTED = "txn.origin"  # the origin that the request's policy admits
 _ORIGIN = "req.fhdr(origin)"
 _PREFLIGHT = "txn.preflight"
-_IS_PREFLIGHT = found(_PREFLIGHT)
+_IS_PREFLIGHT = is_set(_PREFLIGHT)
 
 
 def _policies(on: HttpListener) -> dict[Cors, list[str]]:
@@ -38,7 +38,7 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
         conditions = list(_admitted(policy.origins))
         for alternative in conditions if len(conditions) > 1 else ():
             yield statement("acl", name, *alternative.words)
-        admitted = named(name) if len(conditions) > 1 else conditions[0]
+        admitted = acl_named(name) if len(conditions) > 1 else conditions[0]
         yield per_route.restrict(set_var(_GRANTED, value, [admitted]), keys, name)
         headers = [("Access-Control-Allow-Methods", ", ".join(policy.methods))]
         if policy.headers:
@@ -47,7 +47,7 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
             headers.append(("Access-Control-Max-Age", str(policy.max_age)))
         answer = "http-request return status 204"
         words = [word for header, text in headers for word in (f"hdr {header}", Literal(text))]
-        yield per_route.restrict(statement(answer, *words, when=[_IS_PREFLIGHT, found(_GRANTED)]), keys, name)
+        yield per_route.restrict(statement(answer, *words, when=[_IS_PREFLIGHT, is_set(_GRANTED)]), keys, name)
         yield per_route.restrict(statement(answer, when=[_IS_PREFLIGHT]), keys, name)
 
 
@@ -56,7 +56,7 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
     each, per_route = _policies(on), on.per_response
     if not each:
         return
-    rules, granted = "http-after-response", found(_GRANTED)
+    rules, granted = "http-after-response", is_set(_GRANTED)
     every = [key for keys in each.values() for key in keys]
     yield per_route.restrict(statement("http-response del-header access-control- -m beg"), every, "cors.own")
     yield statement(f"{rules} set-header Access-Control-Allow-Origin %[var({_GRANTED})]", when=[granted])

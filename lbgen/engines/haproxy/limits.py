@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.haproxy.quote import Sample, argument
-from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, deny, found, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, deny, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
@@ -106,7 +106,7 @@ def _rates(on: HttpListener) -> Iterator[Statement]:
     if not limits:
         return
     yield from _count_by("txn.bucket", {key: limit.key for key, limit in limits.items()}, on)
-    is_counted = found("txn.bucket")
+    is_counted = is_set("txn.bucket")
     yield statement(f"http-request track-sc1 var(txn.bucket),sha1 table {_BUCKETS}", when=[is_counted])
     alike = group(((_Bucket.of(limit), limit.key.kind is KeyKind.HEADER), key) for key, limit in limits.items())
     for number, ((bucket, may_lack), keys) in enumerate(alike.items(), 1):
@@ -127,7 +127,7 @@ def _concurrency(on: HttpListener) -> Iterator[Statement]:
     if not limits:
         return
     yield from _count_by("txn.place", {key: limit.key for key, limit in limits.items()}, on)
-    has_place = found("txn.place")
+    has_place = is_set("txn.place")
     yield statement(f"http-request track-sc0 var(txn.place),sha1 table {_UNDER_WAY}", when=[has_place])
     for number, (most, keys) in enumerate(group((limit.max, key) for key, limit in limits.items()).items(), 1):
         is_over = [has_place, acl(f"sc0_conn_cur({_UNDER_WAY}) gt {most}")]

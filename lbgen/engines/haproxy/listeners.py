@@ -13,7 +13,7 @@ from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_frontends
 from lbgen.engines.haproxy.paths import path_rules
 from lbgen.engines.haproxy.rewrites import answer_backends
-from lbgen.engines.haproxy.statements import Statement, found, section, words
+from lbgen.engines.haproxy.statements import Statement, is_set, section, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
@@ -64,8 +64,9 @@ def frontend(
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
-    routing = route_requests(listener, plan, maps, _redirects_to_own_host(listener, plan))
-    on = _http_listener(listener, plan, backends, maps, routing)
+    client = _client(listener, plan)
+    routing = route_requests(listener, plan, maps, client, _redirects_to_own_host(listener, plan))
+    on = _http_listener(listener, plan, backends, maps, routing, client)
     chosen = list(choices(on.keys, plan))
     names = {choice.key: backends.for_choice(choice, plan) for choice in chosen}
     answers = answer_backends(on)
@@ -106,10 +107,18 @@ def frontend(
     )
 
 
-def _http_listener(listener: Listener, plan: Plan, backends: Backends, maps: Maps, routing: Routing) -> HttpListener:
+def _client(listener: Listener, plan: Plan) -> str:
+    """A sample of the client's address."""
+    names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
+    routes = [plan.route(name) for name in names]
+    asked = listener.asks_client or any(each.by_client(listener, routes) for each in FEATURES if each.by_client)
+    return CLIENT_VARIABLE if asked and listener.trusted_proxies else "src"
+
+
+def _http_listener(
+    listener: Listener, plan: Plan, backends: Backends, maps: Maps, routing: Routing, client: str
+) -> HttpListener:
     keys = routing.route_keys
-    routes = [plan.route(key.route) for key in keys.values()]
-    by_client = any(each.by_client(listener, routes) for each in FEATURES if each.by_client)
     origins = {name: key.origin for name, key in keys.items()}
     return HttpListener(
         plan=plan,
@@ -118,8 +127,8 @@ def _http_listener(listener: Listener, plan: Plan, backends: Backends, maps: Map
         maps=maps,
         per_route=PerRoute(maps, ROUTE, frozenset(keys), None, origins),
         # A response may be HAProxy's own, to a request that has no route.
-        per_response=PerRoute(maps, ROUTE, frozenset(keys), found(ROUTE), origins),
-        client=CLIENT_VARIABLE if by_client and listener.trusted_proxies else "src",
+        per_response=PerRoute(maps, ROUTE, frozenset(keys), is_set(ROUTE), origins),
+        client=client,
         copies_to=backends.name,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.haproxy.conditions import Conditions
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, found, named, set_var, statement
+from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, is_set, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
@@ -82,17 +82,18 @@ class _RouteKeys:
         return name
 
 
-def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool) -> Routing:
-    """Everything between an accepted request and its route. `needs_host`: `txn.host` is used elsewhere.
+def route_requests(listener: Listener, plan: Plan, maps: Maps, client: str, needs_host: bool) -> Routing:
+    """Everything between an accepted request and its route. `client`: a sample of the client's address. `needs_host`:
+    `txn.host` is used elsewhere.
 
     Few rules are tried in order of precedence. Where there are more, one lookup finds the table of the host, one or two
     the deepest path of that table (exact, then longest prefix with a slash behind it, which keeps /api from taking
     /apix). Where several rules remain for that path, the map names a set of rules and only those are tried, in order of
     precedence.
     """
-    keys = _RouteKeys(listener, plan)
+    keys, conditions = _RouteKeys(listener, plan), Conditions(client, maps)
     if (listed := _listed_rules(listener)) is not None:
-        return Routing(keys.by_name, _listed_statements(listed, keys, needs_host))
+        return Routing(keys.by_name, _listed_statements(listed, keys, conditions, needs_host))
     tables, names = _distinct_tables(listener)
     has_hosts = len(listener.hosts) > 1
     statements = _host_statements(listener, names, maps) if has_hosts or needs_host else []
@@ -105,11 +106,11 @@ def route_requests(listener: Listener, plan: Plan, maps: Maps, needs_host: bool)
         statements += [
             set_var("txn.set", "var(txn.way),field(1,:)", [acl("var(txn.way) -m sub :")]),
             statement("acl routed", f"var({ROUTE}) -m found"),
-            *_rule_statements(rules, sets, keys, maps),
-            set_var(ROUTE, "var(txn.way),field(-1,:)", [~named("routed"), ~acl("var(txn.way) -m end :")]),
+            *_rule_statements(rules, sets, keys, conditions),
+            set_var(ROUTE, "var(txn.way),field(-1,:)", [~acl_named("routed"), ~acl("var(txn.way) -m end :")]),
         ]
     if sets.names or not _takes_every_path(groups, has_hosts):
-        statements.append(statement("http-request deny deny_status 404", when=[~found(ROUTE)]))
+        statements.append(statement("http-request deny deny_status 404", when=[~is_set(ROUTE)]))
     return Routing(keys.by_name, statements)
 
 
@@ -146,20 +147,21 @@ def _overlap(one: HostPattern | None, other: HostPattern | None) -> bool:
     return one is None or other is None or one.covers_pattern(other) or other.covers_pattern(one)
 
 
-def _listed_statements(listed: list[list[Rule]], keys: _RouteKeys, needs_host: bool) -> list[Statement]:
+def _listed_statements(
+    listed: list[list[Rule]], keys: _RouteKeys, conditions: Conditions, needs_host: bool
+) -> list[Statement]:
     """Try the rules one by one."""
-    conditions = Conditions()
     statements: list[Statement] = []
     acls: list[Acl] = []
     for rules in listed:
         rule, hosts = rules[0], tuple(rule.host for rule in rules)
         acls = [*conditions.of_hosts(hosts, rule.field), *conditions.of(rule.match, rule.field, whole_path=True)]
-        unrouted = [~named("routed")] if statements else []
+        unrouted = [~acl_named("routed")] if statements else []
         statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, *acls], rule.field))
     if len(statements) > 1:
         statements.insert(0, statement("acl routed", f"var({ROUTE}) -m found"))
     if acls or not statements:
-        is_routed = named("routed") if len(statements) > 1 else found(ROUTE)
+        is_routed = acl_named("routed") if len(statements) > 1 else is_set(ROUTE)
         statements.append(statement("http-request deny deny_status 404", when=[~is_routed]))
     needs_host = needs_host or any(rule.host for rules in listed for rule in rules)
     return [*([_HOST] if needs_host else []), *conditions.variables, *conditions.acls, *statements]
@@ -216,7 +218,7 @@ def _host_statements(listener: Listener, names: dict[HostPattern | None, str], m
     lookups += (f"var(txn.host),field(-1,.,{n}),map_str(maps/{maps.listener}.wildcards.map" for n in depths)
     ends = [")"] * len(depths) + [f",{names[None]})"]
     for number, (lookup, end) in enumerate(zip(lookups, ends, strict=True)):
-        statements.append(set_var("txn.table", lookup + end, [~found("txn.table")] if number else ()))
+        statements.append(set_var("txn.table", lookup + end, [~is_set("txn.table")] if number else ()))
     return statements
 
 
@@ -266,17 +268,16 @@ def _path_statements(
         statements.append(set_var(variable, f"{key},map_str(maps/{maps.listener}.exact.map)"))
     if PrefixPath in kinds:
         lookup = f"{key},concat(/),map_beg(maps/{maps.listener}.prefix.map)"
-        statements.append(set_var(variable, lookup, [~found(variable)] if ExactPath in kinds else ()))
+        statements.append(set_var(variable, lookup, [~is_set(variable)] if ExactPath in kinds else ()))
     return statements
 
 
-def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, maps: Maps) -> list[Statement]:
+def _rule_statements(rules: list[Rule], sets: _RuleSets, keys: _RouteKeys, conditions: Conditions) -> list[Statement]:
     """Try rules one by one."""
-    conditions = Conditions()
     statements: list[Statement] = []
     for rule in rules:
         acls = conditions.of(rule.match, rule.field)
-        in_set = maps.is_one_of("var(txn.set)", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
-        unrouted = [~named("routed")] if statements else []
+        in_set = conditions.maps.is_one_of("var(txn.set)", sets.rules[rule.id][1], f"{rule.id}.sets", {}, most=10)
+        unrouted = [~acl_named("routed")] if statements else []
         statements.append(set_var(ROUTE, f"str({keys.name(rule)})", [*unrouted, in_set, *acls], rule.field))
     return [*conditions.variables, *conditions.acls, *statements]

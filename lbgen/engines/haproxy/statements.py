@@ -109,12 +109,12 @@ def acl(*texts: str | Word) -> Acl:
     return Acl(words(*texts))
 
 
-def named(name: str) -> Acl:
+def acl_named(name: str) -> Acl:
     """A reference to a named ACL."""
     return Acl(words(name), is_name=True)
 
 
-def found(variable: str) -> Acl:
+def is_set(variable: str) -> Acl:
     """The variable is set."""
     return acl(f"var({variable}) -m found")
 

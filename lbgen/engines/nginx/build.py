@@ -123,6 +123,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
     single = actions.sticky_cookies.single_pools
     all_upstreams += [u for pool in pools if pool.name in single for u in single_upstreams(pool)]
     log_pool = pool_variable(x for block in blocks for x in (*block.locations, *block.named))
+    geos = (*guards.access.geos, *actions.values.geos)
     logged_maps = actions.logged_routes.maps if log_pool == reference(POOL) else ()
     maps = (
         *actions.values.maps,
@@ -134,9 +135,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         *_explain(servers.rule_maps.maps, _RULES),
     )
     checks = (*servers.paths.maps, *servers.head_limits.maps)
-    variables = (
-        len(checks) + len(maps) + len(actions.pool_selection.splits) + len(texts.constants) + len(guards.access.geos)
-    )
+    variables = len(checks) + len(maps) + len(actions.pool_selection.splits) + len(texts.constants) + len(geos)
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     headers = header_directives(shared)
     every = [x for block in blocks for x in (*block.locations, *block.named)]
@@ -172,7 +171,7 @@ def _http(plan: Plan, listeners: list[Listener], version: Version) -> Http:
         tls=any(x.tls is not None for x in listeners),
         http2=any(x.http2 for x in listeners),
         trailers=any(pool.protocol is PoolProtocol.HTTP2 and upstream_module(pool, version) == PROXY for pool in pools),
-        geos=tuple(guards.access.geos),
+        geos=geos,
         long_keys=any(len(word) > _MAX_DEFAULT_KEY for word in (*hosts, *_keys(maps))),
     )
 

@@ -14,8 +14,22 @@ from lbgen.engines.nginx.names import inline, reference
 from lbgen.engines.nginx.strings import text, variables
 from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.conditions import Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
+from lbgen.plan.precedence import group
 from lbgen.plan.regex import matches_whole
 
 if TYPE_CHECKING:
@@ -23,7 +37,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.plan.conditions import AnySubject, Condition
+    from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener
     from lbgen.plan.path_conditions import Path
     from lbgen.plan.precedence import Candidate
@@ -87,11 +101,11 @@ def key_variables(
 ) -> tuple[str, ...]:
     """The variables that the candidates test, in the order of the key."""
     every = list(candidates)
-    subjects = {each.subject for c in every for each in c.rule.match.conditions}
+    every_kind = group((type(each.subject), each) for c in every for each in c.rule.match.conditions)
     keys = dict.fromkeys(
-        variable(values, name, listener)
+        variable(values, each, listener)
         for kind, variable in _VARIABLES.items()
-        for name in sorted(each.name for each in subjects if type(each) is kind)
+        for each in sorted(every_kind.get(kind, ()), key=lambda each: each.subject.name)
     )
     if any(c.test_path for c in every):
         keys[target] = None
@@ -129,7 +143,7 @@ def _tests(candidate: Candidate, values: RequestValues, target: str, listener: L
     match = candidate.rule.match
     tests: dict[str, list[str]] = {}
     for each in match.conditions:
-        variable = _VARIABLES[type(each.subject)](values, each.subject.name, listener)
+        variable = _VARIABLES[type(each.subject)](values, each, listener)
         tests.setdefault(variable, []).append(value_regex(each))
     if candidate.test_path:
         tests[target] = [path_regex(match.path)]
@@ -217,6 +231,15 @@ def _absent_parameter(_: Absent) -> str:
     return r"=?\n"
 
 
+def _networks(operator: AnyOperator) -> tuple[str, ...]:
+    within = operator.operator if isinstance(operator, Not) else operator
+    return within.networks if isinstance(within, Within) else ()
+
+
+def _is_in(_: Within) -> str:
+    return r"1\n"
+
+
 def _not(kind: type[AnySubject]) -> Callable[[Not], str]:
     return lambda condition: f"(?!{CONDITIONS[kind, type(condition.operator)].render(condition.operator)})"
 
@@ -234,15 +257,17 @@ def _path_pattern(value: str) -> str:
 
 
 _MAPS = emulated("locations for paths, and maps of regexes that select among the rules of a location")
+_SOURCES = emulated("a geo block per set of networks, and maps of regexes that select among the rules of a location")
 _RAW_QUERY = emulated("regexes over the raw query, since nginx's own $arg_ variables ignore case and do not decode")
 _RAW_COOKIE = emulated("regexes over the raw Cookie header, since nginx's own $cookie_ variables ignore case")
 
 # By subject, in the order of a map's key.
-_VARIABLES: dict[type[AnySubject], Callable[[RequestValues, str, Listener | None], str]] = {
-    Method: lambda values, name, listener: METHOD,
-    Header: lambda values, name, listener: values.header(name, listener),
-    Cookie: lambda values, name, listener: values.cookie(name),
-    Query: lambda values, name, listener: values.parameter(name),
+_VARIABLES: dict[type[AnySubject], Callable[[RequestValues, Condition, Listener | None], str]] = {
+    Method: lambda values, condition, listener: METHOD,
+    Header: lambda values, condition, listener: values.header(condition.subject.name, listener),
+    Cookie: lambda values, condition, listener: values.cookie(condition.subject.name),
+    Query: lambda values, condition, listener: values.parameter(condition.subject.name),
+    Source: lambda values, condition, listener: values.client_in(_networks(condition.operator), listener),
 }
 CONDITIONS: ConditionTable = {
     ExactPath: Rendered(_exact_path, NATIVE),
@@ -263,8 +288,10 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _RAW_COOKIE),
     (Cookie, Present): Rendered(_present_cookie, _RAW_COOKIE),
     (Cookie, Absent): Rendered(_absent_cookie, _RAW_COOKIE),
+    (Source, Within): Rendered(_is_in, _SOURCES),
     (Method, Not): Rendered(_not(Method), _MAPS),
     (Header, Not): Rendered(_not(Header), _MAPS),
     (Query, Not): Rendered(_not(Query), _RAW_QUERY),
     (Cookie, Not): Rendered(_not(Cookie), _RAW_COOKIE),
+    (Source, Not): Rendered(_not(Source), _SOURCES),
 }

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.nginx.names import Names, inline, reference
+from lbgen.engines.nginx.names import Names, inline, network, reference
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import NONE, Entry, Map, Text
+from lbgen.engines.nginx.view import NONE, Entry, Geo, Map, Network, Text
 from lbgen.engines.text import Literal
 from lbgen.plan.policy import Key, KeyKind
 
@@ -35,11 +35,13 @@ _QUERY = r"(?:^|&){}(?=[=&]|$)=?(?<found>[^&]*)"
 
 
 class RequestValues:
-    """Variables with cookies, query parameters and headers; collects their maps. `trusted` are the variables that are 1
+    """Variables with cookies, query parameters and headers, and whether the client is in a network; collects their maps
+    and geo blocks. `trusted` are the variables that are 1
     for trusted peers, by listener; a listener without trusted proxies has none."""
 
     def __init__(self, names: Names, trusted: Mapping[str, str] | None = None) -> None:
         self.maps: list[Map] = []
+        self.geos: list[Geo] = []
         self._names = names
         self._trusted = trusted or {}
         self._known: dict[tuple[str, ...], str] = {}
@@ -81,6 +83,16 @@ class RequestValues:
     def parameter(self, name: str) -> str:
         """The variable with the first query parameter of that name, still percent-encoded."""
         return self._variable("args", "from_query", _QUERY, name)
+
+    def client_in(self, networks: tuple[str, ...], listener: Listener | None = None) -> str:
+        """The variable that is 1 for clients, also behind the listener's trusted proxies, in these networks; else 0."""
+        proxies = () if listener is None else listener.trusted_proxies
+        key = ("from", *networks, "behind", *proxies)
+        if key not in self._known:
+            name = self._known[key] = self._names.variable("from", networks[0])
+            entries = tuple(Network(network(each), 1) for each in networks)
+            self.geos.append(Geo(NONE, reference(name), entries, proxies=tuple(map(network, proxies))))
+        return self._known[key]
 
     def _variable(self, source: str, kind: str, pattern: str, name: str) -> str:
         key = (kind, name)

@@ -50,7 +50,9 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
         return False
     asks = [each.by_client for each in FEATURES if each.by_client]
     routes = find_routes(plan, listener)
-    return listener.access is not None or any(ask(plan, route) for route in routes for ask in asks)
+    if listener.access is not None or listener.asks_client:
+        return True
+    return any(ask(plan, route) for route in routes for ask in asks)
 
 
 def runs_before_rules(plan: Plan, listener: Listener) -> bool:
@@ -59,7 +61,7 @@ def runs_before_rules(plan: Plan, listener: Listener) -> bool:
     if not needs_client_address(plan, listener):
         return False
     accesses = (listener.access, *(route.access for route in find_routes(plan, listener)))
-    return any(access is not None and access.deny for access in accesses)
+    return listener.asks_client or any(access is not None and access.deny for access in accesses)
 
 
 def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:

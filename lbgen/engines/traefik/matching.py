@@ -6,11 +6,25 @@ import re
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import NATIVE, Verdict, habit
-from lbgen.engines.conditions import ConditionTable, Rendered, named
+from lbgen.engines.conditions import ConditionTable, Rendered, refuse_names
 from lbgen.engines.escapes import Chars, may_hold, parse, plain, write
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.engines.traefik.tls import escape_regex
-from lbgen.plan.conditions import FEATURES, Absent, Cookie, Exact, Header, Method, Not, OneOf, Present, Query, Regex
+from lbgen.plan.conditions import (
+    FEATURES,
+    Absent,
+    Cookie,
+    Exact,
+    Header,
+    Method,
+    Not,
+    OneOf,
+    Present,
+    Query,
+    Regex,
+    Source,
+    Within,
+)
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 
 if TYPE_CHECKING:
@@ -189,6 +203,12 @@ def _present_cookie(name: str, _: Present) -> str:
     return _cookie(name, '[^";]+')
 
 
+def _source(_: str, operator: Within) -> str:
+    """The peer, or whom trusted proxies state: a middleware above all routers puts that client in its place."""
+    texts = [call("ClientIP", network) for network in operator.networks]
+    return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
+
+
 def _absent(present: Callable[[str, Present], str]) -> Callable[[str, Absent], str]:
     return lambda name, _: f"!{present(name, Present())}"
 
@@ -219,7 +239,7 @@ CONDITIONS: ConditionTable = {
     (Header, Regex): Rendered(_header_regex, _habit(Header, Regex, _LINES_SAY)),
     (Header, Present): Rendered(_present_header, NATIVE),
     (Header, Absent): Rendered(
-        _absent(_present_header), NATIVE, named(_OF_PROXIES, "Traefik sets this field before it routes")
+        _absent(_present_header), NATIVE, refuse_names(_OF_PROXIES, "Traefik sets this field before it routes")
     ),
     (Query, Exact): Rendered(_exact_parameter, _habit(Query, Exact, _QUERY_SAYS)),
     (Query, Regex): Rendered(_parameter_regex, _habit(Query, Regex, _QUERY_SAYS)),
@@ -229,12 +249,14 @@ CONDITIONS: ConditionTable = {
     (Cookie, Regex): Rendered(_cookie_regex, _habit(Cookie, Regex, _COOKIE_SAYS)),
     (Cookie, Present): Rendered(_present_cookie, _habit(Cookie, Present, _COOKIE_SAYS)),
     (Cookie, Absent): Rendered(_absent(_present_cookie), _habit(Cookie, Absent, _COOKIE_SAYS)),
+    (Source, Within): Rendered(_source, NATIVE),
     (Method, Not): Rendered(_not(Method), NATIVE),
     (Header, Not): Rendered(
         _not(Header),
         _habit(Header, Not, _LINES_SAY),
-        named(_OF_PROXIES, "Traefik sets this field before it routes"),
+        refuse_names(_OF_PROXIES, "Traefik sets this field before it routes"),
     ),
     (Query, Not): Rendered(_not(Query), _habit(Query, Not, _QUERY_SAYS)),
     (Cookie, Not): Rendered(_not(Cookie), _habit(Cookie, Not, _COOKIE_SAYS)),
+    (Source, Not): Rendered(_not(Source), NATIVE),
 }

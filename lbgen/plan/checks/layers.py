@@ -39,8 +39,8 @@ def check(context: Context) -> None:
         if layer == "l4":
             _l4_route(context, f"routes[{index}]", index, route)
         elif route.sources is not None:
-            message = "sources is for l4 routes"
-            hint = "on l7 access: { allow: [...] } answers others with 403; no l7 route is selected by address"
+            message, networks = "sources of a route is for l4 routes", ", ".join(route.sources)
+            hint = f"write match: [{{ sources: [{networks}] }}]; access: {{ allow: [...] }} answers others with 403"
             context.add("LB207", f"routes[{index}].sources", message, hint, key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)

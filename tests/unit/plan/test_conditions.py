@@ -11,7 +11,7 @@ from lbgen.plan.conditions import SUBJECTS, Condition, with_conditions
 from lbgen.plan.model import Match
 from lbgen.plan.path_conditions import PATHS, Path
 from lbgen.plan.request import Draft, ParsedRequest, parse_request
-from tests.support.strategies import MATCHES, METHODS, OPERATORS, path_matches, paths, some_conditions
+from tests.support.strategies import MATCHES, NAMES, path_matches, paths, some_conditions, some_operators
 
 KINDS = [(subject, operator) for subject in SUBJECTS for operator in subject.operators]
 VALUES = st.lists(st.sampled_from(("", "1", "2", "a", "ab", "a b", "x,y", "1, a", "GET")), max_size=2)
@@ -24,8 +24,8 @@ def parsed(draft: Draft) -> ParsedRequest:
 @pytest.mark.parametrize(("subject", "operator"), KINDS)
 @given(data=st.data())
 def test_examples_hold_and_some_neighbour_does_not(subject, operator, data) -> None:
-    asked = operator.of(data.draw(OPERATORS.get(operator, st.just(True))))
-    condition = Condition(subject("" if subject.label == "method" else "n"), asked)
+    asked = data.draw(some_operators(subject, operator))
+    condition = Condition(subject("n" if subject in NAMES else ""), asked)
     draft = Draft("GET", "h", "/")
     for example in asked.examples():
         hit = condition.subject.write(draft, () if example is None else (example,))
@@ -42,7 +42,8 @@ def test_what_is_implied_holds(subject, data) -> None:
     """The same name on both sides, so that they meet."""
     one, other = (data.draw(some_conditions(subject))[0] for _ in range(2))
     other = Condition(one.subject, other.operator)
-    values = data.draw(st.sampled_from(METHODS).map(lambda word: [word]) if subject.label == "method" else VALUES)
+    examples = [each for operator in (one.operator, other.operator) for each in operator.examples() if each]
+    values = data.draw(VALUES if subject in NAMES else st.sampled_from(examples).map(lambda word: [word]))
     request = one.subject.write(Draft("GET", "h", "/"), values)
     if one.implies(other) and one.holds(parsed(request)):
         assert other.holds(parsed(request))
