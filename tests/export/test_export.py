@@ -1,0 +1,183 @@
+"""Exported folders: golden files of the shop and hybrid-edge, and what the tools of each target say of all examples.
+
+`--update-golden` rewrites tests/export/golden. The engines' own files are left out there: tests/golden has them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lbgen
+from lbgen.diagnostics import LbgenError, UsageError
+from lbgen.exporters.run import TARGETS
+from lbgen.severity import Severity
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = sorted(ROOT.glob("examples/*/topology.yaml"))
+CASES = {"shop": "haproxy", "hybrid-edge": None}
+KEYS = ROOT / "tests/errors"
+CONTAINERS = [name for name in TARGETS if name in ("compose", "swarm", "kubernetes")]
+CHECKED = """\
+version: 1
+name: checked
+listeners:
+  web: { port: 80 }
+  tls: { port: 8443, tls: { certificates: [{ cert: pair.crt, key: pair.key }] } }
+metrics: { port: 9100 }
+pools:
+  app:
+    endpoints: [{ address: "10.0.0.1:8080" }, { address: "10.0.0.2:8080" }]
+    health: { active: { path: /up } }
+routes:
+  - name: limited
+    match: [{ path: { prefix: /api } }]
+    forward: app
+    rate_limit: { rate: 10/s, key: client_ip }
+  - { name: app, forward: app }
+"""
+needs = {name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}") for name in ("systemd-analyze",)}
+
+
+@cache
+def exported(example: str, target: str, engine: str | None = None) -> lbgen.Exported:
+    topology = lbgen.load(str(ROOT / "examples" / example / "topology.yaml"))
+    return lbgen.export(topology, target, engine=engine, accept=("all",))
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> lbgen.Topology:
+    """A topology with active checks, metrics, a key, a low port and a rate limit."""
+    for name in ("pair.crt", "pair.key"):
+        shutil.copy(KEYS / name, tmp_path)
+    (tmp_path / "checked.yaml").write_text(CHECKED, encoding="utf-8")
+    return lbgen.load(str(tmp_path / "checked.yaml"))
+
+
+def own_files(found: lbgen.Exported) -> dict[str, str]:
+    """The files that are not the engines'."""
+    engines = ("nginx.conf", "haproxy.cfg", "routes/", "maps/", "lua", "proxy_headers.conf")
+    files = {name: text for name, text in found.files.items() if not any(word in name for word in engines)}
+    return files | {"files.txt": "".join(f"{name}\n" for name in found.files)}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_files_are_the_same(target: str, case: str, update_golden: bool) -> None:
+    folder, files = GOLDEN / target / case, own_files(exported(case, target, CASES[case]))
+    if update_golden:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    kept = {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()
+    }
+    assert kept == files, "run with --update-golden and read the diff"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("engine", ["nginx", "haproxy"])
+def test_every_example_is_exported_or_refused_with_a_finding(engine: str, target: str, path: Path) -> None:
+    try:
+        found = exported(path.parent.name, target, engine)
+    except LbgenError as stop:
+        refused = stop.diagnostics
+    else:
+        refused = ()
+        assert "README.md" in found.files
+        for name, text in found.files.items():
+            if name.endswith((".yaml", ".yml")):
+                assert list(yaml.safe_load_all(text)), name
+    assert all(each.code.startswith("LB3") for each in refused), refused
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_private_keys_are_files_of_their_owner_and_in_no_text(
+    target: str, checked: lbgen.Topology, tmp_path: Path
+) -> None:
+    secret = (KEYS / "pair.key").read_text(encoding="utf-8").splitlines()[1]
+    found = lbgen.export(without_metrics(checked), target, engine="haproxy", accept=("all",))
+    assert not any(secret in text for text in found.files.values())
+    found.write(tmp_path / target)
+    keys = list((tmp_path / target).rglob("*.key"))
+    assert keys
+    assert all(stat.S_IMODE(key.stat().st_mode) == 0o600 for key in keys)
+
+
+def without_metrics(topology: lbgen.Topology) -> lbgen.Topology:
+    folder = topology.base
+    (folder / "plain.yaml").write_text(CHECKED.replace("metrics: { port: 9100 }\n", ""), encoding="utf-8")
+    return lbgen.load(str(folder / "plain.yaml"))
+
+
+def test_an_absolute_path_is_refused_for_containers(checked: lbgen.Topology, tmp_path: Path) -> None:
+    absolute = CHECKED.replace("pair.crt", str(tmp_path / "pair.crt"))
+    (tmp_path / "absolute.yaml").write_text(absolute, encoding="utf-8")
+    topology = lbgen.load(str(tmp_path / "absolute.yaml"))
+    for target in CONTAINERS:
+        with pytest.raises(LbgenError, match="LB311"):
+            lbgen.export(topology, target, engine="nginx", accept=("all",))
+    assert lbgen.export(topology, "systemd", engine="nginx", accept=("all",)).files
+
+
+@pytest.mark.parametrize(("target", "most"), [(x, 0 if x == "compose" else 3) for x in CONTAINERS])
+def test_a_limit_of_each_replica_is_a_finding(checked: lbgen.Topology, target: str, most: int) -> None:
+    topology, replicas = without_metrics(checked), {"": 3} if most else None
+    found = lbgen.export(topology, target, engine="haproxy", accept=("all",), replicas=replicas)
+    told = [each for each in found.findings if "3 times the rate" in each.message]
+    assert len(told) == (1 if most else 0)
+    assert all(each.code == "LB310" and each.severity is Severity.WARNING and each.span.line for each in told)
+
+
+def test_unknown_names_are_usage_errors(checked: lbgen.Topology) -> None:
+    for words in ({"to": "nomad"}, {"to": "compose"}, {"to": "compose", "engine": "nginx", "replicas": {"web": 2}}):
+        with pytest.raises(UsageError):
+            lbgen.export(checked, **words)
+
+
+def test_rules_of_the_kernel_run_on_machines_alone() -> None:
+    topology = lbgen.load(str(ROOT / "examples/hybrid-edge/direct.yaml"))
+    assert "units/lbgen-hybrid-edge.service" in lbgen.export(topology, "systemd").files
+    for target in CONTAINERS:
+        with pytest.raises(LbgenError, match="LB311"):
+            lbgen.export(topology, target)
+
+
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
+def test_agents_run_where_a_field_needs_them(checked: lbgen.Topology, engine: str) -> None:
+    found = lbgen.export(checked, "compose", engine=engine, accept=("all",))
+    services = yaml.safe_load(found.files["compose.yaml"])["services"]
+    assert set(services) == {"checked", "checked-agent"}
+    assert services["checked-agent"]["pid"] == "service:checked"
+    assert "0" in services["checked"]["sysctls"].values()
+    units = lbgen.export(checked, "systemd", engine=engine, accept=("all",)).files
+    assert "lbgen agent /run/lbgen/checked" in units["units/lbgen-checked-agent.service"]
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in units["units/lbgen-checked.service"]
+
+
+@needs["systemd-analyze"]
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik", "direct", "keepalived"])
+def test_units_are_valid_and_hardened(checked: lbgen.Topology, engine: str, tmp_path: Path) -> None:
+    if engine == "direct":
+        found = lbgen.export(lbgen.load(str(ROOT / "examples/hybrid-edge/direct.yaml")), "systemd")
+    elif engine == "keepalived":
+        found = exported("postgres", "systemd", engine)
+    else:
+        found = lbgen.export(checked, "systemd", engine=engine, accept=("all",))
+    found.write(tmp_path / "out")
+    units = sorted((tmp_path / "out/units").iterdir())
+    for unit in units:
+        said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False).stderr
+        wrong = [line for line in said.splitlines() if unit.name in line and "is not executable" not in line]
+        assert wrong == []
+        scored = ["systemd-analyze", "security", "--offline=true", "--threshold=25", unit]
+        subprocess.run(scored, capture_output=True, check=True)
