@@ -18,7 +18,7 @@ from lbgen.engines.api import Binary, Engine, ProcessSpec, RenderedFile, engine_
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.features import Feature
-from lbgen.plan.model import Plan
+from lbgen.plan.model import Forward, Plan
 from lbgen.plan.tiers import parts as tiers_of
 from lbgen.records import replace
 from lbgen.resources import folder
@@ -46,7 +46,7 @@ _PER_REPLICA = {
     Feature.HEALTH_PASSIVE: "each replica of {n} ejects by itself, by the failures that it saw",
 }
 # Who a client is: behind other machines of the target its address is kept or lost.
-BY_CLIENT = frozenset({Feature.LISTENER_ACCESS, Feature.ROUTE_ACCESS, Feature.L4_SOURCES, Feature.SOURCE_HASH})
+_BY_CLIENT = frozenset({Feature.LISTENER_ACCESS, Feature.ROUTE_ACCESS, Feature.L4_SOURCES, Feature.SOURCE_HASH})
 
 
 class Request(Struct, frozen=True):
@@ -233,6 +233,42 @@ def per_replica(part: Part, most: int) -> Iterator[Diagnostic]:
         written = [use.field for use in uses if not use.default]
         if feature in _PER_REPLICA and written:
             yield kept_otherwise(part.plan, f"{feature}: {_PER_REPLICA[feature].format(n=most)}", written[0])
+
+
+def weak_links(part: Part) -> Iterator[Diagnostic]:
+    """Pools of replicas that come and go, without what keeps requests from being lost then."""
+    for pool in part.plan.pools:
+        if pool.leads_to is None:
+            continue
+        if pool.active is None:
+            message = f"pool {pool.name}: without checks, requests go on to replicas that are gone until a name changes"
+            yield kept_otherwise(part.plan, message, pool.field, "write health: { active: {} }")
+        users = [x for x in part.plan.routes if isinstance(x.action, Forward) and _leads(x.action, pool.name)]
+        l7 = {rule.route for x in part.plan.listeners for table in x.hosts for rule in table.rules}
+        for route in users:
+            if route.name in l7 and isinstance(route.action, Forward) and route.action.retries is None:
+                message = f"route {route.name}: a request that meets a replica as it ends is lost"
+                yield kept_otherwise(
+                    part.plan, message, route.field, "write retries: { max: 1, on: [connect_failure, reset] }"
+                )
+
+
+def _leads(action: Forward, pool: str) -> bool:
+    return any(target.pool == pool for target in action.targets)
+
+
+def lost_addresses(part: Part, kept: str) -> Iterator[Diagnostic]:
+    """What stands between clients and a tier in front: the addresses that fields go by (`kept` says how they are kept),
+    and a listener's own address, which nothing there has."""
+    if not part.entry:
+        return
+    for feature, uses in part.plan.uses_by_feature().items():
+        if feature in _BY_CLIENT and any(not use.default for use in uses):
+            yield kept_otherwise(part.plan, f"{feature}: {kept}", uses[0].field)
+    for listener in part.plan.listeners:
+        if listener.address_written:
+            message = f"listener {listener.name} is at every address of its container, not at the one that is written"
+            yield kept_otherwise(part.plan, message, f"{listener.field}.address")
 
 
 def digest(*contents: bytes | str) -> str:

@@ -16,8 +16,12 @@ import yaml
 
 import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
+from lbgen.exporters import kubernetes
 from lbgen.exporters.run import TARGETS
 from lbgen.severity import Severity
+from lbgen.spec.load import load_bytes
+from tests.support.growth import rich_topology
+from tests.support.growth import topology as growth_topology
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -43,7 +47,9 @@ routes:
     rate_limit: { rate: 10/s, key: client_ip }
   - { name: app, forward: app }
 """
-needs = {name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}") for name in ("systemd-analyze",)}
+needs = {
+    name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}") for name in ("systemd-analyze", "kubectl")
+}
 
 
 @cache
@@ -181,3 +187,84 @@ def test_units_are_valid_and_hardened(checked: lbgen.Topology, engine: str, tmp_
         assert wrong == []
         scored = ["systemd-analyze", "security", "--offline=true", "--threshold=25", unit]
         subprocess.run(scored, capture_output=True, check=True)
+
+
+def objects(found: lbgen.Exported, part: str) -> dict[str, list[dict]]:
+    """The manifests of a part of an export for Kubernetes, by kind."""
+    by_kind: dict[str, list[dict]] = {}
+    for name in (f"{part}-files.yaml", f"{part}.yaml"):
+        for each in yaml.safe_load_all(found.files[name]):
+            by_kind.setdefault(each["kind"], []).append(each)
+    return by_kind
+
+
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
+def test_manifests_are_valid_by_the_schemas_of_kubernetes(checked: lbgen.Topology, engine: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate (108 MB) for this")
+    found = lbgen.export(checked, "kubernetes", engine=engine, accept=("all",), autoscale=True)
+    for each in (each for kind in objects(found, "checked").values() for each in kind):
+        validate.validate(each, "1.34", strict=True)
+
+
+@needs["kubectl"]
+def test_kustomize_makes_the_secret_that_pods_mount(checked: lbgen.Topology, tmp_path: Path) -> None:
+    found = lbgen.export(checked, "kubernetes", engine="nginx", accept=("all",), namespace="prod", autoscale=True)
+    found.write(tmp_path / "out")
+    made = subprocess.run(["kubectl", "kustomize", tmp_path / "out"], capture_output=True, check=True).stdout
+    every = {each["kind"]: each for each in yaml.safe_load_all(made)}
+    kinds = "ConfigMap Deployment HorizontalPodAutoscaler NetworkPolicy PodDisruptionBudget Secret Service"
+    assert set(every) == set(kinds.split())
+    assert {each["metadata"]["namespace"] for each in every.values()} == {"prod"}
+    pod = every["Deployment"]["spec"]["template"]["spec"]
+    mounted = [each["secret"]["name"] for each in pod["volumes"][0]["projected"]["sources"] if "secret" in each]
+    assert mounted == [every["Secret"]["metadata"]["name"]]
+    assert every["Secret"]["immutable"]
+    assert every["ConfigMap"]["immutable"]
+    assert [each["name"] for each in pod["containers"]] == ["engine", "agent"]
+    assert pod["shareProcessNamespace"]
+    for each in (pod, *pod["containers"]):
+        assert each["securityContext"]
+
+
+def test_other_files_have_another_name(tmp_path: Path) -> None:
+    """And the Deployment names them, so that a change starts new pods and the files of before stay."""
+    before = objects(exported("shop", "kubernetes", "haproxy"), "shop")
+    topology = lbgen.load(str(ROOT / "examples/shop/topology.yaml"))
+    text = (ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8").replace("/healthz", "/livez")
+    (tmp_path / "shop.yaml").write_text(text, encoding="utf-8")
+    after = objects(lbgen.export(lbgen.load(str(tmp_path / "shop.yaml")), "kubernetes", engine="haproxy"), "shop")
+    names = [each["ConfigMap"][0]["metadata"]["name"] for each in (before, after)]
+    assert len(set(names)) == 2
+    assert all(name in str(each["Deployment"]) for name, each in zip(names, (before, after), strict=True))
+    other = objects(lbgen.export(topology, "kubernetes", engine="envoy", accept=("all",)), "shop")
+    assert other["Deployment"][0]["spec"]["selector"] == before["Deployment"][0]["spec"]["selector"]
+
+
+def test_tiers_reach_each_other_by_headless_names() -> None:
+    found = exported("hybrid-edge", "kubernetes")
+    config = objects(found, "hybrid-edge")["ConfigMap"][0]["data"]["haproxy.cfg"]
+    assert "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns" in config
+    behind = objects(found, "hybrid-web")
+    assert [each["metadata"]["name"] for each in behind["Service"]] == ["hybrid-web", "hybrid-web-headless"]
+    assert behind["Service"][1]["spec"]["clusterIP"] == "None"
+    allowed = behind["NetworkPolicy"][0]["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
+    assert allowed["app.kubernetes.io/instance"] == "hybrid-edge"
+
+
+def test_many_files_are_spread_over_config_maps_and_a_large_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = load_bytes(rich_topology(200).encode(), "growth.yaml", Path.cwd())
+    rendered = lbgen.render(topology, engine="nginx", accept=("all",))
+    sizes = [len(text.encode()) for text in rendered.values()]
+    monkeypatch.setattr(kubernetes, "MOST_BYTES", max(sizes) + 1_000)
+    maps = objects(lbgen.export(topology, "kubernetes", engine="nginx", accept=("all",)), "growth")["ConfigMap"]
+    assert len(maps) > 1
+    assert sum(len(each["data"]) for each in maps) == len(rendered) + 1  # start.sh
+    monkeypatch.setattr(kubernetes, "MOST_BYTES", max(sizes) - 1_000)
+    with pytest.raises(LbgenError, match=r"LB311.*nginx.conf of nginx has .* bytes, and a ConfigMap holds"):
+        lbgen.export(topology, "kubernetes", engine="nginx", accept=("all",))
+
+
+def test_a_thousand_routes_fit(tmp_path: Path) -> None:
+    topology = load_bytes(growth_topology(1000, hosts=10, pools=5).encode(), "growth.yaml", Path.cwd())
+    found = lbgen.export(topology, "kubernetes", engine="haproxy", accept=("all",))
+    assert len(objects(found, "growth")["ConfigMap"]) == 1
