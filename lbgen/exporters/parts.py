@@ -225,14 +225,14 @@ def kept_otherwise(plan: Plan, message: str, field: str, hint: str = "") -> Diag
     return Diagnostic("LB310", message, plan.span(field), field, hint, Severity.WARNING)
 
 
-def per_replica(part: Part, most: int) -> Iterator[Diagnostic]:
-    """What holds for each of up to `most` replicas instead of for all of them."""
-    if most < 2:
+def per_replica(part: Part, most: int | None) -> Iterator[Diagnostic]:
+    """What holds for each of up to `most` replicas (None: one for each node) instead of for all of them."""
+    if most == 1:
         return
     for feature, uses in part.plan.uses_by_feature().items():
         written = [use.field for use in uses if not use.default]
         if feature in _PER_REPLICA and written:
-            yield kept_otherwise(part.plan, f"{feature}: {_PER_REPLICA[feature].format(n=most)}", written[0])
+            yield kept_otherwise(part.plan, f"{feature}: {_PER_REPLICA[feature].format(n=most or 'N')}", written[0])
 
 
 def weak_links(part: Part) -> Iterator[Diagnostic]:

@@ -16,7 +16,7 @@ import yaml
 
 import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
-from lbgen.exporters import kubernetes
+from lbgen.exporters import kubernetes, swarm
 from lbgen.exporters.run import TARGETS
 from lbgen.severity import Severity
 from lbgen.spec.load import load_bytes
@@ -48,7 +48,8 @@ routes:
   - { name: app, forward: app }
 """
 needs = {
-    name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}") for name in ("systemd-analyze", "kubectl")
+    name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}")
+    for name in ("systemd-analyze", "kubectl", "docker")
 }
 
 
@@ -268,3 +269,36 @@ def test_a_thousand_routes_fit(tmp_path: Path) -> None:
     topology = load_bytes(growth_topology(1000, hosts=10, pools=5).encode(), "growth.yaml", Path.cwd())
     found = lbgen.export(topology, "kubernetes", engine="haproxy", accept=("all",))
     assert len(objects(found, "growth")["ConfigMap"]) == 1
+
+
+@needs["docker"]
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_docker_reads_every_stack(path: Path, tmp_path: Path) -> None:
+    try:
+        exported(path.parent.name, "swarm", "haproxy").write(tmp_path)
+    except LbgenError as refused:
+        pytest.skip(str(refused))
+    read = ["docker", "stack", "config", "--compose-file", tmp_path / "stack.yaml"]
+    assert subprocess.run(read, capture_output=True, text=True, check=True).stderr == ""
+
+
+def test_tasks_of_a_tier_behind_begin_before_others_end() -> None:
+    services = yaml.safe_load(exported("hybrid-edge", "swarm").files["stack.yaml"])["services"]
+    edge, web = services["hybrid-edge"]["deploy"], services["hybrid-web"]["deploy"]
+    assert (edge["mode"], edge["update_config"]["order"]) == ("global", "stop-first")
+    assert (web["replicas"], web["update_config"]["order"]) == (3, "start-first")
+    assert {each["endpoint_mode"] for each in (edge, web)} == {"dnsrr"}
+    assert {each["update_config"]["failure_action"] for each in (edge, web)} == {"rollback"}
+    config = exported("hybrid-edge", "swarm").files["hybrid-edge/haproxy.cfg"]
+    assert "server-template s1- 10 hybrid-web:8081 resolvers dns" in config
+
+
+def test_a_swarm_refuses_what_needs_the_agent_and_large_files(
+    checked: lbgen.Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine, field in (("nginx", "pools.app.health.active"), ("haproxy", "metrics")):
+        with pytest.raises(LbgenError, match=f"LB311 {field}: .* needs `lbgen agent`"):
+            lbgen.export(checked, "swarm", engine=engine, accept=("all",))
+    monkeypatch.setattr(swarm, "MOST_BYTES", 500)
+    with pytest.raises(LbgenError, match=r"LB311.*haproxy.cfg has .* bytes, and a config of a swarm holds 500"):
+        lbgen.export(without_metrics(checked), "swarm", engine="haproxy", accept=("all",))
