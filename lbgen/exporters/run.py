@@ -12,7 +12,7 @@ from lbgen.exporters.parts import Exported, Request
 if TYPE_CHECKING:
     from lbgen.spec.load import Topology
 
-TARGETS = ("compose", "swarm", "kubernetes", "systemd")
+TARGETS = ("compose", "swarm", "kubernetes", "systemd", "gateway-api")
 
 
 def export(

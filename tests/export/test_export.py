@@ -78,7 +78,11 @@ def own_files(found: lbgen.Exported) -> dict[str, str]:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_files_are_the_same(target: str, case: str, update_golden: bool) -> None:
-    folder, files = GOLDEN / target / case, own_files(exported(case, target, CASES[case]))
+    folder = GOLDEN / target / case
+    try:
+        files = own_files(exported(case, target, CASES[case]))
+    except LbgenError as refused:
+        files = {"refused.txt": f"{refused}\n".replace(str(ROOT), "")}
     if update_golden:
         shutil.rmtree(folder, ignore_errors=True)
         for name, text in files.items():
@@ -302,3 +306,46 @@ def test_a_swarm_refuses_what_needs_the_agent_and_large_files(
     monkeypatch.setattr(swarm, "MOST_BYTES", 500)
     with pytest.raises(LbgenError, match=r"LB311.*haproxy.cfg has .* bytes, and a config of a swarm holds 500"):
         lbgen.export(without_metrics(checked), "swarm", engine="haproxy", accept=("all",))
+
+
+def gateway(tmp_path: Path, **words: str) -> lbgen.Exported:
+    for name in ("pair.crt", "pair.key"):
+        shutil.copy(KEYS / name, tmp_path)
+    shutil.copy(Path(__file__).parent / "gateway.yaml", tmp_path)
+    return lbgen.export(lbgen.load(str(tmp_path / "gateway.yaml")), "gateway-api", **words)
+
+
+def test_the_gateway_api_says_all_that_it_has_a_word_for(tmp_path: Path) -> None:
+    found = gateway(tmp_path)
+    assert found.findings == ()
+    routes = list(yaml.safe_load_all(found.files["routes.yaml"]))
+    kinds = [each["kind"] for each in routes]
+    assert kinds == ["HTTPRoute", "HTTPRoute", "GRPCRoute", "HTTPRoute", "HTTPRoute", "TLSRoute", "UDPRoute"]
+    canary, moved, calls, _, inside, mail, _ = (each["spec"] for each in routes)
+    assert [rule["matches"][0]["method"] for rule in canary["rules"]] == ["GET", "POST"]
+    filters = [each["type"] for each in canary["rules"][0]["filters"]]
+    modifiers = ["RequestHeaderModifier", "ResponseHeaderModifier"]
+    assert filters == [*modifiers, "CORS", "URLRewrite", "RequestMirror"]
+    assert [each["weight"] for each in canary["rules"][0]["backendRefs"]] == [5, 95]
+    assert moved["rules"][0]["filters"][0]["requestRedirect"]["statusCode"] == 308
+    methods = [each["method"] for each in calls["rules"][0]["matches"]]
+    assert methods[0] == {"type": "Exact", "service": "shop.Cart", "method": "Add"}
+    assert inside["rules"][0]["backendRefs"] == [{"name": "api", "namespace": "prod", "port": 80, "weight": 1}]
+    assert mail["hostnames"] == ["mail.example", "*.mail.example"]
+    backends = list(yaml.safe_load_all(found.files["backends.yaml"]))
+    slices = {each["metadata"]["name"]: each for each in backends if each["kind"] == "EndpointSlice"}
+    assert slices["gateway-app-ipv4-8080"]["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}]
+    policy = next(each["spec"] for each in backends if each["kind"] == "BackendTLSPolicy")
+    assert policy["validation"]["hostname"] == "api.partner.example"
+
+
+def test_the_gateway_api_refuses_what_it_has_no_word_for_unless_accepted(checked: lbgen.Topology) -> None:
+    fields = {"metrics", "pools.app.health.active", "routes[0].rate_limit"}
+    with pytest.raises(LbgenError) as refused:
+        lbgen.export(checked, "gateway-api")
+    assert {each.field for each in refused.value.diagnostics} == fields
+    words = {each.accept for each in refused.value.diagnostics}
+    found = lbgen.export(checked, "gateway-api", accept=tuple(words))
+    assert {each.field for each in found.findings} == fields
+    assert {each.code for each in found.findings} == {"LB310"}
+    assert "| `route.rate_limit` | routes[0].rate_limit |" in found.files["README.md"]
