@@ -5,6 +5,7 @@
     lbgen.config(topology)  # as YAML, each value with its origin
     lbgen.check(topology), lbgen.explain(plan, "nginx"), lbgen.diff(topology, lbgen.load("changed.yaml"))
     lbgen.render(topology, engine="nginx").write("out")
+    lbgen.export(topology, "kubernetes", engine="haproxy").write("deploy")
     lbgen.simulate(plan, lbgen.Request(target="/api", headers=(("Host", "shop.example"),)))
     with lbgen.up(topology, engine="haproxy") as stack:
         stack.url("web")
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from lbgen.conformance.verify.run import verify
     from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, Span, UsageError
     from lbgen.engines.rendered import Rendered, explain, render
+    from lbgen.exporters.parts import Exported
+    from lbgen.exporters.run import export
     from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
     from lbgen.plan.resolve import check, plan
@@ -43,6 +46,7 @@ __version__ = VERSION
 _HOMES = {
     "Diagnostic": "lbgen.diagnostics",
     "EngineError": "lbgen.diagnostics",
+    "Exported": "lbgen.exporters.parts",
     "LbgenError": "lbgen.diagnostics",
     "Outcome": "lbgen.plan.simulate",
     "Plan": "lbgen.plan.model",
@@ -59,6 +63,7 @@ _HOMES = {
     "config": "lbgen.spec.effective",
     "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
+    "export": "lbgen.exporters.run",
     "load": "lbgen.spec.load",
     "preview": "lbgen.api",
     "reload": "lbgen.api",
@@ -72,6 +77,7 @@ _HOMES = {
 __all__ = [
     "Diagnostic",
     "EngineError",
+    "Exported",
     "LbgenError",
     "Outcome",
     "Plan",
@@ -89,6 +95,7 @@ __all__ = [
     "config",
     "diff",
     "explain",
+    "export",
     "load",
     "plan",
     "preview",

@@ -26,6 +26,7 @@ VERBS = {
     "check": "Report findings; run the engines' own checkers where installed.",
     "fmt": "Write topologies in one canonical form that keeps their comments.",
     "render": "Write native configurations.",
+    "export": "Write a folder for compose, a swarm, Kubernetes, systemd or the Gateway API.",
     "explain": "Show features x engines with verdicts, or the topology behind a line.",
     "config": "Print the topology with profile, defaults and variables written out.",
     "route": "Say which rule serves a request, and why the others do not.",

@@ -16,6 +16,7 @@ from lbgen.bench.report import BenchReport
 from lbgen.cli import values
 from lbgen.cli.diff import Fingerprints
 from lbgen.cli.explain import Origin, RenderedLine
+from lbgen.cli.export import ExportedFiles
 from lbgen.cli.images import ImagesBuilt
 from lbgen.cli.logs import EngineAccess, LogLine
 from lbgen.cli.output import print_json
@@ -43,6 +44,7 @@ _Versions = dict[str, dict[str, list[FindingRecord]]]  # by engine and version: 
 ANSWERS: dict[str, tuple[Any, ...]] = {
     "check": (list[FindingRecord],),
     "render": (dict[str, RenderedFiles], dict[str, RenderedTier]),
+    "export": (ExportedFiles,),
     "explain": (
         _Verdicts,
         dict[str, _Verdicts],

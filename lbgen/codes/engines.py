@@ -33,6 +33,15 @@ LB308 an engine that is left out
   cause: `check` was not asked for the engine by name, and the engine refuses the topology or is not installed.
   example: $ lbgen check topology.yaml --json    # a topology that nftables refuses
   remedy: Do what the finding says, choose engines with -e, or hide the advice with --ignore LB308.
+LB310 a field that the target of an export keeps in another way
+  cause: What runs the exported folder starts several replicas, or stands between clients and the engine. The finding
+    says what holds instead.
+  example: $ lbgen export topology.yaml --to kubernetes -e haproxy -o out    # with a rate limit
+  remedy: Divide limits by the number of replicas, or change the field as the finding says.
+LB311 a topology that the target of an export cannot hold
+  cause: The target has no place for a file or a field, or none where the engine can run.
+  example: $ lbgen export topology.yaml --to swarm -e nginx -o out    # with active checks, which need the agent
+  remedy: Do what the finding says, or choose another target or engine.
 LB401 the engine's own checker refuses the configuration
   cause: The engine's checker rejects the rendered files. The finding has its output.
   example: $ lbgen check topology.yaml -e nginx    # a verbatim text with an error

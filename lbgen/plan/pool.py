@@ -40,6 +40,7 @@ class Endpoint(Struct, frozen=True):
     backup: bool = False  # serves only when no other endpoint is up
     cookie_value: str = ""  # by which a sticky cookie names it; "" in pools without one
     written: str = ""  # the topology's host:port, where a runtime put a stand-in in its place
+    addresses: int = 1  # the most that its name has, where it stands for replicas
 
     @property
     def authority(self) -> str:

@@ -42,6 +42,11 @@ PURE: dict[str, list[tuple[str, ...]]] = {
         (SHOP, "--versions"),
         (TIERS, "--versions"),
     ],
+    "export": [
+        (SHOP, "--to", "compose", "-e", "nginx"),
+        (TIERS, "--to", "kubernetes"),
+        (SHOP, "--to", "gateway-api", "--accept", "all"),
+    ],
     "fingerprint": [("nginx@1.22", "--stored", "--compare", "1.31"), ("nginx", "--stored")],
     "config": [(SHOP,), (SHOP, "--set", "listeners.web.port=81"), (TIERS,)],
     "route": [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NO_FIELDS = frozenset(
     {
         *("name", "index", "field", "names", "hosts", "l4_rules", "mode", "protocol_of", "metrics", "is_ip", "host"),
-        *("address_written", "public_port", "cookie_value", "written", "stand_ins", "leads_to", "ciphers"),
+        *("address_written", "public_port", "cookie_value", "written", "addresses", "stand_ins", "leads_to", "ciphers"),
     }
 )
 _OF_L4 = {  # the only fields that layer 4 has

@@ -118,7 +118,8 @@ def _servers(use: PoolUse) -> Iterator[Statement]:
         address = f"127.0.0.1:{endpoint.port}" if is_localhost else endpoint.authority
         own = [word for each in FEATURES if each.server for word in each.server(use, n, endpoint)]
         options = [*([] if weight == 1 else [f"weight {weight}"]), *own]
-        yield statement(f"server s{n}", address, *options, origin=endpoint.field)
+        first = f"server s{n}" if endpoint.addresses == 1 else f"server-template s{n}- {endpoint.addresses}"
+        yield statement(first, address, *options, origin=endpoint.field)
 
 
 def weights(pool: Pool) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from msgspec import Struct
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
+from lbgen.plan.model import Plan
 from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.executables import candidates
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 REPOSITORY = "lbgen"  # of images built here: lbgen/nginx:1.31.3
 LABEL = "io.lbgen.image"  # value: the version of lbgen that built it and the tools in it
 PROGRAMS = "/usr/local/sbin"
+_NO_PLAN = Plan("", (), (), ())  # an engine ends in the same way, whatever it serves
 _HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
 HELPER = "helper"
+_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln")  # of the scripts of exported containers (lbgen.exporters)
 
 
 class Built(Struct, frozen=True):
@@ -184,6 +188,7 @@ def build(
                 failed.append((engine.name, str(error)))
                 continue
             reference = _load(client, f"{REPOSITORY}/{engine.name}", binary.version, archive, _recipe(engine))
+            _set_stop_signal(client, reference, engine.process(_NO_PLAN, binary, Path("/")).stop.name)
             built.append(Built(engine.name, binary.version, reference, str(binary.path), len(archive)))
         if not seen:
             failed.append((engine.name, f"no executable of {engine.title} {' or '.join(engine.versions)} is here"))
@@ -195,13 +200,17 @@ def _bundle(engine: Engine, binary: Binary) -> ImageArchive:
     found.add_program(binary.path, f"{PROGRAMS}/{engine.binaries[0].command}")
     for module in binary.modules:  # loaded by their paths
         found.add_program(module, str(module))
-    for tool in engine.images.tools:
+    for tool in _tools(engine):
         found.add_program(Path(tool).resolve(), tool)
     return found
 
 
 def _recipe(engine: Engine) -> str:
-    return " ".join((VERSION, *engine.images.tools))
+    return " ".join((VERSION, *_tools(engine)))
+
+
+def _tools(engine: Engine) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*engine.images.tools, *_TOOLS)))
 
 
 def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label: str) -> str:
@@ -211,6 +220,14 @@ def _load(client: DockerClient, repository: str, tag: str, archive: bytes, label
         )
     _remove_old(client)
     return f"{repository}:{tag}"
+
+
+def _set_stop_signal(client: DockerClient, reference: str, name: str) -> None:
+    """Have the image say how its engine ends gracefully, as some orchestrators have no other place for it. An import
+    takes no STOPSIGNAL, so the image is built from itself."""
+    recipe = io.BytesIO(f"FROM {reference}\nSTOPSIGNAL {name}\n".encode())
+    with docker_errors(f"making the image {reference}"):
+        client.images.build(fileobj=recipe, tag=reference, rm=True)
 
 
 def _remove_old(client: DockerClient) -> None:

@@ -1,0 +1,153 @@
+"""systemd: a hardened unit for each tier, one for its agent, and an Ansible playbook that copies all of it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from lbgen.engines.agent_spec import FILE as AGENT_FILE
+from lbgen.engines.api import Binary, RenderedFile
+from lbgen.engines.metrics_spec import FILE as METRICS_FILE
+from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
+from lbgen.exporters.parts import (
+    Exported,
+    Part,
+    Request,
+    Target,
+    build_parts,
+    dump,
+    exported,
+    kept_otherwise,
+    text_file,
+)
+from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
+
+if TYPE_CHECKING:
+    from lbgen.diagnostics import Diagnostic
+
+USER = "lbgen"
+_ETC, _RUN = "/etc/lbgen", "/run/lbgen"
+_LOGS = "/var/log/lbgen"
+_HOT = "start.sh"  # of an engine that reloads by another process beside the first
+_TARGET = Target(
+    "systemd",
+    work=lambda name: f"{_RUN}/{name}",
+    endpoints=lambda name, count: (),  # as in the topology: its hosts, or names that they have
+    address=False,
+)
+
+
+class Unit(Struct, frozen=True):
+    """What the template of a unit needs; commands are lines of ExecStart= and its like."""
+
+    part: Part
+    start: str
+    prepare: tuple[str, ...]
+    reload: tuple[str, ...]
+    stop: tuple[str, ...]
+    capabilities: str
+    user: str
+    kind: str
+
+    @property
+    def folder(self) -> str:
+        """Where the engine runs."""
+        return f"{_RUN}/{self.part.name}"
+
+    @property
+    def config(self) -> str:
+        """Where the playbook puts the files."""
+        return f"{_ETC}/{self.part.name}"
+
+
+def export(request: Request) -> Exported:
+    """Units, users and folders for systemd, the engines' files, a playbook with its inventory, and a README."""
+    parts = build_parts(request, _TARGET)
+    files: list[RenderedFile] = []
+    findings: list[Diagnostic] = []
+    for part in parts:
+        unit = _unit(part)
+        scripts = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
+        files += part.files(f"files/{part.name}", scripts)
+        files.append(text_file(f"units/lbgen-{part.name}.service", "engine.service.j2", v=unit))
+        if part.spec.agent:
+            wait = AGENT_FILE if AGENT_FILE in part.rendered else METRICS_FILE
+            files.append(text_file(f"units/lbgen-{part.name}-agent.service", "agent.service.j2", v=unit, wait=wait))
+        if unit.reload == () and not part.spec.watched:
+            message = f"{part.engine.title} has no reload here: a change restarts it, and cuts open connections"
+            findings.append(kept_otherwise(part.plan, message, part.plan.listeners[0].field))
+    files.append(RenderedFile("sysusers.d/lbgen.conf", f'u {USER} - "load balancers of lbgen" / /usr/sbin/nologin\n'))
+    files += [text_file(f"tmpfiles.d/lbgen-{request.name}.conf", "tmpfiles.j2", parts=parts, etc=_ETC, user=USER)]
+    if any(part.spec.access_log for part in parts):
+        files.append(text_file("logrotate.d/lbgen", "logrotate.j2", user=USER))
+    files += [_inventory(parts), _playbook(request, parts), _readme(request, parts)]
+    copies = [copy for part in parts for copy in part.copies(f"files/{part.name}")]
+    return exported("systemd", files, copies, findings, request)
+
+
+def _is_hot(part: Part) -> bool:
+    return bool(part.spec.hot_restart_argv)
+
+
+def _unit(part: Part) -> Unit:
+    spec, folder = part.spec, f"{_RUN}/{part.name}"
+    copy = f"/bin/sh -c 'cp -RLf {_ETC}/{part.name}/* .'"
+    check = _check(part)
+    log = () if not spec.access_log else (f"/bin/ln -sf {_LOGS}/{part.name}.log {spec.access_log}",)
+    prepare = (copy, *log, *map(_command, spec.setup if spec.argv else ()), *check)
+    user, kind = (USER, "exec") if not spec.kernel else ("root", "exec" if spec.argv else "oneshot")
+    load = tuple(map(_command, spec.setup))
+    if _is_hot(part):
+        start, reload = f"/bin/sh {folder}/{_HOT}", (copy, *check, f"kill -{NEXT_SIGNAL.removeprefix('SIG')} $MAINPID")
+    elif spec.argv:
+        start = _command(spec.argv)
+        signal = () if spec.reload is None else (f"kill -{spec.reload.name.removeprefix('SIG')} $MAINPID",)
+        reload = (copy, *check, *(load if spec.kernel else ()), *signal) if signal or spec.watched else ()
+    else:
+        start, reload = load[0], (copy, *check, *load)
+    capabilities = "CAP_NET_ADMIN" if spec.kernel else "CAP_NET_BIND_SERVICE" if has_low_port(part.plan) else ""
+    if spec.kernel and spec.argv:
+        capabilities += " CAP_NET_RAW CAP_NET_BROADCAST"
+    stop = tuple(f"-{_command(each)}" for each in spec.teardown)
+    return Unit(part, start, prepare, reload, stop, capabilities, user, kind)
+
+
+def _check(part: Part) -> tuple[str, ...]:
+    """The engine's own checker, where it ends by itself."""
+    binary = Binary(Path(part.engine.binaries[0].command), part.version)
+    spec = part.engine.check(part.plan, binary, Path(f"{_RUN}/{part.name}"))
+    return () if spec.serves else (_command(spec.argv),)
+
+
+def _command(argv: tuple[str, ...]) -> str:
+    """A command line as systemd reads it: `$` and `%` doubled, words quoted as a shell does."""
+    return (
+        " ".join(f'"{word}"' if " " in word and '"' not in word else shlex.quote(word) for word in argv)
+        .replace("%", "%%")
+        .replace("$", "$$")
+    )
+
+
+def _inventory(parts: tuple[Part, ...]) -> RenderedFile:
+    """Each tier's machines as the topology names them, or as they are to be named."""
+    groups: dict[str, Any] = {}
+    for part in parts:
+        names = part.hosts or tuple(f"{part.name}-{n + 1}" if part.tier else part.name for n in range(part.replicas))
+        groups[_group(part)] = {"hosts": {name: {} for name in names}}
+    return RenderedFile("inventory.yaml", dump({"all": {"children": groups}}))
+
+
+def _group(part: Part) -> str:
+    return part.name.replace("-", "_")
+
+
+def _playbook(request: Request, parts: tuple[Part, ...]) -> RenderedFile:
+    rows = [(_group(part), part, part.spec.agent, bool(_unit(part).reload)) for part in parts]
+    return text_file("playbook.yaml", "playbook.yaml.j2", parts=rows, name=request.name, etc=_ETC)
+
+
+def _readme(request: Request, parts: tuple[Part, ...]) -> RenderedFile:
+    return text_file("README.md", "systemd.md.j2", name=request.name, parts=parts, etc=_ETC, grace=GRACE_SECONDS)

@@ -1,0 +1,351 @@
+"""Exported folders: golden files of the shop and hybrid-edge, and what the tools of each target say of all examples.
+
+`--update-golden` rewrites tests/export/golden. The engines' own files are left out there: tests/golden has them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lbgen
+from lbgen.diagnostics import LbgenError, UsageError
+from lbgen.exporters import kubernetes, swarm
+from lbgen.exporters.run import TARGETS
+from lbgen.severity import Severity
+from lbgen.spec.load import load_bytes
+from tests.support.growth import rich_topology
+from tests.support.growth import topology as growth_topology
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = sorted(ROOT.glob("examples/*/topology.yaml"))
+CASES = {"shop": "haproxy", "hybrid-edge": None}
+KEYS = ROOT / "tests/errors"
+CONTAINERS = [name for name in TARGETS if name in ("compose", "swarm", "kubernetes")]
+CHECKED = """\
+version: 1
+name: checked
+listeners:
+  web: { port: 80 }
+  tls: { port: 8443, tls: { certificates: [{ cert: pair.crt, key: pair.key }] } }
+metrics: { port: 9100 }
+pools:
+  app:
+    endpoints: [{ address: "10.0.0.1:8080" }, { address: "10.0.0.2:8080" }]
+    health: { active: { path: /up } }
+routes:
+  - name: limited
+    match: [{ path: { prefix: /api } }]
+    forward: app
+    rate_limit: { rate: 10/s, key: client_ip }
+  - { name: app, forward: app }
+"""
+needs = {
+    name: pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name}")
+    for name in ("systemd-analyze", "kubectl", "docker")
+}
+
+
+@cache
+def exported(example: str, target: str, engine: str | None = None) -> lbgen.Exported:
+    topology = lbgen.load(str(ROOT / "examples" / example / "topology.yaml"))
+    return lbgen.export(topology, target, engine=engine, accept=("all",))
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> lbgen.Topology:
+    """A topology with active checks, metrics, a key, a low port and a rate limit."""
+    for name in ("pair.crt", "pair.key"):
+        shutil.copy(KEYS / name, tmp_path)
+    (tmp_path / "checked.yaml").write_text(CHECKED, encoding="utf-8")
+    return lbgen.load(str(tmp_path / "checked.yaml"))
+
+
+def own_files(found: lbgen.Exported) -> dict[str, str]:
+    """The files that are not the engines'."""
+    engines = ("nginx.conf", "haproxy.cfg", "routes/", "maps/", "lua", "proxy_headers.conf")
+    files = {name: text for name, text in found.files.items() if not any(word in name for word in engines)}
+    return files | {"files.txt": "".join(f"{name}\n" for name in found.files)}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_files_are_the_same(target: str, case: str, update_golden: bool) -> None:
+    folder = GOLDEN / target / case
+    try:
+        files = own_files(exported(case, target, CASES[case]))
+    except LbgenError as refused:
+        files = {"refused.txt": f"{refused}\n".replace(str(ROOT), "")}
+    if update_golden:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    kept = {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()
+    }
+    assert kept == files, "run with --update-golden and read the diff"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("engine", ["nginx", "haproxy"])
+def test_every_example_is_exported_or_refused_with_a_finding(engine: str, target: str, path: Path) -> None:
+    try:
+        found = exported(path.parent.name, target, engine)
+    except LbgenError as stop:
+        refused = stop.diagnostics
+    else:
+        refused = ()
+        assert "README.md" in found.files
+        for name, text in found.files.items():
+            if name.endswith((".yaml", ".yml")):
+                assert list(yaml.safe_load_all(text)), name
+    assert all(each.code.startswith("LB3") for each in refused), refused
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_private_keys_are_files_of_their_owner_and_in_no_text(
+    target: str, checked: lbgen.Topology, tmp_path: Path
+) -> None:
+    secret = (KEYS / "pair.key").read_text(encoding="utf-8").splitlines()[1]
+    found = lbgen.export(without_metrics(checked), target, engine="haproxy", accept=("all",))
+    assert not any(secret in text for text in found.files.values())
+    found.write(tmp_path / target)
+    keys = list((tmp_path / target).rglob("*.key"))
+    assert keys
+    assert all(stat.S_IMODE(key.stat().st_mode) == 0o600 for key in keys)
+
+
+def without_metrics(topology: lbgen.Topology) -> lbgen.Topology:
+    folder = topology.base
+    (folder / "plain.yaml").write_text(CHECKED.replace("metrics: { port: 9100 }\n", ""), encoding="utf-8")
+    return lbgen.load(str(folder / "plain.yaml"))
+
+
+def test_an_absolute_path_is_refused_for_containers(checked: lbgen.Topology, tmp_path: Path) -> None:
+    absolute = CHECKED.replace("pair.crt", str(tmp_path / "pair.crt"))
+    (tmp_path / "absolute.yaml").write_text(absolute, encoding="utf-8")
+    topology = lbgen.load(str(tmp_path / "absolute.yaml"))
+    for target in CONTAINERS:
+        with pytest.raises(LbgenError, match="LB311"):
+            lbgen.export(topology, target, engine="nginx", accept=("all",))
+    assert lbgen.export(topology, "systemd", engine="nginx", accept=("all",)).files
+
+
+@pytest.mark.parametrize(("target", "most"), [(x, 0 if x == "compose" else 3) for x in CONTAINERS])
+def test_a_limit_of_each_replica_is_a_finding(checked: lbgen.Topology, target: str, most: int) -> None:
+    topology, replicas = without_metrics(checked), {"": 3} if most else None
+    found = lbgen.export(topology, target, engine="haproxy", accept=("all",), replicas=replicas)
+    told = [each for each in found.findings if "3 times the rate" in each.message]
+    assert len(told) == (1 if most else 0)
+    assert all(each.code == "LB310" and each.severity is Severity.WARNING and each.span.line for each in told)
+
+
+def test_unknown_names_are_usage_errors(checked: lbgen.Topology) -> None:
+    for words in ({"to": "nomad"}, {"to": "compose"}, {"to": "compose", "engine": "nginx", "replicas": {"web": 2}}):
+        with pytest.raises(UsageError):
+            lbgen.export(checked, **words)
+
+
+def test_rules_of_the_kernel_run_on_machines_alone() -> None:
+    topology = lbgen.load(str(ROOT / "examples/hybrid-edge/direct.yaml"))
+    assert "units/lbgen-hybrid-edge.service" in lbgen.export(topology, "systemd").files
+    for target in CONTAINERS:
+        with pytest.raises(LbgenError, match="LB311"):
+            lbgen.export(topology, target)
+
+
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
+def test_agents_run_where_a_field_needs_them(checked: lbgen.Topology, engine: str) -> None:
+    found = lbgen.export(checked, "compose", engine=engine, accept=("all",))
+    services = yaml.safe_load(found.files["compose.yaml"])["services"]
+    assert set(services) == {"checked", "checked-agent"}
+    assert services["checked-agent"]["pid"] == "service:checked"
+    assert "0" in services["checked"]["sysctls"].values()
+    units = lbgen.export(checked, "systemd", engine=engine, accept=("all",)).files
+    assert "lbgen agent /run/lbgen/checked" in units["units/lbgen-checked-agent.service"]
+    assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in units["units/lbgen-checked.service"]
+
+
+@needs["systemd-analyze"]
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik", "direct", "keepalived"])
+def test_units_are_valid_and_hardened(checked: lbgen.Topology, engine: str, tmp_path: Path) -> None:
+    if engine == "direct":
+        found = lbgen.export(lbgen.load(str(ROOT / "examples/hybrid-edge/direct.yaml")), "systemd")
+    elif engine == "keepalived":
+        found = exported("postgres", "systemd", engine)
+    else:
+        found = lbgen.export(checked, "systemd", engine=engine, accept=("all",))
+    found.write(tmp_path / "out")
+    units = sorted((tmp_path / "out/units").iterdir())
+    for unit in units:
+        said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False).stderr
+        wrong = [line for line in said.splitlines() if unit.name in line and "is not executable" not in line]
+        assert wrong == []
+        scored = ["systemd-analyze", "security", "--offline=true", "--threshold=25", unit]
+        subprocess.run(scored, capture_output=True, check=True)
+
+
+def objects(found: lbgen.Exported, part: str) -> dict[str, list[dict]]:
+    """The manifests of a part of an export for Kubernetes, by kind."""
+    by_kind: dict[str, list[dict]] = {}
+    for name in (f"{part}-files.yaml", f"{part}.yaml"):
+        for each in yaml.safe_load_all(found.files[name]):
+            by_kind.setdefault(each["kind"], []).append(each)
+    return by_kind
+
+
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
+def test_manifests_are_valid_by_the_schemas_of_kubernetes(checked: lbgen.Topology, engine: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate (108 MB) for this")
+    found = lbgen.export(checked, "kubernetes", engine=engine, accept=("all",), autoscale=True)
+    for each in (each for kind in objects(found, "checked").values() for each in kind):
+        validate.validate(each, "1.34", strict=True)
+
+
+@needs["kubectl"]
+def test_kustomize_makes_the_secret_that_pods_mount(checked: lbgen.Topology, tmp_path: Path) -> None:
+    found = lbgen.export(checked, "kubernetes", engine="nginx", accept=("all",), namespace="prod", autoscale=True)
+    found.write(tmp_path / "out")
+    made = subprocess.run(["kubectl", "kustomize", tmp_path / "out"], capture_output=True, check=True).stdout
+    every = {each["kind"]: each for each in yaml.safe_load_all(made)}
+    kinds = "ConfigMap Deployment HorizontalPodAutoscaler NetworkPolicy PodDisruptionBudget Secret Service"
+    assert set(every) == set(kinds.split())
+    assert {each["metadata"]["namespace"] for each in every.values()} == {"prod"}
+    pod = every["Deployment"]["spec"]["template"]["spec"]
+    mounted = [each["secret"]["name"] for each in pod["volumes"][0]["projected"]["sources"] if "secret" in each]
+    assert mounted == [every["Secret"]["metadata"]["name"]]
+    assert every["Secret"]["immutable"]
+    assert every["ConfigMap"]["immutable"]
+    assert [each["name"] for each in pod["containers"]] == ["engine", "agent"]
+    assert pod["shareProcessNamespace"]
+    for each in (pod, *pod["containers"]):
+        assert each["securityContext"]
+
+
+def test_other_files_have_another_name(tmp_path: Path) -> None:
+    """And the Deployment names them, so that a change starts new pods and the files of before stay."""
+    before = objects(exported("shop", "kubernetes", "haproxy"), "shop")
+    topology = lbgen.load(str(ROOT / "examples/shop/topology.yaml"))
+    text = (ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8").replace("/healthz", "/livez")
+    (tmp_path / "shop.yaml").write_text(text, encoding="utf-8")
+    after = objects(lbgen.export(lbgen.load(str(tmp_path / "shop.yaml")), "kubernetes", engine="haproxy"), "shop")
+    names = [each["ConfigMap"][0]["metadata"]["name"] for each in (before, after)]
+    assert len(set(names)) == 2
+    assert all(name in str(each["Deployment"]) for name, each in zip(names, (before, after), strict=True))
+    other = objects(lbgen.export(topology, "kubernetes", engine="envoy", accept=("all",)), "shop")
+    assert other["Deployment"][0]["spec"]["selector"] == before["Deployment"][0]["spec"]["selector"]
+
+
+def test_tiers_reach_each_other_by_headless_names() -> None:
+    found = exported("hybrid-edge", "kubernetes")
+    config = objects(found, "hybrid-edge")["ConfigMap"][0]["data"]["haproxy.cfg"]
+    assert "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns" in config
+    behind = objects(found, "hybrid-web")
+    assert [each["metadata"]["name"] for each in behind["Service"]] == ["hybrid-web", "hybrid-web-headless"]
+    assert behind["Service"][1]["spec"]["clusterIP"] == "None"
+    allowed = behind["NetworkPolicy"][0]["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
+    assert allowed["app.kubernetes.io/instance"] == "hybrid-edge"
+
+
+def test_many_files_are_spread_over_config_maps_and_a_large_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = load_bytes(rich_topology(200).encode(), "growth.yaml", Path.cwd())
+    rendered = lbgen.render(topology, engine="nginx", accept=("all",))
+    sizes = [len(text.encode()) for text in rendered.values()]
+    monkeypatch.setattr(kubernetes, "MOST_BYTES", max(sizes) + 1_000)
+    maps = objects(lbgen.export(topology, "kubernetes", engine="nginx", accept=("all",)), "growth")["ConfigMap"]
+    assert len(maps) > 1
+    assert sum(len(each["data"]) for each in maps) == len(rendered) + 1  # start.sh
+    monkeypatch.setattr(kubernetes, "MOST_BYTES", max(sizes) - 1_000)
+    with pytest.raises(LbgenError, match=r"LB311.*nginx.conf of nginx has .* bytes, and a ConfigMap holds"):
+        lbgen.export(topology, "kubernetes", engine="nginx", accept=("all",))
+
+
+def test_a_thousand_routes_fit(tmp_path: Path) -> None:
+    topology = load_bytes(growth_topology(1000, hosts=10, pools=5).encode(), "growth.yaml", Path.cwd())
+    found = lbgen.export(topology, "kubernetes", engine="haproxy", accept=("all",))
+    assert len(objects(found, "growth")["ConfigMap"]) == 1
+
+
+@needs["docker"]
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_docker_reads_every_stack(path: Path, tmp_path: Path) -> None:
+    try:
+        exported(path.parent.name, "swarm", "haproxy").write(tmp_path)
+    except LbgenError as refused:
+        pytest.skip(str(refused))
+    read = ["docker", "stack", "config", "--compose-file", tmp_path / "stack.yaml"]
+    assert subprocess.run(read, capture_output=True, text=True, check=True).stderr == ""
+
+
+def test_tasks_of_a_tier_behind_begin_before_others_end() -> None:
+    services = yaml.safe_load(exported("hybrid-edge", "swarm").files["stack.yaml"])["services"]
+    edge, web = services["hybrid-edge"]["deploy"], services["hybrid-web"]["deploy"]
+    assert (edge["mode"], edge["update_config"]["order"]) == ("global", "stop-first")
+    assert (web["replicas"], web["update_config"]["order"]) == (3, "start-first")
+    assert {each["endpoint_mode"] for each in (edge, web)} == {"dnsrr"}
+    assert {each["update_config"]["failure_action"] for each in (edge, web)} == {"rollback"}
+    config = exported("hybrid-edge", "swarm").files["hybrid-edge/haproxy.cfg"]
+    assert "server-template s1- 10 hybrid-web:8081 resolvers dns" in config
+
+
+def test_a_swarm_refuses_what_needs_the_agent_and_large_files(
+    checked: lbgen.Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine, field in (("nginx", "pools.app.health.active"), ("haproxy", "metrics")):
+        with pytest.raises(LbgenError, match=f"LB311 {field}: .* needs `lbgen agent`"):
+            lbgen.export(checked, "swarm", engine=engine, accept=("all",))
+    monkeypatch.setattr(swarm, "MOST_BYTES", 500)
+    with pytest.raises(LbgenError, match=r"LB311.*haproxy.cfg has .* bytes, and a config of a swarm holds 500"):
+        lbgen.export(without_metrics(checked), "swarm", engine="haproxy", accept=("all",))
+
+
+def gateway(tmp_path: Path, **words: str) -> lbgen.Exported:
+    for name in ("pair.crt", "pair.key"):
+        shutil.copy(KEYS / name, tmp_path)
+    shutil.copy(Path(__file__).parent / "gateway.yaml", tmp_path)
+    return lbgen.export(lbgen.load(str(tmp_path / "gateway.yaml")), "gateway-api", **words)
+
+
+def test_the_gateway_api_says_all_that_it_has_a_word_for(tmp_path: Path) -> None:
+    found = gateway(tmp_path)
+    assert found.findings == ()
+    routes = list(yaml.safe_load_all(found.files["routes.yaml"]))
+    kinds = [each["kind"] for each in routes]
+    assert kinds == ["HTTPRoute", "HTTPRoute", "GRPCRoute", "HTTPRoute", "HTTPRoute", "TLSRoute", "UDPRoute"]
+    canary, moved, calls, _, inside, mail, _ = (each["spec"] for each in routes)
+    assert [rule["matches"][0]["method"] for rule in canary["rules"]] == ["GET", "POST"]
+    filters = [each["type"] for each in canary["rules"][0]["filters"]]
+    modifiers = ["RequestHeaderModifier", "ResponseHeaderModifier"]
+    assert filters == [*modifiers, "CORS", "URLRewrite", "RequestMirror"]
+    assert [each["weight"] for each in canary["rules"][0]["backendRefs"]] == [5, 95]
+    assert moved["rules"][0]["filters"][0]["requestRedirect"]["statusCode"] == 308
+    methods = [each["method"] for each in calls["rules"][0]["matches"]]
+    assert methods[0] == {"type": "Exact", "service": "shop.Cart", "method": "Add"}
+    assert inside["rules"][0]["backendRefs"] == [{"name": "api", "namespace": "prod", "port": 80, "weight": 1}]
+    assert mail["hostnames"] == ["mail.example", "*.mail.example"]
+    backends = list(yaml.safe_load_all(found.files["backends.yaml"]))
+    slices = {each["metadata"]["name"]: each for each in backends if each["kind"] == "EndpointSlice"}
+    assert slices["gateway-app-ipv4-8080"]["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}]
+    policy = next(each["spec"] for each in backends if each["kind"] == "BackendTLSPolicy")
+    assert policy["validation"]["hostname"] == "api.partner.example"
+
+
+def test_the_gateway_api_refuses_what_it_has_no_word_for_unless_accepted(checked: lbgen.Topology) -> None:
+    fields = {"metrics", "pools.app.health.active", "routes[0].rate_limit"}
+    with pytest.raises(LbgenError) as refused:
+        lbgen.export(checked, "gateway-api")
+    assert {each.field for each in refused.value.diagnostics} == fields
+    words = {each.accept for each in refused.value.diagnostics}
+    found = lbgen.export(checked, "gateway-api", accept=tuple(words))
+    assert {each.field for each in found.findings} == fields
+    assert {each.code for each in found.findings} == {"LB310"}
+    assert "| `route.rate_limit` | routes[0].rate_limit |" in found.files["README.md"]
