@@ -10,12 +10,12 @@ import ssl
 from itertools import product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.plan.conditions import with_conditions
 from lbgen.plan.model import Listener, Mode, Plan, PoolProtocol, Protocol, Rule
 from lbgen.plan.request import Draft, Request
 from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.records import replace
 from lbgen.runtime.common.connect import ConnectOptions, connect_options
 from lbgen.runtime.common.ports import LOOPBACK
 
