@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, DifferenceError, EngineError, UsageError
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan
 from lbgen.plan.resolve import plan
-from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import (
     DRAIN_SECONDS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ __all__ = [
     "Severity",
     "Span",
     "UsageError",
+    "counted",
     "without_errors",
 ]
 
@@ -122,3 +123,8 @@ class DifferenceError(LbgenError):
     """Two engines behave differently without a declared difference."""
 
     exit_code = 4
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """`1 listener, 2 pools` of `{"listener": 1, "pool": 2}`, for short forms of objects."""
+    return ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in numbers.items())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from lbgen.agent import metric_names as names
 
@@ -16,8 +17,7 @@ Labels = tuple[str, ...]
 _CLASSES = {str(number): f"{number}xx" for number in range(1, 6)}
 
 
-@dataclass(slots=True)
-class Histogram:
+class Histogram(Struct):
     """Counts by bucket, the last one beyond all bounds; `total` is the sum of the values in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(names.BUCKETS) + 1))
@@ -37,22 +37,17 @@ class Histogram:
         return found
 
 
-@dataclass(slots=True)
 class Counters:
     """All counts of an engine. `counts` and `histograms` are by the name of the family and its labels."""
 
-    spec: MetricsSpec
-    counts: dict[str, dict[Labels, int]] = field(default_factory=dict)
-    histograms: dict[str, dict[Labels, Histogram]] = field(default_factory=dict)
-    unread: int = 0
-    _listeners: frozenset[str] = field(init=False)
-    _routes: frozenset[str] = field(init=False)
-    _pools: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._listeners = frozenset(each.name for each in self.spec.listeners)
-        self._routes = frozenset(self.spec.routes)
-        self._pools = frozenset(each.name for each in self.spec.pools)
+    def __init__(self, spec: MetricsSpec) -> None:
+        self.spec = spec
+        self.counts: dict[str, dict[Labels, int]] = {}
+        self.histograms: dict[str, dict[Labels, Histogram]] = {}
+        self.unread = 0
+        self._listeners = frozenset(each.name for each in spec.listeners)
+        self._routes = frozenset(spec.routes)
+        self._pools = frozenset(each.name for each in spec.pools)
         for family in names.FAMILIES:
             if family.type == "counter":
                 self.counts[family.name] = {}

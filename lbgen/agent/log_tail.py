@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 _CHUNK = 1 << 18  # bytes read at a time; no engine writes a longer line
@@ -14,19 +13,19 @@ _LATE_SECONDS = 2.0  # a writer may go on with a file that was moved away until 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate(2)
 
 
-@dataclass(slots=True)
 class LogTail:
     """The lines of `path` from byte `at` of the file with the inode `inode` on; any other file is read from its start.
 
     The file may be missing, moved away or truncated: the next one of its name is read then.
     """
 
-    path: Path
-    inode: int = 0
-    at: int = 0
-    _fd: int = field(default=-1, repr=False)
-    _freed: int = field(default=0, repr=False)
-    _replaced: float = field(default=0.0, repr=False)  # when that was seen first
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.inode = 0
+        self.at = 0
+        self._fd = -1
+        self._freed = 0
+        self._replaced = 0.0  # when that was seen first
 
     def read(self) -> bytes:
         """The next complete lines, or nothing. Raises OSError when the file cannot be read."""

@@ -13,10 +13,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, Metric, start_http_server
@@ -52,25 +50,20 @@ def load(folder: Path) -> MetricsSpec:
     return spec
 
 
-@dataclass(slots=True, eq=False)
 class Metrics:
     """The counts of one engine. `collect` is for the HTTP server, which runs on threads of its own."""
 
-    spec: MetricsSpec
-    folder: Path
-    log: Callable[[str], None]
-    counters: Counters = field(init=False)
-    _tail: LogTail = field(init=False)
-    _parse: Callable[[str], Mapping[str, Any] | None] = field(init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _saved: tuple[int, int] = (0, -1)
-    _frees: bool = True
-
-    def __post_init__(self) -> None:
-        self.counters = Counters(self.spec)
-        self._tail = LogTail(self.folder / self.spec.log)
+    def __init__(self, spec: MetricsSpec, folder: Path, log: Callable[[str], None]) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.log = log
+        self.counters = Counters(spec)
+        self._tail = LogTail(folder / spec.log)
+        self._lock = threading.Lock()
+        self._saved = (0, -1)
+        self._frees = True
         self._restore()
-        self._parse = engine(self.spec.engine).access_record
+        self._parse = engine(spec.engine).access_record
 
     async def run(self) -> None:
         """Count and serve until cancelled. Raises OSError when the files cannot be read or written."""

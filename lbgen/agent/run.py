@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,7 +33,7 @@ from lbgen.agent.steering import (
     without_full,
 )
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Steered, Target
+from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Target
 from lbgen.engines.metrics_spec import FILE as METRICS
 
 if TYPE_CHECKING:
@@ -89,24 +88,19 @@ def _identity(path: Path) -> tuple[int, ...]:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-@dataclass(slots=True)
 class Agent:
     """`folder` has the engine's files. States start as the last agent left them, else as up."""
 
-    spec: AgentSpec
-    folder: Path
-    states: state_file.States = field(default_factory=dict)
-    _averages: dict[tuple[str, int], float] = field(default_factory=dict)  # connections by endpoint
-    _loads: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # percent by pool and endpoint
-    _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict)
-    _shown: str = ""
-    _ended: set[str] = field(default_factory=set)  # endpoints whose flows were ended, until they are up again
-    _gone: set[str] = field(default_factory=set)  # endpoints that the last agent had
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _steered: Steered = field(init=False)
-    _files: EngineFiles = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, spec: AgentSpec, folder: Path) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.states: dict[tuple[str, str], Health] = {}
+        self._averages: dict[tuple[str, int], float] = {}  # connections by endpoint
+        self._loads: Mapping[str, Mapping[str, int]] = {}  # percent by pool and endpoint
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._shown = ""
+        self._ended: set[str] = set()  # endpoints whose flows were ended, until they are up again
+        self._changed = asyncio.Event()
         self._steered = steered_engine(self.spec.engine)
         before = state_file.last_states(self.folder)
         self._files = EngineFiles(self.spec, self.folder, self._steered, log, resumed=bool(before))
@@ -117,6 +111,7 @@ class Agent:
             if pool.tls is not None:
                 self._contexts[pool.name] = _context(pool, self.folder)
 
+        # Endpoints that the last agent had.
         self._gone = {name for _, name in before} - {name for _, name in self.states}
 
     async def run(self) -> None:

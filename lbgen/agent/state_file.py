@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+import msgspec.structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.health import Condition, State
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.agent_spec import AgentSpec
@@ -22,8 +22,7 @@ FULL = 100
 _TENTHS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """`since`: when it became so (seconds of the epoch). `streak`: checks in a row that say otherwise. `error`: the
     message of the last failed check. `returned`: it was down before, so slow start applies. `checked`: at least one
     check has run; before that it counts as up."""
@@ -105,7 +104,7 @@ def to_json(spec: AgentSpec, states: Mapping[tuple[str, str], Health]) -> str:
         for target in pool.targets:
             health = states[pool.name, target.name]
             word = _word(health, target.weight, pool.slow_start)
-            rows.append(_Row(pool.name, target.name, word, *astuple(health)))
+            rows.append(_Row(pool.name, target.name, word, *msgspec.structs.astuple(health)))
     return msgspec.json.format(msgspec.json.encode(_File(os.getpid(), rows)), indent=1).decode() + "\n"
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -113,20 +112,19 @@ _ALL = "# All files are loaded.\n"
 _PATH = f"{os.defpath}:/usr/local/sbin:/usr/sbin:/sbin"  # after the caller's own
 
 
-@dataclass(slots=True)
 class EngineFiles:
     """`resumed`: the last agent may have written files that the engine has not loaded."""
 
-    spec: AgentSpec
-    folder: Path
-    steered: Steered
-    log: Callable[[str], None]
-    resumed: InitVar[bool]
-    unloaded: bool = False  # files were written that the engine has not loaded
-    _failure: str = ""  # why, as far as it was logged
-
-    def __post_init__(self, resumed: bool) -> None:
+    def __init__(
+        self, spec: AgentSpec, folder: Path, steered: Steered, log: Callable[[str], None], *, resumed: bool
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.steered = steered
+        self.log = log
+        # Whether files were written that the engine has not loaded.
         self.unloaded = bool(self._text(self._change_file)) if self._change_file else resumed
+        self._failure = ""  # why, as far as it was logged
 
     @property
     def _change_file(self) -> str:

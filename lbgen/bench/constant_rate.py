@@ -19,7 +19,6 @@ import socket
 import ssl
 import sys
 import time
-from dataclasses import asdict, dataclass, field
 
 DRAIN_SECONDS = 5.0  # how long after the last request was due its answer may come
 _READ_BYTES = 262_144
@@ -29,19 +28,18 @@ _PR_SET_TIMERSLACK = 29
 _WANTS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
-@dataclass(slots=True)
 class Connection:
     """A connection and its request: `due` is when that should have been sent, `length` that of the whole answer."""
 
-    socket: socket.socket
-    due: float = 0.0
-    received: bytes = b""
-    length: int | None = None
-    ready: bool = False
-    busy: bool = False
+    def __init__(self, socket: socket.socket) -> None:
+        self.socket = socket
+        self.due = 0.0
+        self.received = b""
+        self.length: int | None = None
+        self.ready = False
+        self.busy = False
 
 
-@dataclass(slots=True)
 class Figures:
     """What came of the requests: times in seconds. `elapsed`: until the last request was sent, as a last answer that
     takes long is no lower rate; until the end where some were not sent. `late`: requests without an answer at the end,
@@ -49,15 +47,16 @@ class Figures:
     that this used. `began`: when the clock started, as `time.monotonic`. `each`: where asked for, when each request was
     due after that, what it took, and its status, 0 without an answer."""
 
-    answered: int = 0
-    elapsed: float = 0.0
-    percentiles: dict[str, float] = field(default_factory=dict)
-    late: int = 0
-    failed: int = 0
-    refused: int = 0
-    busy: float = 0.0
-    began: float = 0.0
-    each: list[tuple[float, float, int]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.answered = 0
+        self.elapsed = 0.0
+        self.percentiles: dict[str, float] = {}
+        self.late = 0
+        self.failed = 0
+        self.refused = 0
+        self.busy = 0.0
+        self.began = 0.0
+        self.each: list[tuple[float, float, int]] = []
 
 
 class Generator:
@@ -255,7 +254,7 @@ def main() -> None:
     generator = Generator(json.loads(sys.argv[1]))
     gc.freeze()
     gc.disable()  # nothing here makes circles
-    print(json.dumps(asdict(generator.run())))  # noqa: T201
+    print(json.dumps(vars(generator.run())))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 _BACKLOG = 4096
 _READ_BYTES = 65_536
@@ -28,30 +27,30 @@ _PR_SET_PDEATHSIG = 1
 _END = b"\r\n\r\n"
 
 
-@dataclass(slots=True)
 class Connection:
     """A client; `received` is the start of an unfinished request, `skip` the bytes of its body still to come."""
 
-    client: socket.socket
-    received: bytes = b""
-    unsent: bytes = b""
-    skip: int = 0
-    close: bool = False
-    delay: tuple[float, float] = (0.0, 0.0)
+    def __init__(self, client: socket.socket, delay: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.client = client
+        self.received = b""
+        self.unsent = b""
+        self.skip = 0
+        self.close = False
+        self.delay = delay
 
 
-@dataclass(slots=True)
 class Server:
     """`answers`: by (closes, without body), the bytes that a request gets. `delays`: seconds by port, from
     and to. `later`: answers that wait, by time and number."""
 
-    answers: dict[tuple[bool, bool], bytes]
-    delays: dict[int, tuple[float, float]] = field(default_factory=dict)
-    later: list[tuple[float, int, Connection, bytes]] = field(default_factory=list)
-    number: int = 0
-    epoll: select.epoll = field(default_factory=select.epoll)
-    listeners: dict[int, socket.socket] = field(default_factory=dict)
-    connections: dict[int, Connection] = field(default_factory=dict)
+    def __init__(self, answers: dict[tuple[bool, bool], bytes], delays: dict[int, tuple[float, float]]) -> None:
+        self.answers = answers
+        self.delays = delays
+        self.later: list[tuple[float, int, Connection, bytes]] = []
+        self.number = 0
+        self.epoll = select.epoll()
+        self.listeners: dict[int, socket.socket] = {}
+        self.connections: dict[int, Connection] = {}
 
     def listen(self, address: str, ports: list[int]) -> None:
         """Accept on these ports. Raises OSError."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.bench.load import BenchProgress
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, Why
 from lbgen.conformance.runner import CaseState
@@ -14,7 +16,6 @@ from lbgen.conformance.verify.run import verify
 from lbgen.diagnostics import Diagnostic
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_version
-from lbgen.records import replace
 from lbgen.runtime.local.decide import choose
 from lbgen.runtime.stack_request import chosen_engines
 

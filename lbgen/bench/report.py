@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from lbgen.bench.load import Load, LoadShape
+from lbgen.diagnostics import counted
 from lbgen.json_types import FindingRecord, Printed
-from lbgen.records import counted
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

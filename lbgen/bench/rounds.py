@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import DIRECT, Sample
@@ -33,8 +33,7 @@ IDLE_SECONDS = 2
 Samples = list[tuple[str, LoadShape, Sample]]
 
 
-@dataclass(slots=True)
-class Measurement:
+class Measurement(Struct):
     """How to measure: `rounds` of `seconds` each. `rates`: requests per second; None: `ladder`, shares of the rate of
     the fastest engine in the closed loop with keep-alive. `partial`: rounds that need not be measured again."""
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.bench.gate import rendered_files, verified_engines
 from lbgen.bench.load import BenchProgress, Generators, LoadShape
 from lbgen.bench.report import (
@@ -27,7 +29,6 @@ from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Plan
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.common.selection import configured
 

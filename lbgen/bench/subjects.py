@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from lbgen.bench import endpoint as endpoint_program
 from lbgen.bench.constant_rate import trusting_context
@@ -25,7 +27,6 @@ from lbgen.conformance.verify.jobs import Job
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.model import Metrics, Plan
 from lbgen.plan.overlay import with_endpoints, with_workers
-from lbgen.records import replace
 from lbgen.runtime.common.ports import accepts
 from lbgen.runtime.common.processes import group_members
 from lbgen.runtime.local.network import Network, free_pair, network
@@ -44,8 +45,7 @@ _OK = 200
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a namespace that only this host reaches
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """What to start: an engine with a plan, `name` in the report, and the request that it is loaded with."""
 
     name: str
@@ -54,8 +54,7 @@ class Unit:
     target: LoadTarget
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What is loaded: an engine, or the endpoint itself (`process` None). `kernel`: it forwards in the kernel.
     `answering`: the process that leads those of the endpoint."""
 
@@ -157,8 +156,7 @@ def _within(plan: Plan, address: str, host: str) -> Plan:
     return with_endpoints(plan, {x.field: (host, x.port) for pool in plan.pools for x in pool.endpoints})
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
+class _Server(Struct, frozen=True):
     """What answers: by port after how many seconds, with how many bytes, and in how many processes."""
 
     delays: Mapping[int, Delay]
@@ -261,8 +259,7 @@ _TO_BALANCER, _TO_ENDPOINTS = "near0", "far0"
 _LOOSE = "2"  # packets come from the balancer, and the route back is another one
 
 
-@dataclass(frozen=True, slots=True)
-class FarEndpoint:
+class FarEndpoint(Struct, frozen=True):
     """`address` is that of the endpoints, on a link to the balancer."""
 
     address: str

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.corpus import matching_draft
 from lbgen.conformance.verify.addresses import LOOPBACK
@@ -14,7 +15,6 @@ from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol
 from lbgen.plan.pool import PoolProtocol
 from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.spec.load import Topology, load
 
 _UNREACHED = ("LB203", "LB204")
@@ -31,8 +32,7 @@ _CONDITIONS = ("methods", "headers", "query", "cookies")
 _POOL = ("balance", "health", "connections", "sticky", "slow_start")
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """What is left without `feature`, a field of the topology, and the request that is sent to it."""
 
     feature: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
+from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 import lbgen
@@ -25,7 +26,6 @@ from lbgen.cli.output import console, print_json
 from lbgen.cli.route import build_request, choose_listener, parse_url
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.plan.model import Mode, Plan
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.cli import exit_codes, options, values
@@ -17,7 +18,6 @@ from lbgen.engines.api import engine, engine_names, engines_of
 from lbgen.engines.verdicts import unknown_versions
 from lbgen.plan.resolve import findings
 from lbgen.plan.tiers import parts
-from lbgen.records import replace
 from lbgen.runtime.local.check import check
 
 if TYPE_CHECKING:

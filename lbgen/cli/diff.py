@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
+import msgspec
 from msgspec import Meta
 
 import lbgen
@@ -131,5 +131,5 @@ def _sent(probe: str) -> str:
 
 
 def _write(path: Path, found: Fingerprint) -> None:
-    path.write_text(json.dumps(asdict(found), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(msgspec.to_builtins(found), indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
     say(f"wrote {path}: {found.engine} {found.version}")

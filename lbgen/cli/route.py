@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import click
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.cli import options, values
@@ -18,7 +19,6 @@ from lbgen.plan.model import Listener, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import L4Outcome, Outcome
 from lbgen.plan.tier_simulation import Hop, follow_tiers
-from lbgen.records import replace
 
 SHOWN = 20  # losing rules printed
 _URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*))?(?P<target>.*)", re.DOTALL)

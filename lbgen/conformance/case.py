@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from lbgen.conformance.http1_client import filler
 from lbgen.conformance.transport import DEFAULT, TransportOptions
@@ -48,8 +48,7 @@ class CaseError(ValueError):
     """A case file that cannot be read; the message names the file and the case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Struct, frozen=True):
     """Literals beside the oracle; unset = only the oracle decides. Header maps: a text = that combined value, True =
     present, None = absent. `status`: one of several will do.
 
@@ -96,8 +95,7 @@ class Expect:
         return self.status if isinstance(self.status, tuple) else (self.status,)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One request (or bytes, or script) and what must come of it. `id` is unique; `clause` groups in the matrix.
 
     `features` names features, or parts of them (`framing.malformed.folded`), whose verdict excuses a difference; a
@@ -134,21 +132,19 @@ class Case:
         return self.raw is None and self.tcp is None and self.script is None and self.send is None
 
 
-@dataclass(frozen=True, slots=True)
-class StandInSpec:
+class StandInSpec(Struct, frozen=True):
     """How the endpoints of a pool, or one of them (`POOL-NUMBER`), behave. `certificate` (one of `certificates.SPECS`)
     and `client_ca` are for pools with TLS; `plain`: they do not speak it. `client_required`: clients show theirs."""
 
     listen: str = "yes"
-    behaviour: Behaviour = Behaviour()  # noqa: RUF009  # frozen
+    behaviour: Behaviour = Behaviour()  # frozen
     certificate: str = "endpoint"
     client_ca: str = ""
     client_required: bool = False
     plain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFile:
+class CaseFile(Struct, frozen=True):
     """All cases that share a topology (as data, without ports that matter)."""
 
     name: str
@@ -281,7 +277,7 @@ def _step(data: str | int | dict[str, Any]) -> dict[str, Any]:
 
 
 def _expect(data: dict[str, Any]) -> Expect:
-    _known("expect", data, {f.name for f in fields(Expect)})
+    _known("expect", data, set(Expect.__struct_fields__))
     found = dict(data)
     for name in ("sends", "shows", "trailers"):
         found[name] = {k.lower(): v for k, v in data.get(name, {}).items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_network
 
+from msgspec.structs import replace
+
 from lbgen.plan.conditions import with_conditions
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Mode, Plan, Rule
 from lbgen.plan.request import Draft, Request
-from lbgen.records import replace
 
 NOWHERE = "lbgen-corpus.invalid"  # a host that no topology names
 

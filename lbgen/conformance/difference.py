@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from lbgen.records import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Kind(StrEnum):
@@ -56,8 +56,7 @@ _QUOTED = frozenset({Kind.HEADER, Kind.TRAILER, Kind.TARGET, Kind.METHOD, Kind.S
 _NAMED = frozenset({Kind.STATUS, Kind.BODY, Kind.POOL, Kind.TARGET, Kind.METHOD})  # in sentences by their kinds
 
 
-@dataclass(frozen=True, slots=True)  # its JSON has a schema
-class Difference:
+class Difference(Struct, frozen=True):
     """One difference. `place`: where it shows, such as `answer` or `to the endpoint`; `name`: of a header, or what it
     is about; `got` None: nothing came, `expected` None: nothing should, or `got` says it all. `why`: of what is
     expected."""

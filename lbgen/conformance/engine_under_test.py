@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.diagnostics import EngineError, UsageError
 from lbgen.engines.api import Binary, Engine, engine, engine_names, target_version
@@ -16,16 +17,14 @@ if TYPE_CHECKING:
     from lbgen.runtime.docker.single_engine import SharedNetns
 
 
-@dataclass(frozen=True, slots=True)
-class InImage:
+class InImage(Struct, frozen=True):
     """The image of an engine and the network namespace that its container shares."""
 
     room: SharedNetns
     image: Image
 
 
-@dataclass(frozen=True, slots=True)
-class EngineUnderTest:
+class EngineUnderTest(Struct, frozen=True):
     """One engine executable, on this host or `in_image`. `version` is the supported target (major.minor); ""
     and neither of them = `gap` says why."""
 

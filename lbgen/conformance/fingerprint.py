@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.case import load_file
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
@@ -22,7 +24,6 @@ from lbgen.conformance.runner import engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
 from lbgen.plan.features import Feature
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ _VOLATILE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """What `version` of an engine did with each probe, as lines: the answer, then what the endpoint received."""
 
     engine: str
@@ -55,8 +55,7 @@ class Fingerprint:
     probes: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedProbe:
+class ChangedProbe(Struct, frozen=True):
     """A probe, or `verdict of <feature>`, and the lines of the versions that the other does not have."""
 
     probe: str

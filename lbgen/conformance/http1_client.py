@@ -7,12 +7,13 @@ import socket
 import ssl
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from lbgen.conformance.transport import PLAIN, Handshake, HandshakeError, Transport, handshake_of
-from lbgen.records import replace
 from lbgen.runtime.local.network import reaches
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ class MalformedAnswerError(ValueError):
     """The bytes that came are no HTTP/1.x answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An answer. `status` None: no valid answer came; `problem` says what came instead.
 
     `complete`: the body ended as its framing says. `after` is what the connection did then: open, closed or reset.
@@ -46,7 +46,7 @@ class Answer:
     problem: str = ""
     interim: tuple[int, ...] = ()
     elapsed: float = 0.0
-    raw: bytes = field(default=b"", repr=False)
+    raw: bytes = b""
     trailers: Headers = ()
     handshake: Handshake | None = None
 

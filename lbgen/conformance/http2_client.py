@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
@@ -20,6 +19,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError
+from msgspec import Struct, field
 
 from lbgen.conformance import http1_client
 from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, connection_failure
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 Pairs = list[tuple[bytes, bytes]]
 
 
-@dataclass(slots=True)
-class _PendingAnswer:
+class _PendingAnswer(Struct):
     """An answer that is coming in."""
 
     method: str

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.conformance.difference import Difference, Kind
 from lbgen.conformance.own_answers import (
     account_of,
@@ -22,7 +24,6 @@ from lbgen.conformance.own_answers import (
 from lbgen.plan.compression import compresses
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.request import Headers, Request, connection_options
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
 from lbgen.runtime.standins.stand_in import Behaviour
 

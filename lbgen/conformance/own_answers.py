@@ -8,12 +8,13 @@ from base64 import b64decode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.conformance.difference import Difference, Kind, late
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.paths import PathError, normalise_path
 from lbgen.plan.request import host_of
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
@@ -16,7 +18,6 @@ from lbgen.plan import features
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.plan import datagram_pools
 from lbgen.runtime.standins.stand_in import StandIn, StandInTls
@@ -28,8 +29,7 @@ _DIFFERS = (Level.HABIT, Level.APPROXIMATE, Level.REFUSED)
 OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a case of its own shows it
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredDifference:
+class DeclaredDifference(Struct, frozen=True):
     """A feature that an engine honours in its own way, approximately or not at all (`level`), whether the topology uses
     it or not; `route` "" = everywhere. Such a verdict excuses cases that name the feature, as far as `differs` says."""
 
@@ -40,8 +40,7 @@ class DeclaredDifference:
     differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Struct, frozen=True):
     """Routes and listeners that an engine refuses (name and reason), and features that it approximates."""
 
     routes: Mapping[str, str]
@@ -49,8 +48,7 @@ class Verdicts:
     near: tuple[DeclaredDifference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """`whole` is for the oracle, `served` for the engine (None: it can serve nothing); both on the same ports."""
 
     whole: Plan

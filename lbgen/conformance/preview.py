@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.conformance.topology_diff import Comparison, compare, compare_tiers
 from lbgen.runtime.common.driver import Action, Decision, GroupDecision, PartChange
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """`parts` has a line for each engine, agent and for the stand-ins, those without a change too. `compared` is the
     difference between what runs and what would run, None where nothing runs, or another lbgen started it.
     `skipped`: engines that would be left out, with the findings that say why."""

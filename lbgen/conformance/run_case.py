@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from lbgen.conformance import judge
 from lbgen.conformance.difference import Difference, Kind, as_difference, in_context, late
 from lbgen.conformance.http1_client import Address, Answer, ClientConnection, exchange, websocket_exchange
@@ -17,7 +19,6 @@ from lbgen.conformance.own_answers import account_of, check_safe
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.plan.model import PoolProtocol
 from lbgen.plan.simulate import Outcome, simulate
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:

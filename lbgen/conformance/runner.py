@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.difference import Difference  # noqa: TC001  # the schema of `Result` names it
@@ -55,8 +56,7 @@ class CaseState(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result of one case on one engine. `again` is a curl line or the raw bytes; `seconds` the duration.
     `differences` are those of a failure, which `detail` says in sentences."""
 
@@ -71,8 +71,7 @@ class Result:
     differences: tuple[Difference, ...] = ()
 
 
-@dataclass(slots=True)
-class EngineSession:
+class EngineSession(Struct):
     """An engine that serves a file's topology, with its stand-ins. `strict`: declared differences must show."""
 
     subject: EngineUnderTest

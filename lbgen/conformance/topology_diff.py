@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import fields, replace
 
 from lbgen.conformance.curl import curl
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.requests import clause_requests
+from lbgen.diagnostics import counted
 from lbgen.json_types import Record
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.simulate import Outcome, simulate
 from lbgen.plan.tiers import parts
-from lbgen.records import as_json, counted, defaults, field_names, replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -68,8 +69,7 @@ _TIERS = {"engine": "what serves the tier", "replicas": "how many serve it"}
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedAnswer:
+class ChangedAnswer(Struct, frozen=True):
     """A request that the two answer differently; `count` requests changed in the same way, this is the smallest."""
 
     listener: str
@@ -110,8 +110,7 @@ class ChangedAnswerRecord(Record):
     requests: Annotated[int, Meta(description="How many requests change in the same way.")]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True):
     """A field whose change no single request shows. `before` or `after` is empty where the object is not there."""
 
     field: str
@@ -129,8 +128,7 @@ class ComparisonRecord(Record):
     fields: list[FieldChange]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`asked` is the number of requests that were compared."""
 
     requests: tuple[ChangedAnswer, ...]
@@ -151,7 +149,7 @@ class Comparison:
             "same": self.same,
             "asked": self.asked,
             "requests": [each.as_dict() for each in self.requests],
-            "fields": list(map(as_json, self.fields)),
+            "fields": msgspec.to_builtins(self.fields),
         }
 
 
@@ -326,9 +324,8 @@ def _walk(place: str, path: str, one: object, other: object) -> Iterator[FieldCh
     if one == other:
         return
     inside = isinstance(one, Forward) or not path or path.rpartition(".")[2] in _WALKED
-    names = field_names(type(one)) if inside and type(one) is type(other) else None
-    if names is not None:
-        for name in names:
+    if inside and isinstance(one, Struct) and type(one) is type(other):
+        for name in one.__struct_fields__:
             if name in _SHOWN or name.startswith("_"):
                 continue
             if name != "action" or isinstance(getattr(one, name), Forward):
@@ -349,13 +346,11 @@ def _meaning(path: str) -> str:
 
 def _shown(value: object) -> str:
     """A value of the plan for people, without what is at its default; times as in the plan, in milliseconds."""
-    names = field_names(type(value))
-    if names is not None:
-        usual = defaults(type(value))
+    if isinstance(value, Struct):
         inner = ", ".join(
-            f"{name}: {_shown(getattr(value, name))}"
-            for name in names
-            if name not in ("field", "is_ip") and not _unsaid(usual.get(name), getattr(value, name))
+            f"{each.name}: {_shown(getattr(value, each.name))}"
+            for each in fields(value)
+            if each.name not in ("field", "is_ip") and not _unsaid(each.default, getattr(value, each.name))
         )
         return f"{{ {inner} }}" if inner else "nothing"
     if isinstance(value, tuple | frozenset):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from lbgen.agent.proxy_header import proxy_header
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class HandshakeError(ConnectionError):
     """The server ended the connection instead of shaking hands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handshake:
+class Handshake(Struct, frozen=True):
     """The result of a handshake: `version` such as 1.3, `names` of the server's certificate (empty if not verified) and
     `certificate`, its SHA-256."""
 
@@ -44,8 +44,7 @@ class Handshake:
     certificate: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTls:
+class ClientTls(Struct, frozen=True):
     """What the client offers. `sni` None = no server name. `certificate` is a name of `certificates.SPECS`, shown to
     the server. `ca` is a PEM file by which its certificate is verified (the name is not), "" = not at all. `ciphers`
     (OpenSSL) are of TLS 1.2."""
@@ -107,8 +106,7 @@ def client_hello(name: str | None) -> bytes:
     return out.read()
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(Struct, frozen=True):
     """`proxy` bytes go first, then TLS, then HTTP/2 or HTTP/1.x."""
 
     proxy: bytes = b""
@@ -119,8 +117,7 @@ class Transport:
 PLAIN = Transport()
 
 
-@dataclass(frozen=True, slots=True)
-class TransportOptions:
+class TransportOptions(Struct, frozen=True):
     """What a case says about the transport; the rest follows from the listener.
 
     `tls` fields are those of `ClientTls`; False = plain bytes where TLS is expected. `proxy`: v1, v2, none, or the
@@ -130,7 +127,7 @@ class TransportOptions:
     proxy: str | None = None
 
     def __post_init__(self) -> None:
-        known = {f.name for f in fields(ClientTls)}
+        known = set(ClientTls.__struct_fields__)
         if isinstance(self.tls, dict) and (unknown := set(self.tls) - known):
             raise ValueError(f"tls: unknown keys {sorted(unknown)}")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -13,11 +11,11 @@ from signal import Signals
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, UsageError
 from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
@@ -39,8 +37,7 @@ class Level(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`note`: how it is emulated, what differs, or why it is refused, in a user's words; native needs none.
 
     A `habit` is a difference that a well-formed client or endpoint can observe but that no topology routes by, or the
@@ -60,7 +57,7 @@ class Verdict:
     level: Level
     note: str = ""
     differs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    when: Condition | None = dataclasses.field(default=None, compare=False, repr=False)
+    when: Condition | None = None
 
     def __post_init__(self) -> None:
         if self.level is not Level.NATIVE and not self.note:
@@ -109,13 +106,12 @@ class Objection(Struct, frozen=True):
     feature: Feature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedFile:
+class RenderedFile(Struct, frozen=True):
     """`name` is relative to the engine's folder; `origins[i]` is the topology field behind line i+1 ("" = none)."""
 
     name: str
     text: str
-    origins: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    origins: tuple[str, ...] = ()
 
 
 def split_lines(text: str) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import Engine, RenderedFile, target_version
@@ -16,7 +17,6 @@ from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
 from lbgen.plan.model import Plan
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.tls import File
@@ -26,15 +26,22 @@ _PUBLIC, _SECRET = 0o644, 0o600
 MANIFEST = ".lbgen-files"  # names written last time, so that files of ours that are gone are removed and others are not
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class Rendered(Mapping[str, str]):
     """The files of one engine: a mapping of file name (relative, `/` between folders) to text."""
 
-    engine: str
-    version: str
-    files: tuple[RenderedFile, ...]
-    verdicts: tuple[Answer, ...] = ()
-    copies: tuple[File, ...] = ()  # of the topology's own, put beside the configs by `write`
+    def __init__(
+        self,
+        engine: str,
+        version: str,
+        files: tuple[RenderedFile, ...],
+        verdicts: tuple[Answer, ...] = (),
+        copies: tuple[File, ...] = (),
+    ) -> None:
+        self.engine = engine
+        self.version = version
+        self.files = files
+        self.verdicts = verdicts
+        self.copies = copies  # files of the topology's own, put beside the configs by `write`
 
     def __repr__(self) -> str:
         return f"<Rendered {self.engine} {self.version}: {', '.join(self)}>"
@@ -50,6 +57,10 @@ class Rendered(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def with_files(self, files: Iterable[RenderedFile]) -> Rendered:
+        """A copy with these files instead."""
+        return Rendered(self.engine, self.version, tuple(files), self.verdicts, self.copies)
 
     def write(self, directory: str | os.PathLike[str], owner: tuple[int, int] | None = None) -> tuple[Path, ...]:
         """Write the files below `directory` and return their paths.
@@ -99,7 +110,7 @@ def with_texts(rendered: Rendered, texts: Mapping[str, str]) -> Rendered:
     """`rendered` with these texts, by name, instead of its own and beside them."""
     files = [replace(file, text=texts.get(file.name, file.text)) for file in rendered.files]
     more = [RenderedFile(name, text) for name, text in texts.items() if name not in rendered]
-    return replace(rendered, files=(*files, *more))
+    return rendered.with_files((*files, *more))
 
 
 def exchange(root: Path, texts: Mapping[str, str], owner: tuple[int, int] | None = None) -> None:

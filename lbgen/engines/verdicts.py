@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, Span, UsageError
 from lbgen.engines.api import (
@@ -25,7 +26,6 @@ from lbgen.engines.api import engine as find_engine
 from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
 from lbgen.plan.features import Feature
-from lbgen.records import replace
 from lbgen.severity import Severity
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.api import split_lines
 from lbgen.engines.document import Commented, Tagged
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.engines.api import Binary, Engine, ProcessSpec, RenderedFile, engine_of, runs_in_kernel, target_version
@@ -20,7 +21,6 @@ from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.tiers import parts as tiers_of
-from lbgen.records import replace
 from lbgen.resources import folder
 from lbgen.version import VERSION
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.report import columns, matrix, totals
 from lbgen.diagnostics import LbgenError, Span
@@ -17,7 +18,6 @@ from lbgen.engines.api import RenderedFile, engine, engines_of, split_lines, tar
 from lbgen.engines.rendered import Rendered, render
 from lbgen.engines.verdicts import ACCEPT_ALL, LEGEND, Answer, answers, judge, mark, notes, worst_by_feature
 from lbgen.plan.tiers import Tier, parts
-from lbgen.records import replace
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

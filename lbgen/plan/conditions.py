@@ -11,13 +11,13 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import PATHS, Path
 from lbgen.plan.regex import matches_whole
 from lbgen.plan.regex_example import regex_example
 from lbgen.plan.request import Draft, ParsedRequest, to_wire
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.spec.match import Match as WrittenMatch

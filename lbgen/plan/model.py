@@ -8,12 +8,12 @@ Order carries meaning everywhere: lists are in the order in which an engine must
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from lbgen.diagnostics import NOWHERE, Span
+from lbgen.diagnostics import NOWHERE, Span, counted
 from lbgen.plan.features import Feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -26,7 +26,6 @@ from lbgen.plan.rules import (
     Rule,
 )
 from lbgen.plan.spans import Spans
-from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, File
@@ -120,8 +119,7 @@ class TierOf(Struct, frozen=True):
         return f"{self.topology}-{self.part}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     """What `lbgen.plan` makes of a topology, for engines and the oracle; times in milliseconds, sizes in bytes.
 
     `resolvers` are DNS servers (IP or IP:port) for engines that do not use the system's. The runtime
@@ -137,24 +135,28 @@ class Plan:
     accept: tuple[str, ...] = ()
     engines: tuple[tuple[str, EngineOptions], ...] = ()
     resolvers: tuple[str, ...] = ()
-    containers: ContainerLimits = ContainerLimits()  # noqa: RUF009  # frozen
+    containers: ContainerLimits = ContainerLimits()
     networks: tuple[str, ...] = ()  # of docker, which containers join
-    spans: Spans = field(default_factory=Spans, compare=False, repr=False)  # of objects and of the fields of routes
-    use_spans: Spans = field(default_factory=Spans, compare=False, repr=False)  # of the fields of `uses`
+    spans: Spans = field(default_factory=Spans)  # of objects and of the fields of routes
+    use_spans: Spans = field(default_factory=Spans)  # of the fields of `uses`
     admin_port: int | None = None
     admin_shared: bool = False
     tier: TierOf | None = None
     metrics: Metrics | None = None
     workers: int | None = None
-    _routes: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _pools: dict[str, Pool] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _listeners: dict[str, Listener] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # By name, once: engines ask for every route and pool.
-        self._routes.update((route.name, route) for route in self.routes)
-        self._pools.update((pool.name, pool) for pool in self.pools)
-        self._listeners.update((listener.name, listener) for listener in self.listeners)
+    # By name, once: engines ask for every route and pool.
+    @cached_property
+    def _routes(self) -> dict[str, Route]:
+        return {route.name: route for route in self.routes}
+
+    @cached_property
+    def _pools(self) -> dict[str, Pool]:
+        return {pool.name: pool for pool in self.pools}
+
+    @cached_property
+    def _listeners(self) -> dict[str, Listener]:
+        return {listener.name: listener for listener in self.listeners}
 
     def __repr__(self) -> str:
         sizes = {"listener": len(self.listeners), "pool": len(self.pools), "route": len(self.routes)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from lbgen.plan.model import EngineOptions, Metrics, Plan
-from lbgen.records import replace
 
 
 def with_ports(plan: Plan, ports: Mapping[str, int]) -> Plan:

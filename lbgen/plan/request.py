@@ -8,9 +8,9 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
+from lbgen.diagnostics import counted
 from lbgen.plan.paths import PathError, accept_target, path_to_match
 from lbgen.plan.policy import Paths
-from lbgen.records import counted
 
 _OWS = " \t"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

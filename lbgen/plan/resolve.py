@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
@@ -38,7 +40,6 @@ from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool

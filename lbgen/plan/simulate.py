@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.plan.addresses import is_within
 from lbgen.plan.admission import (
@@ -34,7 +34,6 @@ from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan,
 from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
@@ -66,14 +65,19 @@ class LosingRule(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contest(Generic[_R]):
+class Contest(Struct, Generic[_R], frozen=True):
     """All `rules` of a listener in the order of trial, the `winner` among them, and why a rule does not hold (None: it
-    does)."""
+    does). Any two are equal: outcomes are compared by what happens."""
 
-    rules: Sequence[_R]
-    winner: _R | None
-    mismatch: Callable[[_R], str | None]
+    rules: Sequence[_R] = ()
+    winner: _R | None = None
+    mismatch: Callable[[_R], str | None] = lambda rule: None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Contest)
+
+    def __hash__(self) -> int:
+        return hash(Contest)
 
     @property
     def losers(self) -> tuple[LosingRule, ...]:
@@ -86,8 +90,7 @@ class Contest(Generic[_R]):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """`status` is set when the proxy answers by itself, else None and `upstreams` say what the endpoint gets.
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
@@ -103,14 +106,14 @@ class Outcome:
     location: str | None = None
     headers: Headers = ()
     upstreams: tuple[Upstream, ...] = ()
-    response_edits: HeaderEdits = field(default=HeaderEdits())
-    cors_edits: HeaderEdits = field(default=HeaderEdits())
+    response_edits: HeaderEdits = HeaderEdits()
+    cors_edits: HeaderEdits = HeaderEdits()
     compression: Compression | None = None
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
-    contest: Contest[Rule] | None = field(default=None, compare=False, repr=False)
+    contest: Contest[Rule] = Contest()
 
     def __repr__(self) -> str:
         pools = ", ".join(each.pool for each in self.upstreams)
@@ -121,11 +124,10 @@ class Outcome:
     def losers(self) -> tuple[LosingRule, ...]:
         """The rules that do not serve the request, and why; each call takes time in proportion to the rules.
         Empty where the request is refused before any rule is tried."""
-        return () if self.contest is None else self.contest.losers
+        return self.contest.losers
 
 
-@dataclass(frozen=True, slots=True)
-class L4Outcome:
+class L4Outcome(Struct, frozen=True):
     """`pools` are (pool, weight); empty when the connection is closed: no rule takes it (`route` None), or an access
     list keeps its client out."""
 
@@ -133,12 +135,12 @@ class L4Outcome:
     rule: str | None
     pools: tuple[tuple[str, int], ...]
     reason: str
-    contest: Contest[L4Rule] | None = field(default=None, compare=False, repr=False)
+    contest: Contest[L4Rule] = Contest()
 
     @property
     def losers(self) -> tuple[LosingRule, ...]:
         """As `Outcome.losers`."""
-        return () if self.contest is None else self.contest.losers
+        return self.contest.losers
 
 
 def simulate(plan: Plan, request: Request) -> Outcome:

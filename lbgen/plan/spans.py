@@ -11,7 +11,8 @@ Found = Iterable[tuple[str, Span]]
 
 
 class Spans:
-    """Pairs of a field and its place; `find` is called once at most."""
+    """Pairs of a field and its place; `find` is called once at most. Any two are equal: plans say the same wherever
+    they say it."""
 
     def __init__(self, find: Callable[[], Found] = tuple) -> None:
         self._find = find
@@ -24,6 +25,12 @@ class Spans:
     @cached_property
     def _by_field(self) -> dict[str, Span]:
         return dict(self._find())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spans)
+
+    def __hash__(self) -> int:
+        return hash(Spans)
 
     def __iter__(self) -> Iterator[tuple[str, Span]]:
         return iter(self._by_field.items())

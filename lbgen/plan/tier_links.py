@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, UsageError
-from lbgen.records import replace
 from lbgen.spec.model import MOST_REPLICAS
 from lbgen.spec.network import Address
 from lbgen.spec.pool import Endpoint, Pool

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.plan.model import Forward, Listener, Mode, Plan
 from lbgen.plan.simulate import L4Outcome, Outcome, Upstream, simulate, simulate_l4
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

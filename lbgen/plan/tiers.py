@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from lbgen.diagnostics import counted
 from lbgen.plan.expand import ExpandedTopology
 from lbgen.plan.model import Listener, Plan, TierOf
 from lbgen.plan.resolve import build_plan, expand_checked
@@ -19,7 +21,6 @@ from lbgen.plan.tier_links import (
     with_replica_counts,
     with_replica_endpoints,
 )
-from lbgen.records import counted, replace
 
 if TYPE_CHECKING:
     from lbgen.spec.load import Topology

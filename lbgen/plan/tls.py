@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,8 +24,7 @@ HYBRID = "X25519MLKEM768"
 """The curve that OpenSSL has from 3.5 on, and offers by itself then."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file that the topology names. `path` is absolute, or relative to the engine's folder.
 
     `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `field` and `span`
@@ -37,8 +34,21 @@ class File:
     path: str
     source: str | None = None
     secret: bool = False
-    field: str = dataclasses.field(default="", compare=False, repr=False)
-    span: Span = dataclasses.field(default=NOWHERE, compare=False, repr=False)
+    field: str = ""
+    span: Span = NOWHERE
+
+    # It is the same file wherever the topology names it.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and self._itself() == other._itself()
+
+    def __hash__(self) -> int:
+        return hash(self._itself())
+
+    def __repr__(self) -> str:
+        return f"File{self._itself()}"
+
+    def _itself(self) -> tuple[str, str | None, bool]:
+        return self.path, self.source, self.secret
 
     def content(self) -> bytes:
         """What is in `source`, or at `path` without one. Raises EngineError LB424 when it cannot be read."""

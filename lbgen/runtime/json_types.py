@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, NotRequired
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from lbgen.json_types import FindingRecord, Record
 from lbgen.runtime.common.health import EndpointHealth
 
 
-@dataclass(frozen=True, slots=True)
-class SwapResult:
+class SwapResult(Struct, frozen=True):
     """What clients of our own saw while engine `after` took the place of `before`: `requests` of them that `failed`
     (`first` says how), the longest time in which new connections failed, and `dropped` of `sockets` (WebSockets, TCP
     streams) that they held open. `cut`: connections of `before` that were still open when its time was over.

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
-from lbgen.records import replace
 from lbgen.runtime.docker import client, inspect, labels
 from lbgen.runtime.docker import stack as docker
 from lbgen.runtime.local import stack as local

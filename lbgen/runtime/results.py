@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
+
+import msgspec
+from msgspec.structs import asdict
 
 from lbgen.engines.api import engine, engine_names
 from lbgen.engines.verdicts import unknown_version
-from lbgen.records import as_json
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result, no_progress
 from lbgen.runtime.tiers.group import GroupState
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from lbgen.runtime.json_types import MemberRecord, StackRecord, SwapResult
 
 
-@dataclass(frozen=True, slots=True)
-class Stack(Result):
+class Stack(Result, frozen=True):
     """A stack and what a command did with it. It keeps running after `up` returns; a `with` block takes it down at its
     end. `swapped`: what a swap cost."""
 
@@ -32,7 +32,7 @@ class Stack(Result):
     @classmethod
     def of(cls, result: Result, *warnings: Diagnostic) -> Self:
         """The stack of a driver's `result`, with `warnings` before those of the driver."""
-        values = {each.name: getattr(result, each.name) for each in fields(result)}
+        values = asdict(result)
         installed = engine_names()  # an engine may have come as an object
         known = [each for each in result.state.engines if each.name in installed]
         unknown = [w for each in known for w in unknown_version(engine(each.name), each.version)]
@@ -110,7 +110,7 @@ class Stack(Result):
             "unchanged": self.unchanged,
             "replaced": self.replaced,
             "reloaded": self.reloaded,
-            "swapped": None if self.swapped is None else as_json(self.swapped),
+            "swapped": msgspec.to_builtins(self.swapped),
             "engines": [
                 {
                     "name": x.name,
@@ -124,7 +124,7 @@ class Stack(Result):
                     "log": str(x.log),
                     "metrics": x.metrics,
                     "urls": {a.listener: a.url for a in x.addresses},
-                    "health": [as_json(each) for each in health[x.name]],
+                    "health": msgspec.to_builtins(health[x.name]),
                 }
                 for x in self.engines
             ],

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import NOWHERE, Diagnostic, DifferenceError, EngineError, LbgenError, UsageError, without_errors
 from lbgen.engines.api import Engine
 from lbgen.engines.api import engine as engine_by_name
@@ -13,7 +15,6 @@ from lbgen.engines.api import engines as installed
 from lbgen.plan.checks import find_file_problems
 from lbgen.plan.model import Plan, Protocol
 from lbgen.plan.tiers import tiers
-from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.tiers.group import GroupState
 from lbgen.runtime.tiers.rollout import TiersRequest, with_name

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.overlay import with_real_endpoints
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.ports import LOOPBACK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from msgspec import Meta, Struct
 
 from lbgen import resources
+from lbgen.diagnostics import counted
 from lbgen.json_types import Record
-from lbgen.records import counted
 from lbgen.spec.dump import Reference, lines
 from lbgen.spec.variables import names_in
 
@@ -80,8 +79,7 @@ class Value(Struct, frozen=True):
         return f"{file}:{self.span.line}{names}" if self.span.line else f"{file}{names}"
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """The effective topology; as text, YAML with the origin of each value in a comment."""
 
     data: dict[str, Any]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Span
-from lbgen.records import replace
 from lbgen.spec.compose import COLLECTION, TEXT, compose, span_of
 from lbgen.spec.marks import Marks, Step, entry
 from lbgen.spec.source import build, note_read, read_nodes

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
-from lbgen.diagnostics import Diagnostic, LbgenError, Span
-from lbgen.records import counted
+from lbgen.diagnostics import Diagnostic, LbgenError, Span, counted
 from lbgen.spec.dump import flow
 from lbgen.spec.edit import Edit
 from lbgen.spec.layering import INCLUDE, Document, Layering
@@ -25,8 +24,7 @@ from lbgen.spec.value_errors import kind_of
 __all__ = ["Topology", "load", "load_bytes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """A topology whose every field is legal by itself; references are checked by the plan.
 
     `file` is its name in messages (`<dict>` for Python data), `base` the folder that relative files begin at; `load`
@@ -37,7 +35,7 @@ class Topology:
     marks: Layers
     base: Path
     file: str
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # those it was read with
+    variables: Mapping[str, str] = field(default_factory=dict)  # those it was read with
 
     def __repr__(self) -> str:
         sizes = {kind: len(getattr(self.model, f"{kind}s")) for kind in ("listener", "pool", "route")}

@@ -12,9 +12,10 @@ from signal import SIGTERM
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
+from msgspec.structs import replace
+
 from lbgen.bench.subjects import Subject, wait_serving
 from lbgen.conformance.free_ports import FreePorts
-from lbgen.records import replace
 from lbgen.runtime.local.spawn import User, spawn, stop
 
 if TYPE_CHECKING:

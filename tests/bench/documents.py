@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec.structs import replace
 from rich.console import Console
 
 import lbgen
@@ -36,7 +37,6 @@ from lbgen.bench.tables import markdown_lines, tables
 from lbgen.bench.target import choose_target
 from lbgen.diagnostics import Diagnostic
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import write_self_signed
 from tests.bench import comparators
 

@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 import lbgen
@@ -24,7 +25,6 @@ from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import with_ports, with_workers
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def pair(asked: Any, engine: str, edit: Callable[[str], str]) -> Iterator[tuple[
 
 def _edited(choice: EngineChoice, plan: Any, edit: Callable[[str], str]) -> Any:
     rendered = render_with(choice.engine, plan, choice.version, ())
-    return replace(rendered, files=tuple(replace(x, text=edit(x.text)) for x in rendered.files))
+    return rendered.with_files(replace(x, text=edit(x.text)) for x in rendered.files)
 
 
 def added(whole: Subject, part: Subject, rounds: int = PAIRS) -> tuple[Added, Added]:

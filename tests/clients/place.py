@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.diagnostics import EngineError, LbgenError
 from lbgen.engines.api import Level, engine
 from lbgen.engines.rendered import render_with
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.runtime.common import certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.network import Network, network

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.curl import curl
@@ -37,7 +38,6 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers

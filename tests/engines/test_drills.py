@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from tests.support.lateness import observed_lateness
 
 import lbgen
 from lbgen.agent import state_file
@@ -19,7 +20,6 @@ from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
 from tests.engines.test_nftables import needs_kernel
 from tests.engines.test_nginx_agent import over
-from tests.support.lateness import observed_lateness
 
 pytestmark = [needs_kernel, pytest.mark.engines, pytest.mark.root, pytest.mark.measures]
 INTERVAL, TIMEOUT, FALL, RISE, GRACE = 0.2, 0.15, 2, 3, 0.3

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from lbgen.conformance.http1_client import Answer, exchange, fetch
 from lbgen.conformance.own_answers import account_of
 from lbgen.engines.envoy import ENGINE
 from lbgen.plan.model import HeaderEdits, Plan, PoolProtocol, Respond, Route, Timeouts
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.server import stand_in_servers

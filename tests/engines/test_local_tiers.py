@@ -11,11 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
-from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import ports
 from lbgen.runtime.local.spawn import processes_in

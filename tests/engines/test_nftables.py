@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import lbgen
 from lbgen import api
@@ -27,7 +28,6 @@ from lbgen.engines.nftables.upstreams import Share, shares, spans
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Plan, Pool, Timeouts
 from lbgen.plan.policy import Access
-from lbgen.records import replace
 from lbgen.runtime.local.network import network
 from lbgen.runtime.local.process import run_engine
 from tests.support import plans

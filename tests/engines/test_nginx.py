@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.engines.nginx import ENGINE
 from lbgen.plan.model import HeaderEdits, Match, Plan, Pool, Respond, Route, Timeouts
-from lbgen.records import replace
 from tests.support import nginx_process, plans
 from tests.support.nginx_process import BINARIES, FOUND, started
 from tests.support.plans import by_match, equals, exact, forward, prefix, route

@@ -246,7 +246,7 @@ def test_the_checker_names_what_traefik_refuses():
 
     class Broken(type(ENGINE)):  # type: ignore[misc]
         def render(self, plan: Plan, version: str) -> Any:
-            from lbgen.records import replace
+            from msgspec.structs import replace
 
             return tuple(
                 replace(file, text=file.text.replace("^(?:/a)$", "^(?:/[z-a])$"))

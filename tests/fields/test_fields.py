@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 import lbgen
 from fields.fields import CONTEXTS, OBJECTS, VALUES, Change, base, changes, read, values
@@ -21,7 +22,6 @@ from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import answers, judge
 from lbgen.plan.features import Feature
 from lbgen.plan.resolve import findings, plan
-from lbgen.records import replace
 from lbgen.spec.load import load
 
 IDLE = {"LB288", "LB289", "LB251", "LB254"}  # advice that nothing comes of a field

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen import resources
 from lbgen.engines import text as templates
 from lbgen.engines.api import engine, engine_names
 from lbgen.plan.model import EngineOptions
-from lbgen.records import replace
 from tests.support.plans import examples
 from tests.support.views import check_view
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.diagnostics import LbgenError
-from lbgen.records import replace
 from lbgen.spec.formatting import format_yaml
 from lbgen.spec.load import load, load_bytes
 from tests.property.test_load_dump import topologies

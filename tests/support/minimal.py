@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import yaml
+from msgspec.structs import replace
 
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.spec.load import load
 
 if TYPE_CHECKING:

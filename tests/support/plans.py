@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 import lbgen
 from lbgen.plan.conditions import SUBJECTS, AnyOperator, Condition, Exact, Method, OneOf, Present, Regex
 from lbgen.plan.model import (
@@ -30,7 +32,6 @@ from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.path_conditions import Path as PathCondition
 from lbgen.plan.precedence import UnrankedRule, host_tables, rank_rules
 from lbgen.plan.tiers import parts
-from lbgen.records import replace
 from lbgen.spec.match import Match as WrittenMatch
 from lbgen.spec.match import PathMatch, Unless, ValueMatch
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.plan import model as m
 from lbgen.plan.conditions import (
@@ -29,7 +30,6 @@ from lbgen.plan.conditions import (
 from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.spec.match import Match, ValueMatch
 from tests.support.plans import endpoint, forward, on_web, pool, route
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from lbgen.engines.text import Atom, Literal
-from lbgen.records import field_names
 
 
 def check_view(view: object, path: str = "view") -> None:
@@ -13,8 +14,8 @@ def check_view(view: object, path: str = "view") -> None:
     if isinstance(view, tuple):
         for index, item in enumerate(view):
             check_view(item, f"{path}[{index}]")
-    elif names := field_names(type(view)):
-        for name in names:
+    elif isinstance(view, Struct):
+        for name in view.__struct_fields__:
             check_view(getattr(view, name), f"{path}.{name}")
     else:
         raise TypeError(f"{path}: {type(view).__name__} does not belong in a view")

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 import lbgen
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.runner import CaseState
 from lbgen.engines.api import engine
 from lbgen.engines.verdicts import judge
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from tests.topologies.draw import smaller, topology
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 from jinja2 import DictLoader, UndefinedError
+from msgspec import Struct
 
 from lbgen.engines.text import Atom, Literal, environment, render
 from tests.support.views import check_view
@@ -13,8 +12,7 @@ from tests.support.views import check_view
 ORIGIN = Atom("routes[2]")
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     name: object
     origin: Atom = ORIGIN
 
@@ -24,8 +22,7 @@ def env(text: str):
 
 
 def test_atoms_literals_and_numbers_are_printed():
-    @dataclass(frozen=True)
-    class Three:
+    class Three(Struct, frozen=True):
         a: Atom
         b: Literal
         c: int

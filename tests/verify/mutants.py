@@ -6,6 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import lbgen
 from lbgen.conformance.corpus import overlapping_drafts
 from lbgen.conformance.topology_diff import compare
@@ -15,7 +17,6 @@ from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Mode, Plan
 from lbgen.plan.precedence import host_tables
 from lbgen.plan.request import parse_request
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,4 +132,4 @@ def swap(plan: Plan, one: Rule, other: Rule) -> Plan:
 
 
 def with_text(rendered: Rendered, name: str, text: str) -> Rendered:
-    return replace(rendered, files=tuple(replace(f, text=text) if f.name == name else f for f in rendered.files))
+    return rendered.with_files(replace(f, text=text) if f.name == name else f for f in rendered.files)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.conformance.verify import tiers
 from lbgen.engines.api import engine
-from lbgen.records import replace
 from tests.engines.test_local_runtime import need
 from tests.support.hybrid import hybrid
 

@@ -8,14 +8,15 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.bench.constant_rate import trusting_context
 from lbgen.bench.faults import BEFORE_SECONDS, FAULT_SECONDS, PULSE_SECONDS, RESTART_SECONDS, SLOW_CLIENTS, Fault
 from lbgen.plan.model import Forward, Plan
-from lbgen.records import replace
 from lbgen.runtime.local.process import wait_listening
 from lbgen.runtime.local.reload import prepare_change
 from lbgen.runtime.standins.stand_in import JSON, Behaviour
@@ -36,8 +37,7 @@ class StoppedError(Exception):
     """The drill ends before its time."""
 
 
-@dataclass(slots=True)
-class Stage:
+class Stage(Struct):
     """Where a fault takes place: the engine, its stand-ins, the endpoint that fails, and by how much it is late.
     `begin` and `end` are `time.monotonic` seconds; `detail` what else was seen."""
 

@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 from lbgen.bench.constant_rate import percentiles
 from lbgen.bench.faults import SECONDS, Fault
 from lbgen.bench.report import MeasuredEngine, UnmeasuredEngine, exit_code_of
+from lbgen.diagnostics import counted
 from lbgen.json_types import FindingRecord, Printed
-from lbgen.records import counted
 
 if TYPE_CHECKING:
     from lbgen.bench.faults.envelope import Envelope

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.bench import constant_rate
 from lbgen.bench.faults import SECONDS, Fault
 from lbgen.bench.faults.effect import Stage, StoppedError
@@ -22,7 +24,6 @@ from lbgen.bench.target import choose_target
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, UsageError
 from lbgen.plan.model import Mode, Plan
-from lbgen.records import replace
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.standins.http1 import NAME

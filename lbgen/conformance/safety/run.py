@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.conformance.case import CaseFile
 from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
@@ -20,7 +21,6 @@ from lbgen.conformance.safety.judge import Breach, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.plan.model import Mode, Plan, PoolProtocol
-from lbgen.records import replace
 from lbgen.runtime.local.process import run_engine
 
 if TYPE_CHECKING:

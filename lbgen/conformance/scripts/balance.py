@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.scripts.context import (
     ScriptContext,
     account_field,
@@ -20,7 +22,6 @@ from lbgen.conformance.scripts.context import (
     require,
     wait_until,
 )
-from lbgen.records import replace
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:

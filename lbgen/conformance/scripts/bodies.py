@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import filler, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, account_field, control, get, require, wait_until
 from lbgen.conformance.scripts.topology_timeouts import deaf_client, slow_reader, stuck_upload
 from lbgen.plan.request import Request
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.difference import Difference

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from lbgen.conformance.http1_client import ClientConnection, fetch, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -22,7 +24,6 @@ from lbgen.conformance.scripts.context import (
     require,
     wait_until,
 )
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.stand_in import Behaviour
 

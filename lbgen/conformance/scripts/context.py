@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
@@ -25,7 +27,6 @@ from lbgen.conformance.transport import (
 from lbgen.plan.model import Mode, Plan, Protocol
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.local.network import reaches
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -47,8 +48,7 @@ PATIENCE = 4.0  # seconds that an engine has to notice something
 NOBODY = "no endpoint"  # what `who_answers` says where none is left
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptContext:
+class ScriptContext(Struct, frozen=True):
     """`at` is the address of each listener by name. `params` is the case's `with`. `log` reads the lines of
     the engine's access log, each with what it says in lbgen's own schema: nothing where the line is about a connection
     of an L4 listener. `own`: see `judge.differences`."""

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.http1_client import Answer, ClientConnection, fetch
 from lbgen.conformance.scripts.context import (
     ScriptContext,
@@ -23,7 +25,6 @@ from lbgen.conformance.scripts.context import (
 )
 from lbgen.conformance.transport import client_hello
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:

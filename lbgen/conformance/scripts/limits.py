@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from lbgen.conformance.http1_client import Answer, serialize
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import (
@@ -24,7 +26,6 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.plan.request import Request
-from lbgen.records import replace
 
 _HOLD = 0.7  # seconds that a request is held under way
 

@@ -7,6 +7,8 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.http1_client import Answer, websocket_echo
 from lbgen.conformance.own_answers import account_of
@@ -21,7 +23,6 @@ from lbgen.conformance.scripts.context import (
     wait_until,
 )
 from lbgen.conformance.transport import client_hello
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import ClientConnection

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.difference import Difference, late
@@ -14,7 +16,6 @@ from lbgen.conformance.http2_client import Http2Client, header_list
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import ScriptContext, wait_until, with_control
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.http1_client import Answer

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.case import HANDSHAKE
 from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import ClientConnection, serialize, websocket_echo
 from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.scripts.context import own_status
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.scripts.context import ScriptContext

@@ -8,11 +8,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec.structs import replace
+
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.model import Endpoint, Forward, Listener, Mode, Plan, Pool, Protocol, Redirect
 from lbgen.plan.overlay import with_endpoints, with_ports
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.conformance.verify.jobs import Job

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from ipaddress import ip_network
 from itertools import product
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
@@ -17,7 +19,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Draft, Request
@@ -56,8 +57,7 @@ class Phase(StrEnum):
     FOREIGN = "show the certificate of another, where they have any"
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledCase:
+class ScheduledCase(Struct, frozen=True):
     """A case, and when it runs: while all endpoints, or those of `pool` only, are in `phase`."""
 
     case: Case

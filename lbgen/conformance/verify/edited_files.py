@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.api import split_lines
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_version
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
@@ -28,8 +29,7 @@ _MILLISECONDS = re.compile(r"\d+ms\b")
 _UNITS = {"us": 0.001, "": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 
 
-@dataclass(frozen=True, slots=True)
-class LineChange:
+class LineChange(Struct, frozen=True):
     """A line that differs between two renderings: how it really is, and how it is verified. `line` counts from 1."""
 
     file: str
@@ -86,7 +86,7 @@ def with_verified_times(mine: Rendered, real: Rendered, verified: Rendered) -> R
         replace(file, text=_merge(file.text, real[file.name], verified[file.name])) if file.name in real else file
         for file in mine.files
     ]
-    return replace(mine, files=tuple(files))
+    return mine.with_files(files)
 
 
 def user_edits(mine: Rendered, real: Rendered) -> tuple[str, ...]:

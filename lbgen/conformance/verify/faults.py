@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from math import ceil, log
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.scripts.topology_timeouts import LARGE
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.verify import l4, timeouts, traffic
@@ -35,7 +37,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:

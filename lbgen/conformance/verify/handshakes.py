@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import TransportOptions, without_verification
 from lbgen.conformance.verify.substitute_certificates import FOREIGN
 from lbgen.plan.features import Feature
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic
 
@@ -32,8 +33,7 @@ _WORKER = (
 _STOP_SECONDS = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class FrontTier:
+class FrontTier(Struct, frozen=True):
     """A tier in front of the one to verify: `engine` serves `plan`, whose `listener` leads to the `replicas`."""
 
     engine: str
@@ -44,8 +44,7 @@ class FrontTier:
     replicas: tuple[Plan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """`plan` is the one to verify: scaled times, and without a network of its own other ports and endpoints.
 
     `rendered` are files to serve as they stand. `isolated`: in a network where every address is here. `folder` holds
@@ -71,8 +70,7 @@ class Job:
         return self.label or self.engine
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(Struct, frozen=True):
     """Progress: so many of an engine's cases are done."""
 
     engine: str
@@ -81,8 +79,7 @@ class JobProgress:
     total: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """All results of an engine; `answers` by case id are what the engines are compared by among themselves."""
 
     engine: str
@@ -90,8 +87,7 @@ class Finished:
     answers: dict[str, ComparedAnswer] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The engine could not be verified."""
 
     engine: str

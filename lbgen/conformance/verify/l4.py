@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import has_certificate_for
 from lbgen.conformance.verify import pools as pool_cases
@@ -15,7 +17,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.tls import ListenerTls

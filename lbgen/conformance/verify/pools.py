@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from math import ceil, floor, log, sqrt
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from lbgen.conformance.runner import CaseState, Result
-from lbgen.records import counted
+from lbgen.diagnostics import counted
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 PAIRWISE = "engines agree"
 
 
-@dataclass(frozen=True, slots=True)
-class UnverifiedEngine:
+class UnverifiedEngine(Struct, frozen=True):
     """An engine that was not verified, and why: left out, or `broken` when it did not run."""
 
     engine: str
@@ -33,8 +31,7 @@ class UnverifiedEngine:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedEngine:
+class VerifiedEngine(Struct, frozen=True):
     """`changed`: lines in which the files that ran differ from the topology's own, all of them in times. `edits`: where
     the files of `--rendered` are not what lbgen renders."""
 
@@ -44,8 +41,7 @@ class VerifiedEngine:
     edits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """`results` hold every case on every engine. `green`: no difference that no verdict names, no engine broke, and
     not every case was refused.
     `moved_because`: why listeners and endpoints did not have the topology's own addresses, "" when they had.

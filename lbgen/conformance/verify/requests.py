@@ -6,9 +6,11 @@ import json
 import random
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE, labelled_drafts, matching_draft, overlapping_drafts
@@ -34,7 +36,6 @@ from lbgen.plan.policy import Paths
 from lbgen.plan.precedence import covering_hosts, group
 from lbgen.plan.request import Draft, RefusedError, Request, parse_request
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
@@ -57,8 +58,7 @@ _SPOOFED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClauseRequest:
+class ClauseRequest(Struct, frozen=True):
     """A request and what part of the contract it tries; `fields` of the topology beside those of the clause."""
 
     clause: str

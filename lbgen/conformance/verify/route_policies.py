@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.verify.cases import addresses, with_headers
 from lbgen.plan.model import Forward, Listener, Plan, Route
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL
 
 if TYPE_CHECKING:

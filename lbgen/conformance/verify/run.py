@@ -6,9 +6,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.verify import edited_files, faults
 from lbgen.conformance.verify.addresses import LOOPBACK, move_to_loopback, why_moved
@@ -31,7 +33,6 @@ from lbgen.plan.overlay import with_version
 from lbgen.plan.resolve import plan as resolve
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tiers import tiers
-from lbgen.records import replace
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.local import network
 from lbgen.runtime.local.decide import choose
@@ -47,8 +48,7 @@ REQUESTS = 1_000
 CLIENT = "198.51.100.7"  # of TEST-NET-2 (RFC 5737); in a network of our own it may be any
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(Struct, frozen=True):
     """As the arguments of `verify`."""
 
     accept: tuple[str, ...]
@@ -225,4 +225,4 @@ def _read(folder: Path, like: Rendered, given: CertifiedPlan) -> Rendered:
             for old, new in absolute.items():
                 text = text.replace(old, new)
             files.append(RenderedFile(name, text))
-    return replace(like, files=tuple(files), copies=())
+    return Rendered(like.engine, like.version, tuple(files), like.verdicts)

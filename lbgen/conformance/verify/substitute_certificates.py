@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.plan.tls import Certificate, File
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.standins.stand_in import StandInTls
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 CLIENT, FOREIGN, WRONG = "client", "client-foreign", "wrong-name"
 
 
-@dataclass(frozen=True, slots=True)
-class CertifiedPlan:
+class CertifiedPlan(Struct, frozen=True):
     """`plan` with files of `folder`; `instead` are (path as configs say it, text of the file there now)."""
 
     plan: Plan

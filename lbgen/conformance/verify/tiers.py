@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.conformance.verify.cases import ScheduledCase
@@ -19,7 +21,6 @@ from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import Front, l4_fronts
 from lbgen.plan.tiers import Tier, tiers
-from lbgen.records import replace
 from lbgen.runtime.local.decide import choose
 
 if TYPE_CHECKING:

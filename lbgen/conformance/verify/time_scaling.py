@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from lbgen.plan.model import Forward, Plan, Pool, Route
-from lbgen.records import replace
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time
 APART = 1.4  # ratio of two neighbouring times, so that they can be told apart
@@ -16,11 +17,10 @@ STEP = 1.25  # by which a factor becomes smaller that does not suit
 _LISTENER, _ROUTE = ("header", "body", "keepalive"), ("connect", "response", "idle", "request")  # fields with times
 SHORTEST = 250  # milliseconds below which a busy machine cannot tell times apart
 
-_Times = TypeVar("_Times")
+_Times = TypeVar("_Times", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """`pairs` are (time, time verified instead) in milliseconds, ascending, for times that change. Different times stay
     different and in their order, as engines group things by them."""
 

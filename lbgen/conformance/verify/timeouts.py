@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.http1_client import serialize
@@ -26,7 +28,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.plan.policy import RetryCause
 from lbgen.plan.request import Request
-from lbgen.records import replace
 
 _HEAD, _BODY, _KEPT = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.kept"
 _WHOLE = "listener.timeouts.whole"  # an engine with one time for all of a request

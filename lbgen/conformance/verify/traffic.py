@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.conformance.verify import pools
 from lbgen.conformance.verify.cases import (
     ScheduledCase,
@@ -20,7 +22,6 @@ from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Listener, Mode, Plan, PoolProtocol, Route
 from lbgen.plan.policy import REPLAYED_BODY, Access, Key, KeyKind, RateLimit
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request

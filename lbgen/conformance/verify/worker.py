@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.conformance.case import Case, CaseFile
 from lbgen.conformance.engine_under_test import EngineUnderTest
@@ -30,7 +32,6 @@ from lbgen.conformance.wait_ready import ServingEngine, wait_ready
 from lbgen.diagnostics import LbgenError
 from lbgen.plan.model import ClientTimeouts, Forward, Mode, Plan, Protocol, Redirect, Respond, Timeouts
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.common import certificates
 from lbgen.runtime.local.network import enter, veth
 from lbgen.runtime.local.process import run_engine
@@ -81,8 +82,7 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
     return replace(done, results=(*done.results, *safety_results(job)))
 
 
-@dataclass(frozen=True, slots=True)
-class _BehindFront:
+class _BehindFront(Struct, frozen=True):
     """Nodes that clients reach through the listener `entry` of another engine."""
 
     front: EngineProcess

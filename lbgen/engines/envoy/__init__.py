@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.api import (
     Binary,
     BinaryHint,
@@ -27,7 +29,6 @@ from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_che
 from lbgen.engines.envoy.support import TABLES, verdict
 from lbgen.engines.verbatim import entries, nowhere, unreadable
 from lbgen.plan.model import Mode, Plan
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Taken

@@ -5,10 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.envoy.headers import build_response_edits, escape_format
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.model import HeaderEdits, Respond
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

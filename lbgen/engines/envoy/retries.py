@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
@@ -13,7 +15,6 @@ from lbgen.engines.envoy.view import Contributor, HttpRoute, http_routes
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Plan, Pool, Route
 from lbgen.plan.policy import IDEMPOTENT, Retries, RetryCause
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.features import FEATURES
 from lbgen.engines.envoy.headers import build_request_edits
@@ -15,7 +17,6 @@ from lbgen.engines.envoy.protobuf import arrange, merge, typed
 from lbgen.engines.envoy.rewrites import cuts_prefix
 from lbgen.engines.envoy.view import HttpListener, HttpRoute, cluster_options
 from lbgen.plan.model import Forward, HostPattern, HostTable, Route, Rule
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

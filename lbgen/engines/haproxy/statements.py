@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.text import Atom, Literal
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

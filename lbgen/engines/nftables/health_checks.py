@@ -6,6 +6,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lbgen.engines.agent_spec import AgentSpec, BalancedEndpoint, BalancedPool, CheckedPool, checked_pools
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.nftables import transaction
@@ -29,7 +31,6 @@ from lbgen.engines.nftables.upstreams import (
     table_name,
 )
 from lbgen.plan.model import Balance, Endpoint
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx import access_log, paths
 from lbgen.engines.nginx.cors import HIDDEN, CorsMaps
 from lbgen.engines.nginx.features import FEATURES
@@ -31,7 +33,6 @@ from lbgen.engines.nginx.upstream_protocols import PROXY, UpstreamProtocol, upst
 from lbgen.engines.nginx.view import Answer, Entry, Guard, Header, HttpForward, Line, Location, Map, Proxy, Text, Times
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Respond, Route, Rule, Target
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

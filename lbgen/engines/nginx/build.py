@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, pool_variable, shared_log
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES, RouteActions
 from lbgen.engines.nginx.headers import (
@@ -32,7 +34,6 @@ from lbgen.engines.nginx.view import Config, Http, Location, Map, Text, Upstream
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, PoolProtocol, Timeouts
 from lbgen.plan.policy import KeyKind
-from lbgen.records import replace
 from lbgen.version import VERSION
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.names import inline, network, reference
@@ -14,7 +15,6 @@ from lbgen.engines.nginx.strings import EMPTY, Texts, directive, text
 from lbgen.engines.nginx.view import Contributor, Entry, Geo, Header, HttpServer, Line, Map, Network, Text
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Redirect, Respond, Route
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

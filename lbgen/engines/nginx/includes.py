@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, count
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx.view import NONE, Header, Location, Proxy, Server
 from lbgen.engines.text import Atom
-from lbgen.records import replace
 
 _FOLDER = "routes"
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9._]+")

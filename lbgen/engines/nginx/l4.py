@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines import escapes
 from lbgen.engines.metrics_spec import L4_MARK
@@ -22,7 +23,6 @@ from lbgen.engines.nginx.upstreams import upstream
 from lbgen.engines.nginx.view import Entry, Geo, Line, Map, Network, Split, Stream, StreamServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Balance, Forward, HostTable, L4Rule, Listener, Plan, Pool, Protocol
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

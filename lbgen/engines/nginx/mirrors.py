@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx.names import Names, reference
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
 from lbgen.engines.nginx.view import Check, Location, Proxy, Share, Split, Times
 from lbgen.engines.text import Atom
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx.headers import header_name
 from lbgen.engines.nginx.names import Names, inline, inline_upstream, reference
 from lbgen.engines.nginx.strings import EMPTY, text, variables
@@ -11,7 +13,6 @@ from lbgen.engines.nginx.upstream_protocols import upstream_protocol
 from lbgen.engines.nginx.view import Entry, Header, Map, Share, Split, Text
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Pool, Route, Target
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx import paths
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.limits import HeadLimits, real_ip_listeners
@@ -26,7 +28,6 @@ from lbgen.engines.nginx.view import (
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Plan, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.actions import Body, RouteActions

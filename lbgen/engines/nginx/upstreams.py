@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from msgspec.structs import replace
+
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.view import Endpoint, Upstream
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
 from lbgen.plan.model import Endpoint as PlanEndpoint
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import Contributor, HttpRoute
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
@@ -27,7 +28,6 @@ from lbgen.engines.traefik.prefix_trees import FIRST, MOST, Tree
 from lbgen.engines.traefik.tls import find_options
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan, Rule
 from lbgen.plan.path_conditions import Path, PrefixPath
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

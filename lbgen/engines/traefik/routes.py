@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
 from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
-from lbgen.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -161,8 +160,7 @@ class UpOptions(Struct, frozen=True):
     insist: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a driver did.
 
     `skipped`: engines that were left out, with the findings that say why. `warnings`: routes whose own endpoints do not

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -29,8 +28,7 @@ class Member(Struct, frozen=True):
     judged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointHealth:
+class EndpointHealth(Struct, frozen=True):
     """One endpoint for people: `state` is up, starting (slowly), draining, ejected, down or unknown; `since` seconds of
     the epoch, None when it is unknown; `endpoint` as in the topology, `address` as the engine was given it;
     `connections` (over UDP: flows) since the engine's rules were loaded, None where they are not counted."""

@@ -10,9 +10,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.overlay import with_ports
-from lbgen.records import replace
 from lbgen.runtime.common.processes import ESTABLISHED, LISTEN, UNCONNECTED, sockets_of
 from lbgen.system_errors import to_diagnostic
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Engine, ProcessSpec, target_version
 from lbgen.engines.health import NO_ADDRESS
-from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.processes import defer_signals
@@ -59,8 +59,7 @@ class Change(Struct):
         rendered = self.rendered
         if self.spec.agent and ORDER in rendered:
             texts = self.live.agent_files(rendered[ORDER])
-            files = tuple(replace(x, text=texts.get(x.name, x.text)) for x in rendered.files)
-            rendered = replace(rendered, files=files)
+            rendered = rendered.with_files(replace(x, text=texts.get(x.name, x.text)) for x in rendered.files)
         self.live.replace_files(rendered)
         self.live.reload(self.plan, self.spec)
 

@@ -10,13 +10,13 @@ import ssl
 from itertools import product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.agent.proxy_header import own_proxy_header
 from lbgen.plan.conditions import with_conditions
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan, PoolProtocol, Protocol, Rule
 from lbgen.plan.request import Draft, Request
 from lbgen.plan.simulate import simulate, simulate_l4
-from lbgen.records import replace
 from lbgen.runtime.common.ports import LOOPBACK
 
 UNKNOWN_HOST = "lbgen-probe.invalid"  # a host that no topology names

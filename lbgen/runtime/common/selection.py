@@ -7,11 +7,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.engines.api import NeedsKernel
 from lbgen.engines.verdicts import judge
 from lbgen.plan.features import Feature
-from lbgen.records import replace
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:

@@ -10,19 +10,18 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.agent import state_file as agent_state
 from lbgen.agent.admin_client import fetch_text
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Listener, Mode
-from lbgen.records import replace
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.system_errors import remedy, to_diagnostic
@@ -59,8 +58,7 @@ def scheme(listener: Listener) -> str:
     return listener.scheme if listener.mode is Mode.L7 else str(listener.protocol)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineState:
+class EngineState(Struct, frozen=True):
     """One engine of a stack. `ended` says how it died, empty while it runs; `pid` 0 until it was started. `restarts`:
     how often it was started anew after it had died, the last time as `died` says. `access_log` is relative to
     `directory`, "" = its output. `agent`: pid of its `lbgen agent`, 0 without. `admin`: the loopback port where it
@@ -125,8 +123,7 @@ class EndpointState(Struct, frozen=True):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class StackState:
+class StackState(Struct, frozen=True):
     """A whole stack. `committed` is False until `up` has returned. `pid` and `started` are its supervisor's. `first`
     identifies it among stacks of the same name, also after another supervisor has taken it over. `changes` counts
     reloads."""

@@ -7,7 +7,6 @@ import urllib.request
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
 from math import inf
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 NO_ROUTE = "-"  # requests that no route served: 404, 400, denied by the listener
 
 
-@dataclass(frozen=True, slots=True)
-class RouteStats:
+class RouteStats(Struct, frozen=True):
     """What an engine did for one route. `client_errors` are 4xx, `errors` 5xx and requests that ended without a status;
     `retried` took more than one try; times are milliseconds by nearest rank, None where none was logged; `per_second`
     is over the time asked for, else from the first logged request to the last, None when that is under a second."""

@@ -7,10 +7,11 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.rendered import render_with
 from lbgen.plan.overlay import without_admin
-from lbgen.records import replace
 from lbgen.runtime.common.readiness import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.selection import for_routes
 from lbgen.runtime.docker import container, helper_image

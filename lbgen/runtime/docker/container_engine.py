@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
-from lbgen.records import replace
 from lbgen.runtime.common import processes
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.processes import wait_until

@@ -7,9 +7,10 @@ import io
 import tarfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lbgen.runtime.docker.client import docker_errors
 from lbgen.runtime.docker.helper_image import USER, WORK
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 _SECRET, _PLAIN = 0o400, 0o444
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file for the container's folder, or a link to a path in the container; only its user may read a secret."""
 
-    content: bytes = field(default=b"", repr=False)
+    content: bytes = b""
     secret: bool = False
     link: str = ""
 

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
 from lbgen.engines.api import Engine, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.verdicts import judge
 from lbgen.plan.overlay import with_version
-from lbgen.records import replace
 from lbgen.runtime.common import selection
 from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind
 from lbgen.runtime.common.reload import other_version, refusal

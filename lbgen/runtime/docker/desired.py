@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import ContainerLimits, Listener, Plan
 from lbgen.plan.overlay import with_admin, with_device, with_metrics, with_ports, with_version
-from lbgen.records import replace
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import endpoint_rules, helper_image, network

@@ -14,15 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM, signal
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import connect, docker_errors
@@ -45,8 +45,7 @@ _AGAIN_SECONDS = 1.0
 _LOAD_SECONDS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class HostRules:
+class HostRules(Struct, frozen=True):
     """The rules for the containers at the address `host`, as in `EndpointRules`. `image` has the commands' program."""
 
     host: str
@@ -57,8 +56,7 @@ class HostRules:
     teardown: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSide:
+class EndpointSide(Struct, frozen=True):
     """The rules of a stack for its endpoints, all of them on its own network."""
 
     stack: str

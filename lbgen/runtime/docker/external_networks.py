@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
 from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_real_endpoints
-from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.docker import images, network, traffic_switch
 from lbgen.runtime.docker.client import connect, docker_errors

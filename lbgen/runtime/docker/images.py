@@ -8,17 +8,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engines as installed
 from lbgen.plan.model import Plan
-from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.executables import candidates
 from lbgen.runtime.docker import helper_image
@@ -71,8 +70,7 @@ class Image(Struct, frozen=True):
     modules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRow:
+class ImageRow(Struct, frozen=True):
     """What `up` would run for a version of an engine. `origin`: named, built, official, or "" when there is no image
     without `lbgen images build`."""
 

@@ -6,14 +6,14 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.agent import state_file
 from lbgen.diagnostics import EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.health import EndpointHealth, Member, combine_health, read_counts, status_engine
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.common.state import EndpointState, EngineState, StackState
@@ -84,8 +84,7 @@ _LOOK_SECONDS = 0.5
 _AGENT = "-agent"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerState(EngineState):
+class ContainerState(EngineState, frozen=True):
     """An engine in a container: `status` as docker names it, `container` its name, `read_health` queries `health` and
     `read_counts` `counts`."""
 
@@ -107,8 +106,7 @@ class ContainerState(EngineState):
         return self.status == "running"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerStack(StackState):
+class ContainerStack(StackState, frozen=True):
     """A stack of containers, which docker itself restarts. `owner`: as `foreign_owner`."""
 
     owner: str = ""

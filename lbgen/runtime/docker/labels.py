@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan  # noqa: TC001  # read at run time by saved
@@ -40,8 +39,7 @@ class Role(StrEnum):
     CHECK = "check"  # temporary
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """The description of a container. `hash` is the digest of its specification, "" during a reload; `shape` the digest
     without its files. Never holds a secret."""
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.processes import defer_signals, wait_until
 from lbgen.runtime.common.reload import Change, ReloadOutcome, obstacles, published_elsewhere, refusal, reload_all

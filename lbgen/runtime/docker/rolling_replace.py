@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.docker import container, traffic_switch
 from lbgen.runtime.docker.client import docker_errors

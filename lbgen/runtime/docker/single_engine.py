@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.agent.admin_client import fetch_json
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin, with_version
-from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.processes import set_netns, wait_until

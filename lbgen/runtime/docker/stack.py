@@ -7,9 +7,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError, without_errors
 from lbgen.plan.model import Mode, Plan
-from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import RELOAD_SECONDS, Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections

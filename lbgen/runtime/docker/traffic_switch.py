@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lbgen.records import replace
 from lbgen.runtime.common.processes import wait_until
 from lbgen.runtime.docker import container, container_files, helper_image, network
 from lbgen.runtime.docker.client import docker_errors

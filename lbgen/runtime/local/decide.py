@@ -9,13 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.engines.api import engine, engine_names
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
 from lbgen.plan.model import Protocol as Transport
 from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_endpoints, with_version
-from lbgen.records import replace
 from lbgen.runtime.common import ports, selection, state
 from lbgen.runtime.common.driver import RELOAD_SECONDS
 from lbgen.runtime.common.executables import find

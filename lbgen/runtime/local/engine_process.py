@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from lbgen.agent.run import import_modules, serve
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
@@ -34,8 +35,7 @@ _AGENT_STOP_SECONDS = 2.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
 
 
-@dataclass(slots=True)
-class EngineProcess:
+class EngineProcess(Struct):
     """One running engine: `plan` is what it serves, `directory` holds its files and `engine.log`."""
 
     engine: str
@@ -45,7 +45,7 @@ class EngineProcess:
     plan: Plan
     directory: Path
     process: Process
-    spec: ProcessSpec = field(repr=False)
+    spec: ProcessSpec
     network: Network | None = None  # where it runs; without `spec.argv`, `process` only holds that namespace
     agent: Process | None = None  # checks endpoints for an engine without active checks
     draining: list[Process] = field(default_factory=list)  # predecessors of `process` that still run

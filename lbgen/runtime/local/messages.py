@@ -10,25 +10,27 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from lbgen.diagnostics import Diagnostic  # noqa: TC001  # read at run time by `decode`, as all that messages consist of
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.plan.model import Plan  # noqa: TC001  # as above
-from lbgen.records import field_names, replace
 from lbgen.runtime.common.driver import Progress
 from lbgen.runtime.common.saved import DecodeError, decode, encode, from_plain
 from lbgen.runtime.common.state import StackState  # noqa: TC001  # as above
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+
+_NOT_SERVED = frozenset({"uses", "spans", "use_spans"})  # fields of a plan
 
 
 class SuppliedEngine(Struct, frozen=True):
@@ -44,8 +46,8 @@ class SuppliedEngine(Struct, frozen=True):
         for name, value in vars(sys.modules[kind.__module__]).items():
             if value is engine:
                 return cls(kind.__module__, name)
-        names = field_names(kind) or vars(engine)
-        return cls(kind.__module__, kind.__qualname__, {name: getattr(engine, name) for name in names})
+        fields = asdict(engine) if isinstance(engine, Struct) else vars(engine)
+        return cls(kind.__module__, kind.__qualname__, fields)
 
     def make(self) -> Engine:
         found: Any = getattr(import_module(self.module), self.name)
@@ -94,7 +96,7 @@ class StartRequest(Struct, frozen=True, tag=True):
     def digest(self) -> str:
         """A digest of what the stack serves and runs, without positions in the topology file."""
         plan = self.plan
-        served = [(each.name, getattr(plan, each.name)) for each in fields(plan) if each.repr and each.name != "uses"]
+        served = [(name, value) for name, value in asdict(plan).items() if name not in _NOT_SERVED]
         what = (served, self.programs, self.accept, self.backends)
         return hashlib.sha256(repr(what).encode()).hexdigest()
 

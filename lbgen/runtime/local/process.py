@@ -13,6 +13,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Binary, Engine
@@ -21,7 +23,6 @@ from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
-from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
 from lbgen.runtime.common.executables import find_for

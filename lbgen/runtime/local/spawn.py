@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.processes import ProcessId, group_members, wait_until
 from lbgen.runtime.local.exec_wrapper import split_arguments
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import EngineError, LbgenError
-from lbgen.records import replace
 from lbgen.runtime.common import logs, ports, selection, state
 from lbgen.runtime.common.driver import Progress, ReloadOptions, Result, Step, UpOptions
 from lbgen.runtime.common.ports import connections as connections

@@ -5,16 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, without_errors
 from lbgen.engines.api import Binary, engine_names
 from lbgen.engines.health import Watched
-from lbgen.records import replace
 from lbgen.runtime.common import readiness, saved, state
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.health import members
@@ -73,22 +72,25 @@ def read_saved(folder: Path) -> SavedStack | None:
     return found if found is not None and {x.name for x in found.request.engines} <= {*engine_names()} else None
 
 
-@dataclass(slots=True)
 class StackProcesses:
     """What runs of a stack; `tell` is given each step. What is started ends with `ends`, which its owner closes."""
 
-    request: StartRequest
-    record: state.StackState
-    progress: Callable[[Progress], None]
-    cleanup: ExitStack
-    handles: dict[str, EngineProcess] = field(default_factory=dict)
-    networks: dict[str, Network] = field(default_factory=dict)
-    stand_in_set: StandInSet = field(default_factory=StandInSet)  # every stand-in that was ever started, as they stay
-    active_set: StandInSet = field(default_factory=StandInSet)  # those of the plan that is served
-    generation: int = 0  # counts the changes
-    stand_ins: StandIns = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        request: StartRequest,
+        record: state.StackState,
+        progress: Callable[[Progress], None],
+        cleanup: ExitStack,
+    ) -> None:
+        self.request = request
+        self.record = record
+        self.progress = progress
+        self.cleanup = cleanup
+        self.handles: dict[str, EngineProcess] = {}
+        self.networks: dict[str, Network] = {}
+        self.stand_in_set = StandInSet()  # every stand-in that was ever started, as they stay
+        self.active_set = StandInSet()  # those of the plan that is served
+        self.generation = 0  # counts the changes
         self.stand_ins = StandIns(self.folder)
 
     @property

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 import lbgen.codes  # noqa: F401  # where descriptors run out a finding could not import it any more
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity
-from lbgen.records import replace
 from lbgen.runtime.common import state
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.reload import REMEDY, internal_error, refusal

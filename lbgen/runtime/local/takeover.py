@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
-from lbgen.records import replace
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.local import engine_process
 from lbgen.runtime.local.decide import saved_engine
@@ -47,10 +48,10 @@ def take_over(
         name: Network(each.host, each.inside, AdoptedProcess.of(each.holder), each.device)
         for name, each in saved.networks
     }
-    made = StackProcesses(
-        order, record, tell, ends, networks=networks, stand_in_set=saved.stand_in_set, generation=saved.generation
-    )
-    made.active_set = saved.stand_in_set
+    made = StackProcesses(order, record, tell, ends)
+    made.networks = networks
+    made.generation = saved.generation
+    made.stand_in_set = made.active_set = saved.stand_in_set
     made.stand_ins = StandIns.adopt(Path(order.folder))
     if saved.stand_in_set.stand_ins:
         made.stand_ins.serve(saved.stand_in_set.stand_ins)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lbgen.records import replace
 from lbgen.runtime.standins.accept import ConnectionInfo
 from lbgen.runtime.standins.stand_in import Behaviour
 

@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from h2.config import H2Configuration
@@ -23,8 +22,9 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from lbgen.records import replace
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, Arrival, body_of, reset
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what `read_request` has taken; `SM` follows
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(Struct):
     arrival: Arrival
     body: bytearray = field(default_factory=bytearray)
     trailers: tuple[tuple[str, str], ...] = ()
@@ -42,25 +41,31 @@ class _Stream:
     more: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)  # of a request that is echoed as it comes
 
 
-@dataclass(slots=True)
 class Http2:
     """A connection. `begun` gets each head; `judge` of each request, whole or to be echoed as it comes, and says
     how to answer; `account` makes the JSON."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    name: str
-    begun: Callable[[Arrival], None]
-    judge: Callable[[Arrival], Behaviour]
-    account: Callable[[Arrival], bytes]
-    connection: H2Connection = field(init=False)
-    streams: dict[int, _Stream] = field(default_factory=dict)
-    window: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        name: str,
+        begun: Callable[[Arrival], None],
+        judge: Callable[[Arrival], Behaviour],
+        account: Callable[[Arrival], bytes],
+    ) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.name = name
+        self.begun = begun
+        self.judge = judge
+        self.account = account
+        self.connection = H2Connection(H2Configuration(client_side=False, header_encoding="latin-1"))
+        self.streams: dict[int, _Stream] = {}
+        self.window = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until the client leaves or breaks the protocol."""
-        config = H2Configuration(client_side=False, header_encoding="latin-1")
-        self.connection = H2Connection(config)
         self.connection.initiate_connection()
         data = PREFACE
         try:

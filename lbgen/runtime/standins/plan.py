@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.plan.model import Forward, Plan, Pool, Protocol
 from lbgen.plan.overlay import with_endpoints
 from lbgen.plan.tls import File
-from lbgen.records import replace
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.certificates import CA, Spec, make
 from lbgen.runtime.standins.stand_in import StandIn, StandInTls

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.records import replace
 from lbgen.runtime.standins import http1
 from lbgen.runtime.standins.accept import ConnectionInfo, Server
 from lbgen.runtime.standins.http2 import Http2

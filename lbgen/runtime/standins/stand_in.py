@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-
-from lbgen.records import replace
+from msgspec.structs import replace
 
 Mode = Literal[
     "json",  # 200 with the account as body
@@ -93,8 +91,7 @@ class StandInTls(Struct, frozen=True):
     alpn: tuple[str, ...] = ("h2", "http/1.1")
 
 
-@dataclass(frozen=True, slots=True)
-class StandIn:
+class StandIn(Struct, frozen=True):
     """One endpoint. `host` is an IP literal. `listen`: `yes`, `refuse` (the port is held but refuses connections) or
     `drop` (the accept queue is full, so connection attempts get no answer). HTTP/1.x and HTTP/2 are both spoken.
     `tls` None = plain; `proxied`: every connection begins with a PROXY header; `datagrams`: UDP instead, each datagram

@@ -5,14 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.plan.model import TierOf
-from lbgen.records import replace
 from lbgen.runtime.common.driver import Progress, Step
 from lbgen.runtime.common.state import StackState, read_record, root, write_record
 
@@ -50,8 +49,7 @@ class Group(Struct, frozen=True):
         return frozenset(each.of.name for each in self.members)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState(StackState):
+class GroupState(StackState, frozen=True):
     """The combined state: `engines` are named by their part (`web-1`); `parts` are (part, stack), running ones only."""
 
     on: str = ""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError, Severity, without_errors
 from lbgen.engines.api import Engine, engine_of, runs_in_kernel, target_version
@@ -20,7 +21,6 @@ from lbgen.plan import tiers as planned
 from lbgen.plan.overlay import with_metrics, with_real_endpoints, with_version
 from lbgen.plan.tier_links import placeholder_addresses
 from lbgen.plan.tier_simulation import l4_fronts
-from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.driver import (
     RELOAD_SECONDS,

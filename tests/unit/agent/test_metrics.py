@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +23,6 @@ from lbgen.agent.counters import Counters
 from lbgen.agent.log_tail import LogTail
 from lbgen.agent.metrics import STATE, Metrics, count_connections
 from lbgen.engines.metrics_spec import METHODS, ConnectionRecord, CountedListener, CountedPool, MetricsSpec, l4_format
-from lbgen.records import replace
 
 SPEC = MetricsSpec(
     stack="shop",

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.agent import probe, run, state_file, steering
 from lbgen.agent.state_file import Health, apply_check, next_growth, share
 from lbgen.agent.steering import load_files
 from lbgen.diagnostics import EngineError
 from lbgen.engines.agent_spec import FILE, AgentSpec, CheckedPool, CheckTls, Target
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.standins.server import stand_in_servers

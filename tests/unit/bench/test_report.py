@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.bench.gate import refused_engines
 from lbgen.bench.load import Load, LoadShape
@@ -24,7 +25,6 @@ from lbgen.conformance.runner import CaseState, Result
 from lbgen.conformance.verify.report import Report, UnverifiedEngine
 from lbgen.conformance.verify.time_scaling import Scale
 from lbgen.diagnostics import Diagnostic
-from lbgen.records import replace
 
 TARGET = LoadTarget("web", "app", "/", (("Host", "a.example"),), "pools.app.endpoints[0]")
 FIFTY, MANY = LoadShape(50), LoadShape(250)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.cli.findings import summary, way_back
 from lbgen.cli.render import name_files
 from lbgen.diagnostics import Diagnostic
-from lbgen.records import replace
 
 IDLE = Diagnostic("LB302", "timeouts.idle is approximate", field="routes[0].timeouts.idle", accept="timeouts.idle")
 RETRIES = Diagnostic("LB302", "route.retries is approximate", field="routes[1].retries", accept="route.retries")

@@ -1,6 +1,7 @@
 """The cases themselves: readable, unique, and their literals agree with the oracle."""
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.conformance.case import CaseError, case_files, clauses, load_file
 from lbgen.conformance.judge import contradictions
@@ -9,7 +10,6 @@ from lbgen.conformance.run_case import fill_placeholders
 from lbgen.conformance.scripts import SCRIPTS
 from lbgen.conformance.scripts.steps import KEYS
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 
 FILES = case_files()
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import asdict, replace
 
 import lbgen
 from lbgen.cli.main import group
 from lbgen.conformance import fingerprint
 from lbgen.conformance.fingerprint import Fingerprint, compare, probes, read, read_stored, sent, stored
 from lbgen.engines.api import NeedsKernel, engine, engines, is_known
-from lbgen.records import as_json, replace
 
 ONE = Fingerprint("nginx", "1.31.3", {"host": ("HTTP/1.1 400 Bad Request, then closed", "server: a"), "path": ("x",)})
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_fingerprint_is_refused(tmp_path: Path) -> None:
 
 def test_a_fingerprint_survives_its_file(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(as_json(ONE)), encoding="utf-8")
+    file.write_text(json.dumps(asdict(ONE)), encoding="utf-8")
     assert read(file) == ONE
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.conformance import judge
 from lbgen.conformance.case import Case, Expect, case_files
@@ -18,7 +19,6 @@ from lbgen.conformance.prepare import verdicts_on as near_of
 from lbgen.plan.model import HeaderEdits
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream
-from lbgen.records import replace
 
 REQUEST = Request("GET", "/a?b", (("Host", "h"), ("X-A", "1")))
 SENT = (("host", "h"), ("x-a", "1"), ("x-forwarded-for", "127.0.0.1"), ("x-request-id", None))

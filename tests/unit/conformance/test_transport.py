@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.conformance.http1_client import ClientConnection
 from lbgen.conformance.http2_client import Http2Client, fetch
@@ -11,7 +12,6 @@ from lbgen.conformance.own_answers import account_of
 from lbgen.conformance.transport import ClientTls, Transport, TransportOptions, transport_for
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import ENDPOINT_NAME, temporary_certificates
 from lbgen.runtime.standins.http1 import CONTROL
 from lbgen.runtime.standins.server import stand_in_servers

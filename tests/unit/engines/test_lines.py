@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.cli.explain import explain_command as explain
 from lbgen.conformance.verify.edited_files import user_edits, with_verified_times
 from lbgen.engines.api import split_lines
 from lbgen.engines.text import split_origins
-from lbgen.records import replace
 
 BREAKS = ("\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", "\x1e", "\r")
 
@@ -46,7 +46,7 @@ def test_every_line_keeps_its_origin(name: str, character: str) -> None:
     for file in rendered.files:
         assert not file.origins or len(file.origins) == len(split_lines(file.text))
     assert user_edits(rendered, rendered) == ()
-    slower = replace(rendered, files=tuple(replace(x, text=x.text.replace("60", "61")) for x in rendered.files))
+    slower = rendered.with_files(replace(x, text=x.text.replace("60", "61")) for x in rendered.files)
     assert [x.text for x in with_verified_times(rendered, rendered, slower).files] == [x.text for x in slower.files]
 
 

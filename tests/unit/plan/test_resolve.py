@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
@@ -29,7 +30,6 @@ from lbgen.plan.model import (
 from lbgen.plan.path_conditions import RegexPath
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
-from lbgen.records import replace
 from tests.support.plans import every_match
 
 POOLS = {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "two": {"endpoints": [{"address": "10.0.0.2:80"}]}}

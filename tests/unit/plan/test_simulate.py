@@ -1,6 +1,7 @@
 """The oracle says what the contract says, clause by clause."""
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.plan import model as m
 from lbgen.plan.conditions import Exact, Operator, Present, Regex
@@ -8,7 +9,6 @@ from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, RegexPath
 from lbgen.plan.policy import Access
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import Outcome, Upstream, simulate, simulate_l4
-from lbgen.records import replace
 from tests.support.plans import TIMES, by_match, equals, exact, forward, like, match, pool, prefix, present
 
 ROOT = PrefixPath("/")

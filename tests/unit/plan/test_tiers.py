@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.conformance.topology_diff import compare_tiers
@@ -15,7 +16,6 @@ from lbgen.engines.api import engine_of, engines_of
 from lbgen.plan.simulate import L4Outcome, Outcome
 from lbgen.plan.tier_simulation import follow_tiers, l4_fronts
 from lbgen.plan.tiers import parts
-from lbgen.records import replace
 
 HYBRID: dict[str, Any] = {
     "version": 1,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.conformance.runner import CaseState, Result
@@ -24,7 +25,6 @@ from lbgen.diagnostics import Diagnostic
 from lbgen.engines.api import Binary, RenderedFile, engine_names
 from lbgen.engines.rendered import Rendered
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.local.messages import EngineChoice
 from tests.support.plans import examples
 

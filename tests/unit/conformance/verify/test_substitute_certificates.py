@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.conformance.curl import curl
@@ -16,7 +17,6 @@ from lbgen.conformance.verify.cases import Phase
 from lbgen.conformance.verify.handshakes import fingerprint, for_name, handshake_cases
 from lbgen.conformance.verify.substitute_certificates import certify, stand_in_tls
 from lbgen.plan.request import Request
-from lbgen.records import replace
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.standins.accept import tls_context
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from lbgen.engines.api import NATIVE, Level
 from lbgen.engines.envoy import ENGINE
@@ -28,7 +29,6 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 from lbgen.plan.resolve import plan
-from lbgen.records import replace
 from lbgen.spec.load import load
 from tests.support.plans import by_match, equals, like, on_tcp, pool, prefix, route
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import re2
+from msgspec.structs import replace
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.envoy.paths import build_refusal_filter
 from lbgen.plan.policy import Paths, PathsMode
-from lbgen.records import replace
 from tests.support.plans import topology
 
 PLAN = plan_of(topology())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import engine
@@ -12,7 +13,6 @@ from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.timeouts import build_client_timeouts, build_try_timeouts, compute_idle_timeout
 from lbgen.engines.verdicts import judge
 from lbgen.plan.model import ClientTimeouts, Forward, Timeouts
-from lbgen.records import replace
 from tests.support import plans
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.engines.api import Level
 from lbgen.engines.haproxy import ENGINE, matching
@@ -27,7 +28,6 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
-from lbgen.records import replace
 from tests.support import plans
 from tests.support.plans import by_match, endpoint, equals, exact, forward, prefix, route
 

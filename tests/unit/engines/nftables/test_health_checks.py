@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.nftables import ENGINE
@@ -15,7 +16,6 @@ from lbgen.engines.nftables.health_checks import FILE
 from lbgen.engines.nftables.upstreams import MAX_SLOTS, Part, allocate, bounded, hash_shares, spans
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import ActiveHealth
-from lbgen.records import replace
 from tests.engines.test_nftables import plan, pool
 from tests.support import plans
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.engines.api import Level
@@ -17,7 +18,6 @@ from lbgen.plan.model import (
     Rewrite,
     Timeouts,
 )
-from lbgen.records import replace
 from tests.support.nginx import with_includes
 from tests.support.plans import by_match, endpoint, equals, exact, forward, like, on_tcp, pool, prefix, present, route
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
@@ -23,7 +24,6 @@ from lbgen.plan.model import (
 )
 from lbgen.plan.policy import ActiveHealth, PassiveHealth
 from lbgen.plan.tls import Certificate, File, ListenerTls
-from lbgen.records import replace
 from tests.support.plans import endpoint, forward, on_tcp, pool
 
 

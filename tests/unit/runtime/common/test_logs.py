@@ -10,11 +10,11 @@ import urllib.request
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from lbgen import api
 from lbgen.cli import logs as verb
 from lbgen.cli.main import group
-from lbgen.records import replace
 from lbgen.runtime.common import logs
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError
 from lbgen.engines.health import NO_ADDRESS, Condition, State
 from lbgen.plan.model import Endpoint
-from lbgen.records import replace
 from lbgen.runtime.common import reload
 from tests.support.plans import examples
 

@@ -11,12 +11,12 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import RequestReceived, StreamEnded
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.regex_example import regex_example
 from lbgen.plan.simulate import simulate
-from lbgen.records import replace
 from lbgen.runtime.common.route_probes import ConnectOptions, Probe, ask, make_probes, probes_of_change
 from tests.support.plans import examples
 

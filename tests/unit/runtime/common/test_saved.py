@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary
-from lbgen.records import replace
 from lbgen.runtime.common.driver import ReloadOptions
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.common.state import StackState

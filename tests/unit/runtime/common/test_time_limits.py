@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from lbgen.records import replace
 from lbgen.runtime.common.selection import for_routes
 from tests.support.plans import examples
 

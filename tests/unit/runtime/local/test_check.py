@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.engines.api import Binary, CheckSpec
 from lbgen.engines.nftables import ENGINE as NFTABLES
 from lbgen.engines.rendered import render_with
-from lbgen.records import replace
 from lbgen.runtime.local.check import check
 from tests.engines.test_nftables import plan as l4_plan
 from tests.engines.test_nftables import pool

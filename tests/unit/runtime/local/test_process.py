@@ -14,10 +14,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError
 from lbgen.plan.model import HostPattern, Plan, Respond
-from lbgen.records import replace
 from lbgen.runtime.common.processes import ProcessId, group_members
 from lbgen.runtime.local.process import run_engine
 from tests.support.fake_engine import FakeEngine, write_program

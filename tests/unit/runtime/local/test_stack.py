@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
 from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
-from lbgen.records import replace
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
 from lbgen.runtime.common.processes import ProcessId
@@ -126,7 +127,7 @@ def test_two_stacks_live_side_by_side(fake):
 
 
 def test_several_engines_get_ports_of_their_own(fake):
-    with api.up(plan(port=8080), [fake, replace(fake, name="other")], runtime="local") as stack:
+    with api.up(plan(port=8080), [fake, dataclasses.replace(fake, name="other")], runtime="local") as stack:
         assert stack.urls == {"fake": {"web": "http://127.0.0.1:18080"}, "other": {"web": "http://127.0.0.1:19080"}}
         assert stack.url("web", "other") == "http://127.0.0.1:19080"
         with pytest.raises(KeyError):
@@ -344,7 +345,7 @@ def test_the_kernel_needs_root_and_the_others_go_on(fake, monkeypatch):
 def test_an_address_of_another_host_is_named(fake, state_dir):
     (web,) = plan().listeners
     elsewhere = replace(plan(), listeners=(replace(web, address="203.0.113.1"),))
-    for engines in ([fake], [fake, replace(fake, name="other")]):
+    for engines in ([fake], [fake, dataclasses.replace(fake, name="other")]):
         with pytest.raises(EngineError, match=r"LB404.*cannot listen on 203\.0\.113\.1 port"):
             api.up(elsewhere, engines, runtime="local")
     assert not list(state_dir.glob("*.lock"))

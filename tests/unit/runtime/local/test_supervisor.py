@@ -11,10 +11,10 @@ from errno import EMFILE
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen import system_errors
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.records import replace
 from lbgen.runtime.common.saved import encode
 from lbgen.runtime.common.state import StackState
 from lbgen.runtime.local import supervisor

@@ -8,6 +8,7 @@ import json
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 import lbgen
 from lbgen.agent import probe
@@ -15,7 +16,6 @@ from lbgen.conformance.verify.addresses import why_moved
 from lbgen.engines.agent_spec import checked_pools
 from lbgen.plan.model import Mode
 from lbgen.plan.overlay import with_real_endpoints
-from lbgen.records import replace
 from lbgen.runtime.common import readiness
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.health import members
