@@ -11,7 +11,6 @@ from msgspec.structs import asdict, replace
 
 import lbgen
 from lbgen.cli.main import group
-from lbgen.conformance import fingerprint
 from lbgen.conformance.fingerprint import Fingerprint, compare, probes, read, read_stored, sent, stored
 from lbgen.engines.api import NeedsKernel, engine, engines, is_known
 
@@ -78,6 +77,6 @@ def test_the_command_shows_what_an_upgrade_changes_and_ends_with_4(monkeypatch: 
     result = CliRunner().invoke(group, ["fingerprint", "nginx@1.22", "--stored", "--compare", "1.31"])
     assert result.exit_code == 4
     assert "verdict of match.headers" in result.output
-    monkeypatch.setattr(fingerprint, "measure", lambda name, version: read_stored(name, version or None))
+    monkeypatch.setattr("lbgen.cli.diff.measure", lambda name, version: read_stored(name, version or None))
     same = CliRunner().invoke(group, ["fingerprint", "nginx@1.31"])
     assert (same.exit_code, "0 differences" in same.output) == (0, True)
