@@ -26,6 +26,8 @@ pytestmark = pytest.mark.engines
 
 @pytest.mark.parametrize("subject", newest_first(engines_on_host()))
 def test_an_engine_answers_as_stored(subject) -> None:
+    if subject.gap:
+        pytest.skip(subject.gap)
     with recorded(FINGERPRINT, subject.engine, subject.version, "stored") as counts:
         found = measure(subject.engine, subject.version)
         expected = read_stored(subject.engine, subject.version)

@@ -26,6 +26,7 @@ from lbgen.plan.conditions import (
     Query,
     Regex,
     Subject,
+    Within,
 )
 from lbgen.plan.path_conditions import PATHS, Path, PrefixPath
 from lbgen.plan.precedence import UnrankedRule
@@ -72,6 +73,7 @@ VALUE_REGEXES = ("[0-9]+", "a|b", "a.*", ".+", "(x|y)z?")
 VALUES = ("1", "2", "a", "ab", "a b", "x", "x,y")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "PURGE")
 HEADERS = ("x-a", "x-b", "accept")
+NETWORKS = ("127.0.0.0/29", "127.1.0.0/16", "127.1.2.0/24", "127.0.0.2/32")  # of loopback: a test connects from them
 QUERY = ("q", "r", "Q")
 COOKIES = ("c", "d", "C")
 
@@ -99,6 +101,7 @@ OPERATORS: dict[type[Operator], st.SearchStrategy[Any]] = {
     Exact: st.sampled_from(VALUES),
     Regex: st.sampled_from(VALUE_REGEXES),
     OneOf: st.lists(st.sampled_from(METHODS), min_size=1, max_size=3, unique=True).map(tuple),
+    Within: st.lists(st.sampled_from(NETWORKS), min_size=1, max_size=2, unique=True).map(tuple),
 }
 NAMES: dict[type[Subject], tuple[str, ...]] = {Header: HEADERS, Query: QUERY, Cookie: COOKIES}
 
@@ -332,7 +335,8 @@ def requests(draw: st.DrawFn, plan: m.Plan, odd: bool = True) -> Request:
         both = (match, draw(st.sampled_from(rules)).match) if draw(st.booleans()) else (match,)
         for each in (condition for match in both for condition in match.conditions):
             if each.subject.is_client:
-                client = draw(st.sampled_from(each.operator.examples()))
+                own = [one for one in each.operator.examples() if one is not None and one.startswith("127.")]
+                client = draw(st.sampled_from(own or [client]))
                 continue
             name, values = each.subject.name, _values(draw, each.operator)
             if isinstance(each.subject, Header):
