@@ -47,16 +47,27 @@ class Figures:
     that this used. `began`: when the clock started, as `time.monotonic`. `each`: where asked for, when each request was
     due after that, what it took, and its status, 0 without an answer."""
 
-    def __init__(self) -> None:
-        self.answered = 0
-        self.elapsed = 0.0
-        self.percentiles: dict[str, float] = {}
-        self.late = 0
-        self.failed = 0
-        self.refused = 0
-        self.busy = 0.0
-        self.began = 0.0
-        self.each: list[tuple[float, float, int]] = []
+    def __init__(
+        self,
+        answered: int = 0,
+        elapsed: float = 0.0,
+        percentiles: dict[str, float] | None = None,
+        late: int = 0,
+        failed: int = 0,
+        refused: int = 0,
+        busy: float = 0.0,
+        began: float = 0.0,
+        each: list[tuple[float, float, int]] | None = None,
+    ) -> None:
+        self.answered = answered
+        self.elapsed = elapsed
+        self.percentiles = {} if percentiles is None else percentiles
+        self.late = late
+        self.failed = failed
+        self.refused = refused
+        self.busy = busy
+        self.began = began
+        self.each = [] if each is None else each
 
 
 class Generator:

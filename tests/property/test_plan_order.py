@@ -5,9 +5,11 @@ from itertools import combinations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbgen.conformance.corpus import overlapping_drafts
 from lbgen.conformance.verify.requests import overlaps
+from lbgen.plan.admission import client_address
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import HostTable, Plan, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath, covering_prefixes
@@ -38,6 +40,8 @@ def check(plan: Plan, request: Request) -> None:
     outcome = simulate(plan, request)
     try:
         parsed = parse_request(request)
+        client = client_address(plan.listeners[0], request.client, parsed.lines("x-forwarded-for"))
+        parsed = replace(parsed, client=client)
     except RefusedError:
         assert outcome.route is None
         return
