@@ -37,7 +37,7 @@ KINDS = {"time": mutants.times, "retry": mutants.retries, "order": mutants.swaps
 AT_ONCE = 3
 # One of the three kinds for each engine, in turn, is no drill.
 CASES = [
-    pytest.param(engine, kind, marks=(pytest.mark.drill,) if (row + column) % 3 else ())
+    pytest.param(engine, kind, marks=() if (row + column) % 3 == 1 else (pytest.mark.drill,))
     for row, engine in enumerate(ENGINES)
     for column, kind in enumerate(KINDS)
 ]
