@@ -75,7 +75,7 @@ def _left_out(lines: list[str], at: int, column: int) -> bool:
         return any("retry_on: connect-failure" in before for before in policy)
     if key == "per_try_idle_timeout:":
         return any("exact: websocket" in before for before in lines[max(0, at - 28) : at])
-    if line.startswith(tuple(_LEFT_OUT)):
+    if key in _LEFT_OUT or line.startswith(tuple(_LEFT_OUT)):
         return True
     section = next((line for line in reversed(lines[:at]) if line.startswith(("frontend ", "backend ", "listen "))), "")
     return section.endswith(" from tcp") and line.split()[:2] in (["timeout", "client"], ["timeout", "server"])

@@ -44,7 +44,7 @@ _OPTIONS = Commented(
     header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
 )
 _WHY_PEER = "The client is the peer. Envoy would append its own address to that of a peer on loopback."
-_WHY_AGAIN = "Rules ask for the client, whom Envoy finds after it has found a route: so it looks for a route again."
+_WHY_AGAIN = "Rules match the client's address, which Envoy reads after it has selected a route: select it again."
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
 
 
@@ -111,7 +111,7 @@ def _build_untrusted_filters(on: HttpListener) -> list[Data]:
 
 
 def _build_client_filters(listener: Listener) -> list[Data]:
-    """The filters that save the client whom trusted proxies state, and have Envoy route by it."""
+    """The filters that save the client's address as trusted proxies state it, and select the route again by it."""
     if not (listener.asks_client and listener.trusted_proxies):
         return []
     state: dict[str, Data] = {"on_request_headers": [_address_state(STATED_CLIENT)]}
@@ -181,9 +181,9 @@ def _network_filters(on: HttpListener) -> list[Data]:
         states.append(_address_state(_PEER_ADDRESS))
     if on.listener.asks_client and not on.listener.trusted_proxies:
         states.append(_address_state(STATED_CLIENT if on.listener.proxy_protocol else _CLIENT))
-    return [extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": states})] * bool(
-        states
-    )
+    if not states:
+        return []
+    return [extension("peer", "filters.network.set_filter_state.v3.Config", {"on_new_connection": states})]
 
 
 def _address_state(key: str) -> dict[str, Data]:

@@ -204,7 +204,7 @@ def _present_cookie(name: str, _: Present) -> str:
 
 
 def _source(_: str, operator: Within) -> str:
-    """The peer, or whom trusted proxies state: a middleware above all routers puts that client in its place."""
+    """By the peer's address, which a middleware above all routers replaces by the one that trusted proxies state."""
     texts = [call("ClientIP", network) for network in operator.networks]
     return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})"
 
