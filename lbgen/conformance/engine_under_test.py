@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class InImage(Struct, frozen=True):
     """The image of an engine and the network namespace that its container shares."""
 
-    room: SharedNetns
+    netns: SharedNetns
     image: Image
 
 
@@ -70,7 +70,7 @@ def engines_on_host(wanted: Iterable[str] = ()) -> tuple[EngineUnderTest, ...]:
     return tuple(found)
 
 
-def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineUnderTest, ...]:
+def engines_in_images(wanted: Iterable[str], netns: SharedNetns) -> tuple[EngineUnderTest, ...]:
     """As `engines_on_host`, for the images that containers run from. One that is missing is fetched for the default
     version, and for others that `wanted` or this host has. UsageError LB305, EngineError LB402 and LB421."""
     from lbgen.runtime.docker.single_engine import available_images  # the docker SDK is heavy
@@ -81,11 +81,11 @@ def engines_in_images(wanted: Iterable[str], room: SharedNetns) -> tuple[EngineU
         asked = _versions(target, version)
         binaries = candidates(target)  # a version that is not here is not fetched either, unless it is asked for
         here = {x for x in target.versions[1:] if (version and x in asked) or any(_is_of(b, x) for b in binaries)}
-        every = available_images(room, target, {target.versions[0], *here})
+        every = available_images(netns, target, {target.versions[0], *here})
         for supported in asked:
             image = every.get(supported)
             gap = _gap(target, "" if image is not None else f"no image of {target.title} {supported} here")
-            in_image = InImage(room, image) if image is not None else None
+            in_image = InImage(netns, image) if image is not None else None
             found.append(EngineUnderTest(name, supported, gap=gap, in_image=in_image))
     return tuple(found)
 

@@ -207,12 +207,12 @@ def on_free_ports(file: CaseFile, whole: Plan, served: Plan | None, verdicts: Ve
             addresses[endpoint.field] = (stand_in.host, stand_in.port)
             moved[endpoint.port] = stand_in.port
 
-    def placed(plan: Plan) -> Plan:
+    def at_stand_ins(plan: Plan) -> Plan:
         """A check's own port moves with the endpoint that has it."""
         there = with_endpoints(with_ports(plan, ports), addresses)
         return replace(there, pools=tuple(_checked(pool, moved) for pool in there.pools))
 
-    return Prepared(placed(whole), None if served is None else placed(served), tuple(stand_ins), verdicts)
+    return Prepared(at_stand_ins(whole), None if served is None else at_stand_ins(served), tuple(stand_ins), verdicts)
 
 
 def _checked(pool: Pool, moved: Mapping[int, int]) -> Pool:

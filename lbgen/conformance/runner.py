@@ -186,9 +186,9 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
     host, link = "127.0.0.1", None
     with ExitStack() as stack:
         if image is not None and kernel:
-            host = image.room.bridge
+            host = image.netns.bridge
         elif image is not None:
-            stack.enter_context(image.room.enter())
+            stack.enter_context(image.netns.enter())
         elif kernel:
             link = stack.enter_context(network())
             link.admit_loopback_clients()
@@ -198,7 +198,7 @@ def engine_session(file: CaseFile, subject: EngineUnderTest) -> Iterator[EngineS
         handle: ServingEngine | None = None
         if ready.served is not None:
             if image is not None:
-                serving = serve(image.room, target, subject.version, image.image, ready.served, accept=("all",))
+                serving = serve(image.netns, target, subject.version, image.image, ready.served, accept=("all",))
                 handle = boxed = stack.enter_context(serving)
                 if kernel:
                     admit_loopback_clients(boxed.pid, host, boxed.host)

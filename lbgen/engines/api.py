@@ -293,7 +293,7 @@ class Counting(Protocol):
         ...
 
 
-class Taken(Struct, frozen=True):
+class LoadProgress(Struct, frozen=True):
     """What an engine made of a stage. `missing`: files that it has not taken over yet; `settled`: whether what came
     with them has passed or failed its first checks; `refusals`: how many changes it has refused since it started."""
 
@@ -307,14 +307,14 @@ class Staged(Protocol):
     """An engine whose watched files are to be replaced in an order; beside `Engine`. It is asked by
     GET on the admin port of its plan."""
 
-    taken_paths: tuple[str, ...]  # paths, with their queries
+    progress_paths: tuple[str, ...]  # paths, with their queries
 
     def stages(self, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
         """The texts to write, by file name, one stage after the other, to get from the watched files `before` to
         `after` without the loss of a request. Names that are in no stage need no order."""
         ...
 
-    def taken(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
+    def load_progress(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> LoadProgress:
         """What the answers, by path, say of a stage that was written."""
         ...
 

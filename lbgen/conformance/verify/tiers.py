@@ -82,10 +82,10 @@ def verify_through_front(
         one, other = (_first(tier, engines[tier.name], accept) for tier in (edge, inner))
         found.append((label, _asked(topology, front, one, other, drawn, progress)))
     for tier in every:
-        for door in tier.plan.listeners if tier.entry else ():
+        for listener in tier.plan.listeners if tier.entry else ():
             leads = any(pool.leads_to is not None for pool in tier.plan.pools)
-            if leads and (tier.name, door.name) not in known:
-                why = f"requests through {door.name}, which does not lead to one L7 listener by bytes alone"
+            if leads and (tier.name, listener.name) not in known:
+                why = f"requests through {listener.name}, which does not lead to one L7 listener by bytes alone"
                 found.append((tier.name, _nothing(topology.name, why)))
     return found
 
@@ -126,12 +126,12 @@ def _asked(
     with certify(front.plan) as given:
         scale = choose_scale(given.plan)
         plan = scale_times(given.plan, scale)
-        door = ports.take()
+        listener = ports.take()
         (seen,) = plan.listeners
-        plan = with_ports(plan, {seen.name: door})
+        plan = with_ports(plan, {seen.name: listener})
         endpoints = [endpoint for pool in plan.pools for endpoint in pool.endpoints]
         plan = with_endpoints(plan, {x.field: (LOOPBACK, ports.take()) for x in endpoints})
-        replicas = tuple(_node(plan, front, ports.take(), door) for _ in range(_NODES))
+        replicas = tuple(_node(plan, front, ports.take(), listener) for _ in range(_NODES))
         at = [{x.listeners[0].name: (LOOPBACK, x.listeners[0].port)} for x in replicas]
         counts = {front.behind: _NODES}
         before = next(
@@ -140,7 +140,7 @@ def _asked(
             if x.name == front.tier
         )
         only = next(x for x in before.plan.listeners if x.name == front.entry.name)
-        ahead = with_ports(replace(before.plan, listeners=(only,)), {only.name: door})
+        ahead = with_ports(replace(before.plan, listeners=(only,)), {only.name: listener})
         cases = request_cases(plan, LOOPBACK, most=drawn[0], seed=drawn[1])
         if not front.client_known:  # all clients are the edge to it, which is on loopback as they are
             cases = tuple(case for case in cases if case.request.client == LOOPBACK)
@@ -168,8 +168,8 @@ def _asked(
     )
 
 
-def _node(plan: Plan, front: Front, port: int, door: int) -> Plan:
+def _node(plan: Plan, front: Front, port: int, listener: int) -> Plan:
     """One of the replicas: what clients meet, as it is behind the edge."""
     (seen,) = plan.listeners
-    inner = replace(seen, address=LOOPBACK, port=port, public_port=door, proxy_protocol=front.proxied, tls=seen.tls)
+    inner = replace(seen, address=LOOPBACK, port=port, public_port=listener, proxy_protocol=front.proxied, tls=seen.tls)
     return replace(plan, listeners=(inner,))

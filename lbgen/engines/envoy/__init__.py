@@ -23,7 +23,7 @@ from lbgen.engines.api import (
 from lbgen.engines.envoy.access_log import FILE, parse_record
 from lbgen.engines.envoy.build import build, read_bootstrap_keys
 from lbgen.engines.envoy.health_status import read_health
-from lbgen.engines.envoy.live import plan_stages, read_taken
+from lbgen.engines.envoy.live import plan_stages, read_progress
 from lbgen.engines.envoy.objections import find_objections
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
 from lbgen.engines.envoy.support import TABLES, verdict
@@ -31,7 +31,7 @@ from lbgen.engines.verbatim import entries, nowhere, unreadable
 from lbgen.plan.model import Mode, Plan
 
 if TYPE_CHECKING:
-    from lbgen.engines.api import Taken
+    from lbgen.engines.api import LoadProgress
     from lbgen.engines.health import Condition
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
@@ -56,7 +56,7 @@ class Envoy:
     )
 
     status_paths: tuple[str, ...] = (STATUS_PATH,)
-    taken_paths: tuple[str, ...] = (STATS_PATH, STATUS_PATH)
+    progress_paths: tuple[str, ...] = (STATS_PATH, STATUS_PATH)
     insertion_points: tuple[tuple[str, str], ...] = (
         ("bootstrap", "top level of envoy.yaml, a YAML mapping"),
         ("http_filters", "HTTP filters of each L7 listener before the router, a YAML list"),
@@ -99,12 +99,12 @@ class Envoy:
         return build_check_spec(binary, directory)
 
     def stages(self, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-        """The order in which a running Envoy takes over files; see `lbgen.engines.stages.Staged`."""
+        """The order in which a running Envoy takes over files; see `lbgen.engines.api.Staged`."""
         return plan_stages(before, after)
 
-    def taken(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
-        """What it has taken over of them; see `lbgen.engines.stages.Staged`."""
-        return read_taken(stage, answers)
+    def load_progress(self, stage: Mapping[str, str], answers: Mapping[str, str]) -> LoadProgress:
+        """What it has taken over of them; see `lbgen.engines.api.Staged`."""
+        return read_progress(stage, answers)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lbgen.engines.api import RenderedFile, Taken
+from lbgen.engines.api import LoadProgress, RenderedFile
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.envoy.protobuf import typed
 from lbgen.engines.envoy.run import FILE, LIVE, STATS_PATH, STATUS_PATH
@@ -178,7 +178,7 @@ def plan_stages(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Ma
     return tuple(each for each in (first, second, last) if each)
 
 
-def read_taken(stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
+def read_progress(stage: Mapping[str, str], answers: Mapping[str, str]) -> LoadProgress:
     """See `lbgen.engines.stages.Staged`."""
     stats: dict[str, str] = {}
     for line in answers[STATS_PATH].splitlines():
@@ -190,7 +190,7 @@ def read_taken(stage: Mapping[str, str], answers: Mapping[str, str]) -> Taken:
     missing += [name for name, value in stats.items() if name.endswith("listeners_warming") and value != "0"]
     warm = all(value == "0" for name, value in stats.items() if name.endswith("warming_clusters"))
     refusals = sum(int(value) for name, value in stats.items() if name.endswith(("update_rejected", "update_failure")))
-    return Taken(tuple(missing), warm and not _has_unchecked(answers[STATUS_PATH]), refusals)
+    return LoadProgress(tuple(missing), warm and not _has_unchecked(answers[STATUS_PATH]), refusals)
 
 
 def _has_unchecked(answer: str) -> bool:

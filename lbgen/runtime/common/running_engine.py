@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import Incremental, Staged, Taken
+from lbgen.engines.api import Incremental, LoadProgress, Staged
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, with_texts
 from lbgen.runtime.common.driver import reads_by_itself
@@ -69,24 +69,24 @@ class RunningEngine(ABC):
         """The names of files that `rendered` writes otherwise than they are, or removes."""
 
     @abstractmethod
-    def keep(self, rendered: Rendered) -> None:
-        """Keep what `rendered` changes, for `put_back`."""
+    def save(self, rendered: Rendered) -> None:
+        """Save what `rendered` changes, for `put_saved_back`."""
 
     @abstractmethod
-    def kept(self) -> Mapping[str, str] | None:
-        """The texts of the files that `keep` kept; None when it kept none."""
+    def saved_texts(self) -> Mapping[str, str] | None:
+        """The texts of the files that `save` saved; None when it saved none."""
 
     @abstractmethod
-    def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
-        """Whether the engine reads all that differs from `kept` by itself."""
+    def reverts_by_itself(self, saved: Mapping[str, str]) -> bool:
+        """Whether the engine reads all that differs from `saved` by itself."""
 
     @abstractmethod
     def write(self, rendered: Rendered) -> None:
         """Replace its files by those of `rendered`."""
 
     @abstractmethod
-    def put_back(self) -> None:
-        """Restore what `keep` kept."""
+    def put_saved_back(self) -> None:
+        """Restore what `save` saved."""
 
     @abstractmethod
     def put(self, files: Mapping[str, str]) -> None:
@@ -158,7 +158,7 @@ class RunningEngine(ABC):
         """Replace the files and keep the earlier ones for `restore`."""
         self.watches_files = reads_by_itself(self.spec, self.changed(rendered))
         self._change = self._rules_change(rendered)
-        self.keep(rendered)
+        self.save(rendered)
         if self.watches_files:
             rendered = with_texts(rendered, self._put_in_stages(self._watched(rendered)))
         self.write(rendered)
@@ -166,17 +166,17 @@ class RunningEngine(ABC):
     def restore(self) -> None:
         """Restore the files that `replace_files` kept."""
         self._change = None
-        kept = self.kept()
-        if kept is None:
+        saved = self.saved_texts()
+        if saved is None:
             return
-        self._change = self._rules_change(kept, whole=True)
-        self.watches_files = self.reverts_by_itself(kept)
+        self._change = self._rules_change(saved, whole=True)
+        self.watches_files = self.reverts_by_itself(saved)
         if self.watches_files:
             try:
-                self._put_in_stages(self._watched(kept))
+                self._put_in_stages(self._watched(saved))
             except EngineError:
                 self.watches_files = False  # it does not take them back by itself
-        self.put_back()
+        self.put_saved_back()
 
     def reload(self, plan: Plan, spec: ProcessSpec) -> None:
         """Have the engine load its files, which are those of `plan`; `spec` is how it would be started on them."""
@@ -244,29 +244,29 @@ class RunningEngine(ABC):
         refusals: int | None = None
         for stage in target.stages(self.watched_texts(), after):
             if refusals is None:
-                refusals = self._wait_taken(target, {}).refusals
+                refusals = self._wait_loaded(target, {}).refusals
             mark = self.mark()
             self.put(stage)
-            if self._wait_taken(target, stage, refusals).refusals > refusals:
+            if self._wait_loaded(target, stage, refusals).refusals > refusals:
                 message = f"{self.title} refuses the change; it said:\n{self.output(mark).rstrip()}"
                 raise EngineError(Diagnostic("LB403", message))
             found |= stage
         return found
 
-    def _wait_taken(self, target: Staged, stage: Mapping[str, str], refusals: int | None = None) -> Taken:
+    def _wait_loaded(self, target: Staged, stage: Mapping[str, str], refusals: int | None = None) -> LoadProgress:
         """Wait until it has taken over the stage, or refused more than `refusals` changes. EngineError LB403."""
         end, pause = time.monotonic() + STAGE_SECONDS, _LOOK_SECONDS
         while True:
             late = time.monotonic() > end
             missing: tuple[str, ...] = ("its admin port does not answer",)
-            if (answers := self.ask(target.taken_paths)) is not None:
-                taken = target.taken(stage, answers)
-                missing = taken.missing
+            if (answers := self.ask(target.progress_paths)) is not None:
+                progress = target.load_progress(stage, answers)
+                missing = progress.missing
                 # First checks may take longer: the change is not refused for that.
-                if not stage or (not missing and (taken.settled or late)):
-                    return taken
-                if refusals is not None and taken.refusals > refusals:
-                    return taken
+                if not stage or (not missing and (progress.settled or late)):
+                    return progress
+                if refusals is not None and progress.refusals > refusals:
+                    return progress
             self.ensure_alive()
             if late:
                 message = f"{self.title} has not taken over the change after {STAGE_SECONDS:g} s: {', '.join(missing)}"

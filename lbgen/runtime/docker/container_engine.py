@@ -142,17 +142,17 @@ class ContainerEngine(RunningEngine):
         now = self.digests(files)
         return [x for x in {*files, *now} if x not in files or files[x].digest() != now.get(x)]
 
-    def keep(self, rendered: Rendered) -> None:
+    def save(self, rendered: Rendered) -> None:
         secret = self._secrets(rendered)
         names = {*self.changed(rendered), *(self.watched_texts() if self.watches_files else ())}
         content = {name: container_files.read(self.container.handle, name) or b"" for name in names}
         self._before = {name: File(text, name in secret) for name, text in content.items()}
 
-    def kept(self) -> Mapping[str, str] | None:
+    def saved_texts(self) -> Mapping[str, str] | None:
         texts = {name: file.content.decode("utf-8", "replace") for name, file in self._before.items() if file.content}
         return texts if self._before else None
 
-    def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
+    def reverts_by_itself(self, saved: Mapping[str, str]) -> bool:
         return self.watches_files
 
     def write(self, rendered: Rendered) -> None:
@@ -163,7 +163,7 @@ class ContainerEngine(RunningEngine):
     def _secrets(self, rendered: Rendered) -> set[str]:
         return {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
 
-    def put_back(self) -> None:
+    def put_saved_back(self) -> None:
         self._exchange(self._before)
 
     def put(self, files: Mapping[str, str]) -> None:

@@ -52,22 +52,22 @@ class LocalEngine(RunningEngine):
     def changed(self, rendered: Rendered) -> Collection[str]:
         return changed_files(self.directory, rendered)
 
-    def keep(self, rendered: Rendered) -> None:
+    def save(self, rendered: Rendered) -> None:
         _save_previous(self.directory, self._previous)
 
-    def kept(self) -> Mapping[str, str] | None:
+    def saved_texts(self) -> Mapping[str, str] | None:
         """None also where everything is restored."""
         return _texts(self._previous) if (self._previous / MANIFEST).is_file() else None
 
-    def reverts_by_itself(self, kept: Mapping[str, str]) -> bool:
+    def reverts_by_itself(self, saved: Mapping[str, str]) -> bool:
         now = _texts(self.directory)
-        changed = [name for name in {*kept, *now} if kept.get(name) != now.get(name)]
+        changed = [name for name in {*saved, *now} if saved.get(name) != now.get(name)]
         return reads_by_itself(self.spec, changed) or (bool(self.spec.hot_restart_argv) and not changed)
 
     def write(self, rendered: Rendered) -> None:
         rendered.write(self.directory, self._owner())
 
-    def put_back(self) -> None:
+    def put_saved_back(self) -> None:
         _restore_previous(self.directory, self._previous)
 
     def put(self, files: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import lbgen
-from lbgen.engines.api import Taken
+from lbgen.engines.api import LoadProgress
 from lbgen.engines.envoy import ENGINE
 from lbgen.engines.envoy.run import STATS_PATH, STATUS_PATH
 from lbgen.plan.overlay import with_admin, without_admin
@@ -171,14 +171,14 @@ def test_what_envoy_says_of_a_stage() -> None:
         "listener_manager.total_listeners_warming": "0",
     }
 
-    def taken(hosts: list[dict[str, Any]], **changes: str) -> Any:
+    def progress(hosts: list[dict[str, Any]], **changes: str) -> Any:
         text = "".join(f"{key}: {value}\n" for key, value in {**stats, **changes}.items())
         clusters = json.dumps({"cluster_statuses": [{"name": "a", "host_statuses": hosts}]})
-        return ENGINE.taken(stage, {STATS_PATH: text, STATUS_PATH: clusters})  # type: ignore[attr-defined]
+        return ENGINE.load_progress(stage, {STATS_PATH: text, STATUS_PATH: clusters})  # type: ignore[attr-defined]
 
-    assert taken([]) == Taken((), True, 2)
-    assert taken([{"health_status": {"pending_active_hc": True}}]) == Taken((), False, 2)
-    assert taken([], **{"cluster_manager.warming_clusters": "1"}) == Taken((), False, 2)
+    assert progress([]) == LoadProgress((), True, 2)
+    assert progress([{"health_status": {"pending_active_hc": True}}]) == LoadProgress((), False, 2)
+    assert progress([], **{"cluster_manager.warming_clusters": "1"}) == LoadProgress((), False, 2)
     for name in stats:
         if not name.endswith(("rejected", "warming_clusters")):
-            assert len(taken([], **{name: "1"}).missing) == 1
+            assert len(progress([], **{name: "1"}).missing) == 1
