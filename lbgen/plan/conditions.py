@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import PATHS, Path
-from lbgen.plan.regex import matches_whole
-from lbgen.plan.regex_example import regex_example
+from lbgen.plan.regex import matches_whole, regex_example
 from lbgen.plan.request import Draft, ParsedRequest, to_wire
 
 if TYPE_CHECKING:

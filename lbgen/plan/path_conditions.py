@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
 from msgspec import Struct
 
-from lbgen.plan.regex import literal_start, matches_whole
-from lbgen.plan.regex_example import regex_example
+from lbgen.plan.regex import literal_start, matches_whole, regex_example
 
 if TYPE_CHECKING:
     from lbgen.plan.request import ParsedRequest

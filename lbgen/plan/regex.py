@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from string import printable
 from typing import Any
 
 import re2
+
+from lbgen.regex import Boundary, Chars, Choice, Node, RegexError, Repeat, parse
 
 _LONGEST = 256  # bytes of literal text looked for
 
@@ -38,3 +41,29 @@ def literal_start(pattern: str) -> str:
             break
         start += chr(one)
     return start
+
+
+_PREFERRED = f"a0A-_/.~ {printable}"
+
+
+def regex_example(pattern: str) -> str | None:
+    """Return a text that `pattern` matches as a whole; None when none was found."""
+    try:
+        texts = (_text(parse(pattern), once) for once in (1, 0))
+        return next((text for text in texts if matches_whole(pattern, text)), None)
+    except RegexError:
+        return None
+
+
+def _text(node: Node, once: int) -> str:
+    """`once` is how often optional parts are repeated."""
+    match node:
+        case Chars():
+            return next((each for each in _PREFERRED if ord(each) in node.ascii), "")
+        case Choice():
+            return _text(node.parts[0], once)
+        case Repeat():
+            return _text(node.part, once) * (node.least or (once if node.most is None else min(once, node.most)))
+        case Boundary():
+            return ""
+    return "".join(_text(each, once) for each in node.parts)

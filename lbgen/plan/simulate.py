@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 from msgspec import Struct
@@ -31,12 +32,12 @@ from lbgen.plan.forwarding import (
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
-from lbgen.plan.reason_phrases import reason_phrase
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
+
 
 _R = TypeVar("_R", Rule, L4Rule)
 
@@ -296,3 +297,17 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             return Outcome(None, None, None, reason, upstreams=upstreams)
         case _:
             assert_never(action)
+
+
+# Renamed by RFC 9110; Python took the new words in 3.13.
+_RENAMED = {
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+}
+
+
+def reason_phrase(status: int) -> str:
+    """The reason phrase; ValueError for a code that has none."""
+    return _RENAMED.get(status) or HTTPStatus(status).phrase

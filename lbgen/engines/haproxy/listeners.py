@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.haproxy import view
 from lbgen.engines.haproxy.backend_selection import choices, use_backend_statements
 from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.headers import dropped_names, forwarded
@@ -11,14 +12,14 @@ from lbgen.engines.haproxy.limits import CLIENT_VARIABLE
 from lbgen.engines.haproxy.maps import PerRoute
 from lbgen.engines.haproxy.matching import ROUTE, ROUTING, route_requests
 from lbgen.engines.haproxy.mirrors import mirror_frontends
-from lbgen.engines.haproxy.paths import path_rules
 from lbgen.engines.haproxy.rewrites import answer_backends
-from lbgen.engines.haproxy.statements import Statement, is_set, section, words
+from lbgen.engines.haproxy.statements import Statement, acl, deny, is_set, section, statement, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Mode, PoolProtocol, Redirect
+from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.statements import Block, Word
     from lbgen.engines.haproxy.upstreams import Backends
     from lbgen.plan.model import Listener, Plan
+
 
 _OF_SPLITS = "; txn.target is the chosen share of a split"
 
@@ -148,3 +150,42 @@ def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
     routes = {rule.route for table in listener.hosts for rule in table.rules}
     actions = (plan.route(name).action for name in routes)
     return any(isinstance(action, Redirect) and action.host is None for action in actions)
+
+
+_NO_PATH = r"\\"
+STRICT = (
+    rf"{_NO_PATH}|//|/\.\.?(?:/|$)|%(?:(?![0-9A-Fa-f]{{2}})|"
+    r"(?i:[01][0-9A-F]|2[DEF]|3[0-9]|4[1-9A-F]|5[0-9ACF]|6[1-9A-F]|7[0-9AEF]))"
+)
+# What no normal form has, and what only Lua can make normal.
+BROKEN = rf"{_NO_PATH}|%(?:(?![0-9A-Fa-f]{{2}})|(?i:[01][0-9A-F]|2F|5C|7F))"
+_UNRESERVED = "2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE]"
+
+
+def refused_regex(paths: Paths) -> str:
+    """A regex that finds what must not be in a path, its escapes (RFC 3986) included."""
+    if paths.mode is PathsMode.VERBATIM:
+        return rf"{_NO_PATH}|%(?:(?![0-9A-Fa-f]{{2}})|00)"
+    if not (paths.empty_segments or paths.encoded_slash or paths.encoded_unreserved):
+        return STRICT
+    slash = "(?:/|%2[Ff])" if paths.encoded_slash else "/"
+    dot = r"(?:\.|%2[Ee])" if paths.encoded_unreserved else r"\."
+    dots = f"{slash}{dot}{{1,2}}(?:{slash}|$)"
+    escapes = ["[01][0-9A-F]", "5C", "7F"]
+    escapes += [] if paths.encoded_slash else ["2F"]
+    escapes += [] if paths.encoded_unreserved else [_UNRESERVED]
+    parts = [] if paths.empty_segments else ["//"]
+    return "|".join([_NO_PATH, *parts, dots, f"%(?:(?![0-9A-Fa-f]{{2}})|(?i:{'|'.join(escapes)}))"])
+
+
+def path_rules(paths: Paths) -> view.Paths:
+    """What the listener refuses at once, and how it makes the others normal or sees to `..` above the root."""
+    refused = Literal(refused_regex(paths))
+    if paths.mode is PathsMode.NORMALIZE:
+        has_any = acl(r"path -m reg '//|/\.|%'")
+        normalize = statement("http-request set-path %[path,lua.normal_path]", when=[has_any])
+        return view.Paths(Literal(BROKEN), (normalize, deny(400, [acl("path -m reg", refused)])))
+    if paths.mode is PathsMode.VERBATIM:
+        has_dots = acl(r"path -m reg '(?:/|%2[Ff])(?:\.|%2[Ee]){2}(?:/|%2[Ff]|$)'")
+        return view.Paths(refused, (deny(400, [has_dots, acl("path,lua.above_root -m bool")]),))
+    return view.Paths(refused, ())

@@ -5,23 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
+from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks import (
-    certificates,
-    contradictions,
-    datagrams,
-    dropped_headers,
-    engines,
     ignored,
     layers,
     listeners,
     pools,
     references,
     routes,
-    secrets,
     tiers,
     unreachable,
 )
-from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
 
@@ -63,13 +57,13 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     pools.check(context)
     routes.check(context)
     unreachable.check(context)
-    certificates.check(context)
-    secrets.check(context)
-    dropped_headers.check(context)
+    file_checks.check_certificates(context)
+    file_checks.check_secrets(context)
+    routes.check_dropped_headers(context)
     tiers.check(context)
-    datagrams.check(context)
-    contradictions.check(context)
-    engines.check(context)
+    pools.check_datagrams(context)
+    listeners.check_contradictions(context)
+    references.check_engines(context)
     return context
 
 

@@ -1,10 +1,13 @@
-"""Files that a topology names and that do not exist or cannot be read."""
+"""Files that a topology names: whether they are there, names of certificates, secrets of sticky cookies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lbgen.plan.files import certificate_names
+from lbgen.plan.sticky import SHORTEST_SECRET, read_secret
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -50,3 +53,39 @@ def named_files(model: TopologyModel) -> Iterator[tuple[str, str]]:
 def _pair(field: str, certificate: Certificate) -> Iterator[tuple[str, str]]:
     yield f"{field}.cert", certificate.cert
     yield f"{field}.key", certificate.key
+
+
+def check_certificates(context: Context) -> None:
+    """LB220: names are written, or can be read from the certificate."""
+    for name, listener in context.model.listeners.items():
+        if listener.tls is None or listener.tls.mode == "passthrough":
+            continue
+        for index, pair in enumerate(listener.tls.certificates or ()):
+            if pair.names is not None:
+                continue
+            field = f"listeners.{name}.tls.certificates[{index}].cert"
+            try:
+                found = certificate_names(context.topology.base / pair.cert)
+                reason = "it holds no DNS name"
+            except (OSError, ValueError) as error:
+                found, reason = (), getattr(error, "strerror", None) or "it is not a PEM certificate"
+            if not found:
+                message = f'the names of "{pair.cert}" cannot be read: {reason}'
+                context.add("LB220", field, message, "write the names it serves: names: [shop.example]")
+
+
+_MAKE = f"create a file with at least {SHORTEST_SECRET} random bytes: `openssl rand -hex 32 > FILE`"
+
+
+def check_secrets(context: Context) -> None:
+    """LB230: the values in a config come from the secret, so its file must be readable wherever a plan is made."""
+    for name, pool in context.model.pools.items():
+        if pool.sticky is None or pool.sticky.secret is None:
+            continue
+        path = context.topology.base / pool.sticky.secret
+        try:
+            read_secret(path)
+        except (OSError, ValueError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            message = f'the secret "{pool.sticky.secret}" cannot be used: {reason}'
+            context.add("LB230", f"pools.{name}.sticky.secret", message, _MAKE)

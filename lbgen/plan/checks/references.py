@@ -1,13 +1,20 @@
-"""Unknown references, names given twice, and objects that nothing refers to."""
+"""Unknown references and engines, names given twice, and objects that nothing refers to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
+from lbgen.installed import engine_names
 from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.features import Feature
+from lbgen.spec.pydantic_errors import suggest
+
+if TYPE_CHECKING:
+    from lbgen.plan.checks.context import Context
+
 
 _ACCEPTED = ("all", *(feature.value for feature in Feature))
 
@@ -53,3 +60,17 @@ def check(context: Context) -> None:
 
 def _unknown(context: Context, field: str, kind: str, name: str, known: Iterable[str]) -> None:
     context.add("LB201", field, f'there is no {kind} "{name}"', suggest_known(name, known))
+
+
+def check_engines(context: Context) -> None:
+    """LB227 a name near that of an installed engine."""
+    for name in unknown_engines(context):
+        hint = suggest(name, engine_names())
+        if hint.startswith("did you mean"):
+            context.add("LB227", f"engines.{name}", f'there is no engine "{name}"', hint, key=True)
+
+
+def unknown_engines(context: Context) -> Iterator[str]:
+    """Names under `engines` that no installed engine has."""
+    names = context.model.engines
+    return (name for name in names if name not in engine_names()) if names else iter(())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import defaults, engines, listeners, literals, pools, redirects, regexes, routes, tiers
+from lbgen.plan.checks.advice import routes, topology
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def check(context: Context) -> None:
     """Add all advice about a topology without errors."""
-    listeners.check(context)
-    pools.check(context)
+    topology.check_listeners(context)
+    topology.check_pools(context)
     routes.check(context)
-    redirects.check(context)
-    regexes.check(context)
-    literals.check(context)
-    engines.check(context)
-    defaults.check(context)
-    tiers.check(context)
+    routes.check_redirects(context)
+    routes.check_regexes(context)
+    routes.check_literals(context)
+    topology.check_engines(context)
+    topology.check_defaults(context)
+    topology.check_tiers(context)

@@ -1,7 +1,9 @@
-"""Routes whose timeouts, retries, limits or CORS contradict each other or are likely unintended."""
+"""Advice on routes: timeouts, retries, limits, CORS, redirects, regexes and literal values."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
@@ -10,9 +12,14 @@ from lbgen.plan.policy import IDEMPOTENT
 from lbgen.plan.resolve_policies import forward_timeouts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbgen.plan.checks.context import Context
     from lbgen.plan.model import Timeouts
+    from lbgen.spec.match import Match, PathMatch
     from lbgen.spec.policy import Cors, Retries
-    from lbgen.spec.route import Route
+    from lbgen.spec.route import HeaderEdits, Route
+
 
 SLOWER = 10  # so many times the response time of another route of the pool is another kind of work
 _COMPRESSED = ("image/", "video/", "audio/", "font/woff", "application/zip", "application/gzip")
@@ -158,3 +165,160 @@ def _mirrors(context: Context, field: str, route: Route) -> None:
 
 def _shown(milliseconds: int) -> str:
     return f"{milliseconds} ms" if milliseconds % 1000 else f"{milliseconds // 1000} s"
+
+
+_HTTPS = 443
+
+
+def check_redirects(context: Context) -> None:
+    """LB290: a redirect to https that leads to a port without TLS. The host stays the request's: the client asks this
+    topology again. Proxies in front, which listeners trust, may speak TLS for it."""
+    listeners = context.model.listeners
+    ports = [x.port for x in listeners.values() if x.tls is not None]
+    for index, route in enumerate(context.model.routes):
+        to = route.redirect
+        if to is None or to.scheme != "https" or to.host is not None:
+            continue
+        port = to.port if to.port is not None else _HTTPS
+        names = context.expanded.listeners[index]
+        behind_proxies = not ports and any(listeners[name].trusted_proxies for name in names)
+        if port in ports or behind_proxies or (to.port is None and all(listeners[x].tls is not None for x in names)):
+            continue
+        here = f"TLS is on port {' and '.join(map(str, ports))} here" if ports else "no listener speaks TLS here"
+        message = f"the redirect leads to port {port}, and {here}"
+        what = f"{'write' if to.port is not None else 'add'} port: {ports[0]}" if ports else "add a listener with tls:"
+        hint = f"{what}; ignore this where something in front speaks TLS on {port}"
+        context.advise("LB290", f"routes[{index}].redirect", message, hint)
+
+
+_SPECIAL = frozenset("\\.+*?()|[]{}^$")
+_BELOW = re.compile(r"\((?:\?:)?/\.\*\)\?\Z")
+
+
+def check_regexes(context: Context) -> None:
+    """LB265: a path, header, query or cookie regex that equals an exact text or a prefix."""
+    for index, route in enumerate(context.model.routes):
+        for n, match in enumerate(route.match or ()):
+            place = f"routes[{index}].match[{n}]"
+            if (
+                match.path is not None
+                and match.path.regex is not None
+                and (plain := plain_equivalent(match.path.regex))
+            ):
+                message = f"{match.path.regex} matches the same as a plain path, which is cheaper"
+                context.advise("LB265", f"{place}.path.regex", message, f"write path: {{ {plain} }}")
+            for field, regex, text in _values(match):
+                context.advise("LB265", f"{place}.{field}", f"{regex} matches one text only", f'write "{text}"')
+
+
+def _values(match: Match) -> Iterator[tuple[str, str, str]]:
+    for key in ("headers", "query", "cookies"):
+        for name, value in (getattr(match, key) or {}).items():
+            if value.regex is not None and (text := literal_text(_bare(value.regex))):
+                yield f"{key}.{name}", value.regex, text
+
+
+def plain_equivalent(pattern: str) -> str | None:
+    """`exact: /a` or `prefix: /a` where that provably matches the same paths; None otherwise.
+
+    An escape in the text is left alone: a regex sees its hex case, an exact path does not.
+    """
+    pattern = _bare(pattern)
+    if pattern in (".*", "/.*"):
+        return "prefix: /"
+    below = _BELOW.search(pattern)
+    text = literal_text(pattern[: below.start()] if below else pattern)
+    if not text or not text.startswith("/") or "%" in text or "//" in text:
+        return None
+    if below is None:
+        return f"exact: {text}"
+    return f"prefix: {text}" if not text.endswith("/") else None
+
+
+def _bare(pattern: str) -> str:
+    """Without anchors, as a regex matches the whole value."""
+    pattern = pattern.removeprefix("^")
+    return pattern[:-1] if pattern.endswith("$") and not pattern.endswith("\\$") else pattern
+
+
+def literal_text(pattern: str) -> str | None:
+    """The only text that `pattern` matches; None unless it is plain characters and escaped punctuation."""
+    found = ""
+    characters = iter(pattern)
+    for char in characters:
+        if char == "\\":
+            char = next(characters, "")
+            if not char or char.isalnum() or not char.isascii():
+                return None
+        elif char in _SPECIAL:
+            return None
+        found += char
+    return found
+
+
+_VARIABLE = re.compile(
+    r"\$\{?[a-z][a-z0-9_]+\}?"  # nginx
+    r"|%\[[^\]]*\]"  # HAProxy
+    r"|%[A-Z][A-Z0-9_]+(?:\([^)]*\))?%"  # Envoy
+)
+_ADDRESS = re.compile(r"remote_addr|\[src\]|REMOTE_ADDRESS|forwarded_for")
+_GROUP = re.compile(r"[$\\][0-9]|\$\{?[a-z][a-z0-9_]+\}?")
+_PLACEHOLDER = re.compile(r"(?<=/):[A-Za-z_][A-Za-z0-9_]*(?=/|$)|(?<=/)\*(?=/)")
+
+
+def check_literals(context: Context) -> None:
+    """LB295 and LB296."""
+    for index, route in enumerate(context.model.routes):
+        field = f"routes[{index}]"
+        for place, value in _literal_values(field, route):
+            if found := _VARIABLE.search(value):
+                address = "X-Forwarded-For has the client's address; "
+                hint = f"{address if _ADDRESS.search(found[0]) else ''}write the value itself"
+                context.advise("LB295", place, f"{found[0]} is sent as it stands, as no variable is replaced", hint)
+        for place, value in _paths(field, route):
+            if found := _GROUP.search(value):
+                message = f"{found[0]} is part of the path as it stands, as no variable is replaced"
+                context.advise(
+                    "LB295", place, message, "write the path itself; prefix: replaces what a match begins with"
+                )
+        for number, match in enumerate(route.match or ()):
+            if match.path is not None:
+                _placeholder(context, f"{field}.match[{number}].path", match.path)
+
+
+def _placeholder(context: Context, field: str, path: PathMatch) -> None:
+    for kind, value in (("exact", path.exact), ("prefix", path.prefix)):
+        if value is None:
+            continue
+        above = re.fullmatch(r"(/.*?)/?[*]{1,2}", value)
+        if above is not None and not _PLACEHOLDER.search(above[1]):
+            message = f"{value} matches a path with an asterisk only"
+            context.advise("LB296", f"{field}.{kind}", message, f"write prefix: {above[1]}, which covers all below")
+        elif found := _PLACEHOLDER.search(value):
+            regex = _PLACEHOLDER.sub("[^/]+", value)
+            message = f"{found[0]} matches these characters only"
+            context.advise("LB296", f"{field}.{kind}", message, f'write regex: "{regex}"')
+
+
+def _literal_values(field: str, route: Route) -> Iterator[tuple[str, str]]:
+    """The values of headers that the route writes, each with its place."""
+    yield from _edits(f"{field}.request_headers", route.request_headers)
+    yield from _edits(f"{field}.response_headers", route.response_headers)
+    for number, target in enumerate(route.forward or ()):
+        yield from _edits(f"{field}.forward[{number}].request_headers", target.request_headers)
+    if route.respond is not None:
+        yield from ((f"{field}.respond.headers.{name}", value) for name, value in route.respond.headers.items())
+
+
+def _edits(field: str, edits: HeaderEdits | None) -> Iterator[tuple[str, str]]:
+    if edits is not None:
+        yield from ((f"{field}.set.{name}", value) for name, value in edits.set.items())
+        yield from ((f"{field}.add.{name}", value) for name, value in edits.add.items())
+
+
+def _paths(field: str, route: Route) -> Iterator[tuple[str, str]]:
+    """The paths that the route writes, each with its place."""
+    for name, action in (("redirect", route.redirect), ("rewrite", route.rewrite)):
+        for key in ("path", "prefix"):
+            if (value := getattr(action, key, None)) is not None:
+                yield f"{field}.{name}.{key}", value

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lbgen.engines.haproxy.paths import BROKEN, STRICT, refused_regex
+from lbgen.engines.haproxy.listeners import BROKEN, STRICT, refused_regex
 from lbgen.plan.policy import Paths, PathsMode
 
 WELL_FORMED = ["/", "/a", "/a/", "/a/b.css", "/a%20b/%C3%A9", "/it's;v=1", "/.well-known/x", "/a..b", '/a|b{c}^`d<e>"']

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import lbgen
 from lbgen.plan.model import Mode, Plan
-from lbgen.plan.regex_example import regex_example
+from lbgen.plan.regex import regex_example
 from lbgen.plan.simulate import simulate
 from lbgen.runtime.common.route_probes import ConnectOptions, Probe, ask, make_probes, probes_of_change
 from tests.support.plans import examples
