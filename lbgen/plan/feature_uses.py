@@ -25,57 +25,60 @@ FeatureUse = tuple[Feature, str]
 Written = Callable[[str], bool]
 
 _BALANCE = {
-    "round_robin": Feature.ROUND_ROBIN,
-    "least_connections": Feature.LEAST_CONNECTIONS,
-    "random": Feature.RANDOM,
-    "source_hash": Feature.SOURCE_HASH,
+    "round_robin": "pool.balance.round_robin",
+    "least_connections": "pool.balance.least_connections",
+    "random": "pool.balance.random",
+    "source_hash": "pool.balance.source_hash",
 }
-_WEIGHTED = {"least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED, "source_hash": Feature.SOURCE_HASH_WEIGHTED}
+_WEIGHTED = {
+    "least_connections": "pool.balance.least_connections.weights",
+    "source_hash": "pool.balance.source_hash.weights",
+}
 # Fields whose presence is a use of a feature.
 _LISTENER = {
-    "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
-    "access": Feature.LISTENER_ACCESS,
-    "limits": Feature.LISTENER_LIMITS,
+    "proxy_protocol": "listener.proxy_protocol",
+    "access": "listener.access",
+    "limits": "listener.limits",
 }
 _ROUTE = {
-    "redirect": Feature.REDIRECT,
-    "respond": Feature.RESPOND,
-    "retries": Feature.RETRIES,
-    "rate_limit": Feature.RATE_LIMIT,
-    "concurrency": Feature.CONCURRENCY,
-    "max_body": Feature.MAX_BODY,
-    "buffering": Feature.BUFFERING,
-    "mirror": Feature.MIRROR,
-    "cors": Feature.CORS,
-    "compression": Feature.COMPRESSION,
-    "access": Feature.ROUTE_ACCESS,
+    "redirect": "route.redirect",
+    "respond": "route.respond",
+    "retries": "route.retries",
+    "rate_limit": "route.rate_limit",
+    "concurrency": "route.concurrency",
+    "max_body": "route.max_body",
+    "buffering": "route.buffering",
+    "mirror": "route.mirror",
+    "cors": "route.cors",
+    "compression": "route.compression",
+    "access": "route.access",
 }
-_REWRITE = {"prefix": Feature.REWRITE_PREFIX, "path": Feature.REWRITE_PATH, "host": Feature.REWRITE_HOST}
+_REWRITE = {"prefix": "route.rewrite.prefix", "path": "route.rewrite.path", "host": "route.rewrite.host"}
 _ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
-_POOL = {"sticky": Feature.STICKY, "tls": Feature.POOL_TLS, "slow_start": Feature.SLOW_START}
-_PROXY_PROTOCOL = {False: Feature.PROXY_PROTOCOL_OUT, True: Feature.L4_PROXY_PROTOCOL_OUT}  # by whether it is L4
-_HEALTH = {"active": Feature.HEALTH_ACTIVE, "passive": Feature.HEALTH_PASSIVE}
+_POOL = {"sticky": "pool.sticky", "tls": "pool.tls", "slow_start": "pool.slow_start"}
+_PROXY_PROTOCOL = {False: "pool.proxy_protocol", True: "pool.proxy_protocol.l4"}  # by whether it is L4
+_HEALTH = {"active": "pool.health.active", "passive": "pool.health.passive"}
 _CONNECTIONS = {
-    "keepalive": Feature.KEEPALIVE,
-    "keepalive_idle": Feature.KEEPALIVE_IDLE,
-    "max_per_endpoint": Feature.MAX_PER_ENDPOINT,
-    "queue": Feature.QUEUE,
+    "keepalive": "pool.connections.keepalive",
+    "keepalive_idle": "pool.connections.keepalive_idle",
+    "max_per_endpoint": "pool.connections.max_per_endpoint",
+    "queue": "pool.connections.queue",
 }
-_REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
-_RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
+_REQUEST_EDITS = ("route.request_headers.set", "route.request_headers.add", "route.request_headers.remove")
+_RESPONSE_EDITS = ("route.response_headers.set", "route.response_headers.add", "route.response_headers.remove")
 _ALWAYS = (
-    Feature.MALFORMED,
-    Feature.HOP_BY_HOP,
-    Feature.CONNECTION_NOMINATED,
-    Feature.WEBSOCKET,
-    Feature.FAILURES,
+    "framing.malformed",
+    "headers.hop_by_hop",
+    "headers.connection_nominated",
+    "route.websocket",
+    "statuses.failures",
 )
 _UNDERSCORES = "headers_with_underscores"
 _TIMES = {
-    "connect": Feature.TIMEOUT_CONNECT,
-    "response": Feature.TIMEOUT_RESPONSE,
-    "idle": Feature.TIMEOUT_IDLE,
-    "request": Feature.TIMEOUT_REQUEST,
+    "connect": "timeouts.connect",
+    "response": "timeouts.response",
+    "idle": "timeouts.idle",
+    "request": "timeouts.request",
 }
 
 
@@ -99,7 +102,7 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
                 if name in forwarded_pools(route for index, route in routes if expanded.is_l4(index) == l4):
                     yield feature, f"pools.{name}.proxy_protocol"
     if model.metrics is not None and _has_l4_over_tcp(model):
-        yield Feature.METRICS_L4, "metrics"
+        yield "metrics.l4", "metrics"
     defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
     inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
     for index, route in routes:
@@ -114,9 +117,9 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
         yield from _route(model, field, route, is_l4, own_defaults, times)
     for name, engine in model.engines.items():
         for place in engine.verbatim:
-            yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
+            yield "engines.verbatim", f"engines.{name}.{place}"
         if engine.forwarding == "direct":
-            yield Feature.DIRECT, f"engines.{name}.forwarding"
+            yield "engines.forwarding.direct", f"engines.{name}.forwarding"
 
 
 def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -130,18 +133,18 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
             if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
-                yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
+                yield "headers_with_underscores.drop", f"listeners.{name}"
             if not _other_client_times(expanded.model, listener):
-                yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
+                yield "listener.timeouts", f"listeners.{name}.timeouts"
         if listener.terminates_tls:
-            yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
+            yield "listener.tls.no_sni", f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json":
-        yield Feature.ACCESS_LOG, "access_log"
+        yield "access_log", "access_log"
     if _has_l4_over_tcp(expanded.model) and expanded.model.access_log == "json":
-        yield Feature.ACCESS_LOG_L4, "access_log"
+        yield "access_log.l4", "access_log"
     if l7 and expanded.model.metrics is not None:
-        yield Feature.METRICS, "metrics"
+        yield "metrics", "metrics"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:
@@ -164,21 +167,21 @@ def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
     if listener.mode == "l4":
-        yield (Feature.L4_UDP if listener.protocol == "udp" else Feature.L4_TCP), field
+        yield ("listener.l4.udp" if listener.protocol == "udp" else "listener.l4.tcp"), field
     else:
         yield from _l7_listener(model, field, listener, forwards)
     if listener.address == "::":
-        yield Feature.DUAL_STACK, f"{field}.address"
+        yield "listener.address.dual_stack", f"{field}.address"
     if listener.tls is not None:
         passed = listener.tls.mode == "passthrough"
-        yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
+        yield ("listener.tls.passthrough" if passed else "listener.tls"), f"{field}.tls"
         if listener.tls.curves is not None:
-            yield Feature.TLS_CURVES, f"{field}.tls.curves"
+            yield "listener.tls.curves", f"{field}.tls.curves"
         if listener.tls.client is not None:
-            yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
+            yield "listener.tls.client", f"{field}.tls.client"
     if listener.max_connections is not None:
         l4 = listener.mode == "l4"
-        yield (Feature.L4_MAX_CONNECTIONS if l4 else Feature.MAX_CONNECTIONS), f"{field}.max_connections"
+        yield ("listener.max_connections.l4" if l4 else "listener.max_connections"), f"{field}.max_connections"
     for key, feature in _LISTENER.items():
         if getattr(listener, key) is not None:
             yield feature, f"{field}.{key}"
@@ -187,62 +190,62 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
 
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
-    yield Feature.L7, field
-    yield Feature.FRAMING, field
-    yield Feature.STATUSES, field
+    yield "listener.l7", field
+    yield "framing", field
+    yield "statuses", field
     if forwards:
         if model.forwarded_headers is not False:
-            yield Feature.FORWARDED_HEADERS, field if model.forwarded_headers is None else "forwarded_headers"
+            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
         if model.request_id is not False:
-            yield Feature.REQUEST_ID, field if model.request_id is None else "request_id"
+            yield "request_id", field if model.request_id is None else "request_id"
     if listener.trusted_proxies:
-        yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
+        yield "listener.trusted_proxies", f"{field}.trusted_proxies"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
-        yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+        yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:
-                yield Feature.CLIENT_TIMEOUTS, place
+                yield "listener.timeouts", place
     if (listener.headers_with_underscores or model.headers_with_underscores) == "pass":
         own = listener.headers_with_underscores is not None
-        yield Feature.UNDERSCORES_PASS, f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES
+        yield "headers_with_underscores.pass", f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES
     paths, place = listener.paths, f"{field}.paths"
     if paths is None:
         paths, place = model.paths, "paths"
     if paths is None:
-        yield Feature.PATHS_STRICT, field
+        yield "paths.strict", field
     elif paths.mode == "strict":
-        yield Feature.PATHS_STRICT, place
+        yield "paths.strict", place
         if paths.allow:
-            yield Feature.PATHS_ALLOW, f"{place}.allow"
+            yield "paths.allow", f"{place}.allow"
     else:
-        yield (Feature.PATHS_NORMALIZE if paths.mode == "normalize" else Feature.PATHS_VERBATIM), place
+        yield ("paths.normalize" if paths.mode == "normalize" else "paths.verbatim"), place
 
 
 def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
     balance = pool.balance
     place = field if balance is None else f"{field}.balance"
     method = "round_robin" if balance is None else balance.method
-    yield (Feature.HASH if method is None else _BALANCE[method]), place
+    yield ("pool.balance.hash" if method is None else _BALANCE[method]), place
     weights = [endpoint.weight for endpoint in pool.endpoints]
     if method in _WEIGHTED and len({weight for weight in weights if weight}) > 1:
         yield _WEIGHTED[method], place
     for index, endpoint in enumerate(pool.endpoints):
         place = f"{field}.endpoints[{index}]"
         if endpoint.weight > 1:
-            yield Feature.WEIGHTS, f"{place}.weight"
+            yield "pool.weights", f"{place}.weight"
         if endpoint.weight == 0:
-            yield Feature.DRAIN, f"{place}.weight"
+            yield "pool.weights.zero", f"{place}.weight"
         if endpoint.backup:
-            yield Feature.BACKUP, f"{place}.backup"
+            yield "pool.backup", f"{place}.backup"
         if not endpoint.address.is_ip:
-            yield Feature.ENDPOINT_NAMES, f"{place}.address"
+            yield "pool.endpoint_names", f"{place}.address"
         elif ":" in endpoint.address.host:
-            yield Feature.ENDPOINT_IPV6, f"{place}.address"
+            yield "pool.endpoint_ipv6", f"{place}.address"
     yield from _present(f"{field}.health", pool.health, _HEALTH)
     yield from _present(f"{field}.connections", pool.connections, _CONNECTIONS)
     if pool.protocol in ("http2", "grpc"):
-        yield (Feature.POOL_HTTP2 if pool.protocol == "http2" else Feature.POOL_GRPC), f"{field}.protocol"
+        yield ("pool.protocol.http2" if pool.protocol == "http2" else "pool.protocol.grpc"), f"{field}.protocol"
     yield from _present(field, pool, _POOL)
 
 
@@ -259,12 +262,12 @@ def _route(
     """`defaults`: the keys that the topology sets for this route; `times`: what `_times` says of it."""
     found: list[FeatureUse] = []
     for index, host in enumerate(route.hosts or ()):
-        feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
-        found.append((Feature.L4_SNI if l4 else feature, f"{field}.hosts[{index}]"))
+        feature = "match.host.wildcard" if host.startswith("*.") else "match.host"
+        found.append(("match.sni" if l4 else feature, f"{field}.hosts[{index}]"))
     if route.sources is not None:
-        found.append((Feature.L4_SOURCES, f"{field}.sources"))
+        found.append(("route.sources", f"{field}.sources"))
     if route.priority:
-        found.append((Feature.PRIORITY, f"{field}.priority"))
+        found.append(("route.priority", f"{field}.priority"))
     for index, match in enumerate(route.match or ()):
         found += _match(f"{field}.match[{index}]", match)
     if route.forward is not None:
@@ -275,7 +278,7 @@ def _route(
         elif key in defaults:
             found.append((feature, key))
     if route.retries is not None and route.retries.budget is not None:
-        found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))
+        found.append(("route.retries.budget", f"{field}.retries.budget"))
     asked, answered, all_answered = route.request_headers, route.response_headers, model.response_headers
     found += _edits(f"{field}.request_headers", asked, _REQUEST_EDITS) if asked else ()
     found += _edits(f"{field}.response_headers", answered, _RESPONSE_EDITS) if answered else ()
@@ -284,12 +287,12 @@ def _route(
 
 
 def _forward(field: str, route: Route, targets: list[ForwardTarget]) -> list[FeatureUse]:
-    found = [(Feature.FORWARD, f"{field}.forward")]
+    found = [("route.forward", f"{field}.forward")]
     if len(targets) > 1:
-        found.append((Feature.SPLIT, f"{field}.forward"))
+        found.append(("route.forward.split", f"{field}.forward"))
     for index, target in enumerate(targets):
         if target.request_headers is not None:
-            found.append((Feature.SPLIT_HEADERS, f"{field}.forward[{index}].request_headers"))
+            found.append(("route.forward.request_headers", f"{field}.forward[{index}].request_headers"))
     return found + _present(f"{field}.rewrite", route.rewrite, _REWRITE) if route.rewrite else found
 
 
@@ -313,8 +316,8 @@ def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, w
 
 def _match(field: str, match: Match) -> list[FeatureUse]:
     path = read_path(match)
-    found = [] if path is None else [(Feature(FEATURES[type(path)]), f"{field}.path")]
-    return found + [(Feature(FEATURES[each.kind]), f"{field}.{each.field}") for each in read_conditions(match)]
+    found = [] if path is None else [(FEATURES[type(path)], f"{field}.path")]
+    return found + [(FEATURES[each.kind], f"{field}.{each.field}") for each in read_conditions(match)]
 
 
 def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from lbgen.diagnostics import Severity
 from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses
-from lbgen.plan.features import Feature
+from lbgen.plan.features import ALL_FEATURES
 
-_ACCEPTED = ("all", *(feature.value for feature in Feature))
+_ACCEPTED = ("all", *ALL_FEATURES)
 
 
 def check(context: Context) -> None:
@@ -39,7 +39,7 @@ def check(context: Context) -> None:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
     asked = (explicit_uses, default_uses) if any(set(names) - {"all"} for names in model.accept.values()) else ()
-    features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
+    features = {feature for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
     for engine, names in model.accept.items():
         for n, name in enumerate(names):
             field = f"accept.{engine}[{n}]"
