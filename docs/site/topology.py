@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from lbgen.engines.api import engines
 from lbgen.plan.conditions import FEATURES
-from lbgen.plan.features import ALL_FEATURES, Feature
+from lbgen.plan.features import Feature, all_features
 from lbgen.spec import values
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import models_of
@@ -81,7 +81,7 @@ def fields() -> str:
             cells = (f"`{field}`", kind, default, _bounds(entry), entry.get("description", ""))
             lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
         found = [
-            f for f in ALL_FEATURES if _place(f) in {place, *(f"{place}.{x}".strip(".") for x in node["properties"])}
+            f for f in all_features() if _place(f) in {place, *(f"{place}.{x}".strip(".") for x in node["properties"])}
         ]
         parts.append("\n".join([*lines, *_verdicts(found)]))
     return "\n\n".join(parts)
@@ -89,7 +89,7 @@ def fields() -> str:
 
 def everywhere() -> str:
     """Return the verdicts on features that no field asks for alone: what every topology or a whole section needs."""
-    return "\n".join(_verdicts([f for f in ALL_FEATURES if _place(f) not in _known()])).strip()
+    return "\n".join(_verdicts([f for f in all_features() if _place(f) not in _known()])).strip()
 
 
 @cache

@@ -23,7 +23,7 @@ from lbgen.conformance.prepare import Verdicts, without_refused
 from lbgen.conformance.runner import engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
-from lbgen.plan.features import ALL_FEATURES
+from lbgen.plan.features import all_features
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def compare(before: Fingerprint, after: Fingerprint) -> tuple[ChangedProbe, ...]
             found.append(ChangedProbe(name, gone or old, come or new))
     target = engine(before.engine)
     versions = [target_version(target, each.version) for each in (before, after)]
-    for feature in ALL_FEATURES:
+    for feature in all_features():
         old_verdict, new_verdict = (target.verdict(feature, version) for version in versions)
         if (old_verdict.level, old_verdict.note) != (new_verdict.level, new_verdict.note):
             texts = ((f"{x.level}: {x.note}".rstrip(": "),) for x in (old_verdict, new_verdict))

@@ -14,7 +14,7 @@ from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
 from lbgen.engines.verdicts import concerns, objections_on, verdict_on
-from lbgen.plan.features import ALL_FEATURES
+from lbgen.plan.features import all_features
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
@@ -81,7 +81,7 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     listeners: dict[str, str] = {}
     near = [
         DeclaredDifference(f, v.note, level=v.level, differs=_besides_routes(v))
-        for f in ALL_FEATURES
+        for f in all_features()
         if (v := verdict_on(plan, target, f, version)).level in _DIFFERS
     ]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, UsageError
 from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
-from lbgen.plan.features import Feature, check_feature, check_names
+from lbgen.plan.features import Feature, check_feature
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
@@ -99,9 +99,6 @@ class VerdictTable(Struct, frozen=True):
     begins, its own (`listener.tls` for `listener.tls.curves`); the empty name begins all."""
 
     verdicts: Mapping[Feature, Verdict]
-
-    def __post_init__(self) -> None:
-        check_names(self.verdicts)
 
     def __getitem__(self, feature: Feature) -> Verdict:
         name = check_feature(feature)

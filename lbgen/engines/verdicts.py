@@ -25,7 +25,7 @@ from lbgen.engines.api import (
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
-from lbgen.plan.features import ALL_FEATURES, Feature
+from lbgen.plan.features import Feature, all_features
 from lbgen.severity import Severity
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def judge(
     Raises UsageError LB201 when `accept` names no feature.
     """
     accept = tuple(accept)
-    if unknown := [name for name in accept if name not in {ACCEPT_ALL, *ALL_FEATURES}]:
+    if unknown := [name for name in accept if name not in {ACCEPT_ALL, *all_features()}]:
         hint = "lbgen explain lists the features of a topology; all accepts any"
         raise UsageError([Diagnostic("LB201", f'there is no feature "{name}"', hint=hint) for name in unknown])
     every = answers(plan, engine, version, accept)

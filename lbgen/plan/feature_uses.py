@@ -1,71 +1,38 @@
-"""The features that a topology uses, each with the field that asks for it."""
+"""The features that a topology uses, each with the field that asks for it.
+
+`_set_fields` finds those of fields that are set, for every field of the models; the other functions are for features
+that depend on values, on what a topology leaves out, or on nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.spec.policy import Timeouts
+from lbgen.spec.pydantic_errors import models_of
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match
     from lbgen.spec.model import TopologyModel
-    from lbgen.spec.policy import Timeouts
     from lbgen.spec.pool import Pool
-    from lbgen.spec.route import ForwardTarget, HeaderEdits, Route
+    from lbgen.spec.route import Route
 
 FeatureUse = tuple[Feature, str]
 Written = Callable[[str], bool]
 
-_BALANCE = {
-    "round_robin": "pool.balance.round_robin",
-    "least_connections": "pool.balance.least_connections",
-    "random": "pool.balance.random",
-    "source_hash": "pool.balance.source_hash",
-}
-_WEIGHTED = {
-    "least_connections": "pool.balance.least_connections.weights",
-    "source_hash": "pool.balance.source_hash.weights",
-}
-# Fields whose presence is a use of a feature.
-_LISTENER = {
-    "proxy_protocol": "listener.proxy_protocol",
-    "access": "listener.access",
-    "limits": "listener.limits",
-}
-_ROUTE = {
-    "redirect": "route.redirect",
-    "respond": "route.respond",
-    "retries": "route.retries",
-    "rate_limit": "route.rate_limit",
-    "concurrency": "route.concurrency",
-    "max_body": "route.max_body",
-    "buffering": "route.buffering",
-    "mirror": "route.mirror",
-    "cors": "route.cors",
-    "compression": "route.compression",
-    "access": "route.access",
-}
-_REWRITE = {"prefix": "route.rewrite.prefix", "path": "route.rewrite.path", "host": "route.rewrite.host"}
-_ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
-_POOL = {"sticky": "pool.sticky", "tls": "pool.tls", "slow_start": "pool.slow_start"}
-_PROXY_PROTOCOL = {False: "pool.proxy_protocol", True: "pool.proxy_protocol.l4"}  # by whether it is L4
-_HEALTH = {"active": "pool.health.active", "passive": "pool.health.passive"}
-_CONNECTIONS = {
-    "keepalive": "pool.connections.keepalive",
-    "keepalive_idle": "pool.connections.keepalive_idle",
-    "max_per_endpoint": "pool.connections.max_per_endpoint",
-    "queue": "pool.connections.queue",
-}
-_REQUEST_EDITS = ("route.request_headers.set", "route.request_headers.add", "route.request_headers.remove")
-_RESPONSE_EDITS = ("route.response_headers.set", "route.response_headers.add", "route.response_headers.remove")
+_WEIGHTED = ("least_connections", "source_hash")  # methods for which weights are a feature of their own
 _ALWAYS = (
     "framing.malformed",
     "headers.hop_by_hop",
@@ -74,12 +41,7 @@ _ALWAYS = (
     "statuses.failures",
 )
 _UNDERSCORES = "headers_with_underscores"
-_TIMES = {
-    "connect": "timeouts.connect",
-    "response": "timeouts.response",
-    "idle": "timeouts.idle",
-    "request": "timeouts.request",
-}
+_BUILT_IN = ("connect", "response", "idle")  # timeouts that have a default where none is written
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -92,29 +54,24 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
     forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
     for name, listener in model.listeners.items():
-        uses = _listener(model, f"listeners.{name}", listener, name in forwarding)
-        yield from uses
+        yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
     used = expanded.used_pools
+    users = {l4: forwarded_pools(route for i, route in routes if expanded.is_l4(i) == l4) for l4 in (False, True)}
     for name, pool in model.pools.items():
         if name in used:
-            yield from _pool(f"pools.{name}", pool)
-            for l4, feature in _PROXY_PROTOCOL.items() if pool.proxy_protocol is not None else ():
-                if name in forwarded_pools(route for index, route in routes if expanded.is_l4(index) == l4):
-                    yield feature, f"pools.{name}.proxy_protocol"
+            yield from _pool(f"pools.{name}", pool, l7=name in users[False], l4=name in users[True])
     if model.metrics is not None and _has_l4_over_tcp(model):
         yield "metrics.l4", "metrics"
-    defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
     inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
     for index, route in routes:
         field, is_l4 = f"routes[{index}]", expanded.is_l4(index)
-        times: list[FeatureUse] = []
+        yield from _route(field, route, is_l4)
         if route.forward is not None and route.timeouts is not None:
-            times = _times(model, field, route.timeouts, is_l4, written)
+            yield from _times(model, field, route.timeouts, is_l4, written)
         elif route.forward is not None:
-            times = [(feature, place or field) for feature, place in inherited[is_l4]]
+            yield from ((feature, place or field) for feature, place in inherited[is_l4])
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
-        own_defaults = [] if route.forward is None or is_l4 else defaults
-        yield from _route(model, field, route, is_l4, own_defaults, times)
+    yield from _defaults(model, [route for index, route in routes if not expanded.is_l4(index)])
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield "engines.verbatim", f"engines.{name}.{place}"
@@ -153,7 +110,7 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
             own = route.timeouts is not None and getattr(route.timeouts, key) is not None
             above = times is not None and getattr(times, key) is not None and written(f"timeouts.{key}")
             if not own and not above:
-                yield _TIMES[key], f"routes[{index}].timeouts.{key}"
+                yield f"timeouts.{key}", f"routes[{index}].timeouts.{key}"
 
 
 def _has_l4_over_tcp(model: TopologyModel) -> bool:
@@ -166,27 +123,18 @@ def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
+    instead: dict[Feature, Feature] = {}
     if listener.mode == "l4":
         yield ("listener.l4.udp" if listener.protocol == "udp" else "listener.l4.tcp"), field
+        instead["listener.max_connections"] = "listener.max_connections.l4"
     else:
         yield from _l7_listener(model, field, listener, forwards)
     if listener.address == "::":
         yield "listener.address.dual_stack", f"{field}.address"
-    if listener.tls is not None:
-        passed = listener.tls.mode == "passthrough"
-        yield ("listener.tls.passthrough" if passed else "listener.tls"), f"{field}.tls"
-        if listener.tls.curves is not None:
-            yield "listener.tls.curves", f"{field}.tls.curves"
-        if listener.tls.client is not None:
-            yield "listener.tls.client", f"{field}.tls.client"
-    if listener.max_connections is not None:
-        l4 = listener.mode == "l4"
-        yield ("listener.max_connections.l4" if l4 else "listener.max_connections"), f"{field}.max_connections"
-    for key, feature in _LISTENER.items():
-        if getattr(listener, key) is not None:
-            yield feature, f"{field}.{key}"
-        elif key == "limits" and model.limits is not None and listener.mode == "l7":
-            yield feature, key
+    if listener.tls is not None and listener.tls.mode == "passthrough":
+        instead["listener.tls"] = "listener.tls.passthrough"
+    for feature, place in _set_fields(listener, "listener", field):
+        yield instead.get(feature, feature), place
 
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
@@ -198,8 +146,6 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
             yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
         if model.request_id is not False:
             yield "request_id", field if model.request_id is None else "request_id"
-    if listener.trusted_proxies:
-        yield "listener.trusted_proxies", f"{field}.trusted_proxies"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
     if _other_client_times(model, listener):
@@ -222,105 +168,108 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
         yield ("paths.normalize" if paths.mode == "normalize" else "paths.verbatim"), place
 
 
-def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
+def _pool(field: str, pool: Pool, *, l7: bool, l4: bool) -> Iterator[FeatureUse]:
+    """`l7`, `l4`: whether such routes use it."""
     balance = pool.balance
     place = field if balance is None else f"{field}.balance"
-    method = "round_robin" if balance is None else balance.method
-    yield ("pool.balance.hash" if method is None else _BALANCE[method]), place
-    weights = [endpoint.weight for endpoint in pool.endpoints]
-    if method in _WEIGHTED and len({weight for weight in weights if weight}) > 1:
-        yield _WEIGHTED[method], place
+    method = "round_robin" if balance is None else balance.method or "hash"
+    yield f"pool.balance.{method}", place
+    if method in _WEIGHTED and len({endpoint.weight for endpoint in pool.endpoints if endpoint.weight}) > 1:
+        yield f"pool.balance.{method}.weights", place
     for index, endpoint in enumerate(pool.endpoints):
         place = f"{field}.endpoints[{index}]"
-        if endpoint.weight > 1:
-            yield "pool.weights", f"{place}.weight"
-        if endpoint.weight == 0:
-            yield "pool.weights.zero", f"{place}.weight"
+        if endpoint.weight != 1:
+            yield ("pool.weights" if endpoint.weight else "pool.weights.zero"), f"{place}.weight"
         if endpoint.backup:
             yield "pool.backup", f"{place}.backup"
         if not endpoint.address.is_ip:
             yield "pool.endpoint_names", f"{place}.address"
         elif ":" in endpoint.address.host:
             yield "pool.endpoint_ipv6", f"{place}.address"
-    yield from _present(f"{field}.health", pool.health, _HEALTH)
-    yield from _present(f"{field}.connections", pool.connections, _CONNECTIONS)
     if pool.protocol in ("http2", "grpc"):
-        yield ("pool.protocol.http2" if pool.protocol == "http2" else "pool.protocol.grpc"), f"{field}.protocol"
-    yield from _present(field, pool, _POOL)
+        yield f"pool.protocol.{pool.protocol}", f"{field}.protocol"
+    for feature, place in _set_fields(pool, "pool", field):
+        if l7 or feature != "pool.proxy_protocol":
+            yield feature, place
+        if l4 and feature == "pool.proxy_protocol":
+            yield "pool.proxy_protocol.l4", place
 
 
-def _present(field: str, written: object | None, features: Mapping[str, Feature]) -> list[FeatureUse]:
-    """The features of the fields that `written` has."""
-    if written is None:
-        return []
-    return [(feature, f"{field}.{key}") for key, feature in features.items() if getattr(written, key) is not None]
-
-
-def _route(
-    model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], times: list[FeatureUse]
-) -> list[FeatureUse]:
-    """`defaults`: the keys that the topology sets for this route; `times`: what `_times` says of it."""
-    found: list[FeatureUse] = []
+def _route(field: str, route: Route, l4: bool) -> Iterator[FeatureUse]:
     for index, host in enumerate(route.hosts or ()):
         feature = "match.host.wildcard" if host.startswith("*.") else "match.host"
-        found.append(("match.sni" if l4 else feature, f"{field}.hosts[{index}]"))
-    if route.sources is not None:
-        found.append(("route.sources", f"{field}.sources"))
-    if route.priority:
-        found.append(("route.priority", f"{field}.priority"))
+        yield ("match.sni" if l4 else feature), f"{field}.hosts[{index}]"
     for index, match in enumerate(route.match or ()):
-        found += _match(f"{field}.match[{index}]", match)
-    if route.forward is not None:
-        found += (*_forward(field, route, route.forward), *times)
-    for key, feature in _ROUTE.items() if defaults or not route.model_fields_set.isdisjoint(_ROUTE) else ():
-        if getattr(route, key) is not None:
-            found.append((feature, f"{field}.{key}"))
-        elif key in defaults:
-            found.append((feature, key))
-    if route.retries is not None and route.retries.budget is not None:
-        found.append(("route.retries.budget", f"{field}.retries.budget"))
-    asked, answered, all_answered = route.request_headers, route.response_headers, model.response_headers
-    found += _edits(f"{field}.request_headers", asked, _REQUEST_EDITS) if asked else ()
-    found += _edits(f"{field}.response_headers", answered, _RESPONSE_EDITS) if answered else ()
-    found += _edits("response_headers", all_answered, _RESPONSE_EDITS) if all_answered and not l4 else ()
-    return found
+        yield from _match(f"{field}.match[{index}]", match)
+    if len(route.forward or ()) > 1:
+        yield "route.forward.split", f"{field}.forward"
+    yield from _set_fields(route, "route", field)
 
 
-def _forward(field: str, route: Route, targets: list[ForwardTarget]) -> list[FeatureUse]:
-    found = [("route.forward", f"{field}.forward")]
-    if len(targets) > 1:
-        found.append(("route.forward.split", f"{field}.forward"))
-    for index, target in enumerate(targets):
-        if target.request_headers is not None:
-            found.append(("route.forward.request_headers", f"{field}.forward[{index}].request_headers"))
-    return found + _present(f"{field}.rewrite", route.rewrite, _REWRITE) if route.rewrite else found
+def _defaults(model: TopologyModel, routes: list[Route]) -> Iterator[FeatureUse]:
+    """What the root asks for: for L7 listeners and routes that leave it out, and by fields of its own."""
+    listeners = [each for each in model.listeners.values() if each.mode == "l7"]
+    for feature, place in _set_fields(model, "listener", ""):
+        key = place.partition(".")[0]
+        if key != "tls" and any(getattr(each, key) is None for each in listeners):
+            yield feature, place
+    for feature, place in _set_fields(model, "route", ""):
+        key = place.partition(".")[0]  # a route adds its own headers to those of the root
+        open_ = routes if key == "response_headers" else [x for x in routes if x.forward and getattr(x, key) is None]
+        if open_:
+            yield feature, place
+    yield from _set_fields(model, "", "")
 
 
 def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, written: Written) -> list[FeatureUse]:
     """Those of a route that forwards and has these `times`; the ones at `field` itself are built-in defaults."""
     found = []
-    for key, feature in _TIMES.items():
+    for key in Timeouts.model_fields:
         own = None if times is None else getattr(times, key)
         above = None if model.timeouts is None else getattr(model.timeouts, key)
-        if key == "request" and not (above if own is None else own):
+        if key not in _BUILT_IN and not (above if own is None else own):
             continue  # no limit
         if own is not None:
-            found.append((feature, f"{field}.timeouts.{key}"))
+            found.append((f"timeouts.{key}", f"{field}.timeouts.{key}"))
         elif above is not None:
             if not l4 or (key in ("connect", "idle") and written(f"timeouts.{key}")):
-                found.append((feature, f"timeouts.{key}"))
+                found.append((f"timeouts.{key}", f"timeouts.{key}"))
         elif not l4:
-            found.append((feature, field))
+            found.append((f"timeouts.{key}", field))
     return found
 
 
-def _match(field: str, match: Match) -> list[FeatureUse]:
+def _match(field: str, match: Match) -> Iterator[FeatureUse]:
     path = read_path(match)
-    found = [] if path is None else [(FEATURES[type(path)], f"{field}.path")]
-    return found + [(FEATURES[each.kind], f"{field}.{each.field}") for each in read_conditions(match)]
+    if path is not None:
+        yield FEATURES[type(path)], f"{field}.path"
+    for each in read_conditions(match):
+        yield FEATURES[each.kind], f"{field}.{each.field}"
 
 
-def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:
-    for key, feature in zip(("set", "add", "remove"), features, strict=True):
-        if getattr(edits, key):
-            yield feature, f"{field}.{key}"
+def _set_fields(thing: BaseModel, path: str, field: str) -> Iterator[FeatureUse]:
+    """The features of those fields of `thing` that are set, and of the fields inside them."""
+    for key, usual, name, is_feature, has_parts in _fields(type(thing), path):
+        value = getattr(thing, key)
+        if value is None or value is False or value == usual:
+            continue
+        place = f"{field}.{key}" if field else key
+        if is_feature:
+            yield name, place
+        if has_parts and isinstance(value, list):
+            for index, each in enumerate(value):
+                yield from _set_fields(each, name, f"{place}[{index}]")
+        elif has_parts:
+            yield from _set_fields(value, name, place)
+
+
+@cache
+def _fields(model: type[BaseModel], path: str) -> tuple[tuple[str, object, Feature, bool, bool], ...]:
+    """The fields that are features, or have some inside: key, default, name, and whether it is one and has some."""
+    found = []
+    for key, field in model.model_fields.items():
+        name, features = f"{path}.{key}".lstrip("."), features_of_fields()
+        has_parts = any(each.startswith(f"{name}.") for each in features) and any(models_of(field.annotation))
+        if name in features or has_parts:
+            found.append((key, field.get_default(call_default_factory=True), name, name in features, has_parts))
+    return tuple(found)

@@ -1,129 +1,113 @@
-"""Every feature of the contract by name; each engine answers each with a verdict."""
+"""The features that a topology can use, by name; each engine answers each with a verdict.
+
+A feature is named by the path of its field, with `listener`, `pool` and `route` for one of each. A field that is added
+to the models is a feature without an entry here; below are the fields whose values ask for others, or for none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES
 
-Feature = str
-"""A feature that a topology can use, named as in `--accept` and reports."""
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-ALL_FEATURES: tuple[Feature, ...] = (
-    # section 1 and 7: listeners
-    "listener.l7",
-    "listener.l4.tcp",
-    "listener.l4.udp",
-    "listener.tls",
-    "listener.tls.no_sni",  # clients that send no server name
-    "listener.tls.client",
-    "listener.tls.curves",
-    "listener.tls.passthrough",
-    "listener.http2",
-    "listener.proxy_protocol",
-    "listener.max_connections",
-    "listener.max_connections.l4",
-    "listener.access",
-    "listener.limits",
-    "listener.timeouts",
-    "listener.trusted_proxies",
-    "listener.address.dual_stack",
-    # section 2: matching
-    "match.host",
-    "match.host.wildcard",
-    *FEATURES.values(),
-    "route.priority",
-    "match.sni",
-    "route.sources",
-    # section 3: paths
-    "paths.strict",
-    "paths.allow",
-    "paths.normalize",
-    "paths.verbatim",
-    # section 4: what reaches whom
+Feature = str
+"""A feature, named as in `--accept` and reports."""
+
+ITEMS: Mapping[str, str] = {"listeners": "listener", "routes": "route", "pools": "pool"}
+"""The fields of a topology whose items are called by one word in names."""
+
+# Fields that ask for features by their values, in ways of `feature_uses`, or for none.
+_BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
+    "listener.address": ("listener.address.dual_stack",),
+    "listener.mode": ("listener.l7", "listener.l4.tcp"),
+    "listener.protocol": ("listener.l4.udp",),
+    "listener.http2": ("listener.http2",),
+    "listener.timeouts": ("listener.timeouts",),
+    "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
+    "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
+    "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
+    "route.match": tuple(FEATURES.values()),
+    "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),
+    "pool.balance": (
+        *("pool.balance.round_robin", "pool.balance.random", "pool.balance.hash"),
+        *("pool.balance.least_connections", "pool.balance.least_connections.weights"),
+        *("pool.balance.source_hash", "pool.balance.source_hash.weights"),
+    ),
+    "pool.protocol": ("pool.protocol.http2", "pool.protocol.grpc"),
+    "forwarded_headers": ("forwarded_headers",),
+    "request_id": ("request_id",),
+    "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
+    "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
+    "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
+    **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
+    **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),
+    **dict.fromkeys(("accept", "ignore", "client_timeouts", "containers", "resolvers"), ()),
+}
+# Mappings that are no features, but each field in them is one, and what its name begins with.
+_PARTS = {
+    **{path: path for path in ("route.request_headers", "route.response_headers", "route.rewrite")},
+    **{path: path for path in ("pool.health", "pool.connections")},
+    "route.timeouts": "timeouts",
+}
+# Features beside that of a field: of fields inside it, and of values.
+_BESIDE = (
+    *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
+    *("route.retries.budget", "pool.proxy_protocol.l4"),
+)
+# Clauses that no field controls.
+_CLAUSES = (
     "framing",  # what a client could use to bypass a rule
     "framing.malformed",  # malformed requests: answered in another way, or passed on in one safe reading
     "headers.hop_by_hop",  # the fixed list of RFC 9110 7.6.1
     "headers.connection_nominated",  # what a Connection header names
-    "headers_with_underscores.drop",
-    "headers_with_underscores.pass",
-    "forwarded_headers",
-    "request_id",
-    "route.request_headers.set",
-    "route.request_headers.add",
-    "route.request_headers.remove",
-    "route.response_headers.set",
-    "route.response_headers.add",
-    "route.response_headers.remove",
-    "route.forward",
-    "route.forward.split",
-    "route.forward.request_headers",
-    "route.redirect",
-    "route.respond",
-    "route.rewrite.prefix",
-    "route.rewrite.path",
-    "route.rewrite.host",
-    "route.mirror",
-    "route.cors",
-    "route.compression",
-    "route.buffering",
     "route.websocket",
-    # section 5 and 6: limits, time, retries
     "statuses",  # refusals: malformed, denied, over a limit, without a route
     "statuses.failures",  # answers where an endpoint failed
-    "route.rate_limit",
-    "route.concurrency",
-    "route.max_body",
-    "route.access",
-    "timeouts.connect",
-    "timeouts.response",
-    "timeouts.idle",
-    "timeouts.request",
-    "route.retries",
-    "route.retries.budget",
-    # pools
-    "pool.balance.round_robin",
-    "pool.balance.least_connections",
-    "pool.balance.least_connections.weights",
-    "pool.balance.random",
-    "pool.balance.source_hash",
-    "pool.balance.source_hash.weights",
-    "pool.balance.hash",
-    "pool.weights",
-    "pool.weights.zero",
-    "pool.backup",
-    "pool.endpoint_names",
-    "pool.endpoint_ipv6",
-    "pool.health.active",
-    "pool.health.passive",
-    "pool.connections.keepalive",
-    "pool.connections.keepalive_idle",
-    "pool.connections.max_per_endpoint",
-    "pool.connections.queue",
-    "pool.slow_start",
-    "pool.sticky",
-    "pool.tls",
-    "pool.protocol.http2",
-    "pool.protocol.grpc",
-    "pool.proxy_protocol",
-    "pool.proxy_protocol.l4",
-    # section 8 and 10
-    "access_log",
-    "access_log.l4",  # connections of L4 listeners over TCP
-    "metrics",
-    "metrics.l4",  # connections of L4 listeners, and their bytes
-    "engines.verbatim",
-    "engines.forwarding.direct",  # replies bypass the balancer
 )
-"""In the order of reports; sections are those of the contract."""
 
 
-_KNOWN = frozenset(ALL_FEATURES)
+@cache
+def all_features() -> tuple[Feature, ...]:
+    """Every name, in the order of reports: that of the models, then what no field asks for."""
+    from lbgen.spec.model import TopologyModel  # many commands have no topology, and need not wait for its models
+
+    return (*features_of_model(TopologyModel), *_CLAUSES)
+
+
+def features_of_model(root: type[BaseModel]) -> tuple[Feature, ...]:
+    """What the fields of a topology ask for; one at its root that items have too is a default for them."""
+    from lbgen.spec.pydantic_errors import models_of
+
+    items = {name: next(models_of(root.model_fields[key].annotation)) for key, name in ITEMS.items()}
+    shared = {key for item in items.values() for key in item.model_fields}
+    placed = [(f"{name}.{key}", field) for name, item in items.items() for key, field in item.model_fields.items()]
+    placed += [(key, field) for key, field in root.model_fields.items() if key not in ITEMS and key not in shared]
+    found = list[Feature]()
+    for path, field in placed:
+        if path in _PARTS:
+            found += (f"{_PARTS[path]}.{key}" for inner in models_of(field.annotation) for key in inner.model_fields)
+        else:
+            found += _BY_VALUE.get(path, (path,))
+        found += (each for each in _BESIDE if each.startswith(f"{path}."))
+    return tuple(found)
+
+
+@cache
+def features_of_fields() -> frozenset[Feature]:
+    """The names that are paths, of fields that ask for a feature by being set."""
+    inherited = [each for each in all_features() if each.startswith("timeouts.")]
+    return frozenset(all_features()).difference(inherited, _CLAUSES, *_BY_VALUE.values())
 
 
 def check_feature(name: Feature) -> Feature:
     """`name`; ValueError where there is no such feature, as of one that is misspelt in lbgen."""
-    if name not in _KNOWN:
+    if name not in all_features():
         raise ValueError(f"there is no feature {name!r}")
     return name
 
@@ -131,5 +115,5 @@ def check_feature(name: Feature) -> Feature:
 def check_names(names: Iterable[str]) -> None:
     """ValueError for a name that neither is nor begins that of a feature; the empty one begins all."""
     for name in names:
-        if name and not any(f"{each}.".startswith(f"{name}.") for each in ALL_FEATURES):
+        if name and not any(f"{each}.".startswith(f"{name}.") for each in all_features()):
             raise ValueError(f"no feature has a name like {name!r}")

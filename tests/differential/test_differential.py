@@ -33,7 +33,7 @@ from lbgen.conformance.own_answers import check_safe
 from lbgen.conformance.prepare import DeclaredDifference, own_headers
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
-from lbgen.plan.features import ALL_FEATURES
+from lbgen.plan.features import all_features
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.precedence import host_tables
@@ -200,7 +200,7 @@ def told(plan: Plan) -> str:
 
 def declared(subject: EngineUnderTest) -> list[DeclaredDifference]:
     """All that the engine's verdicts declare: random plans list no uses of features."""
-    verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in ALL_FEATURES)
+    verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in all_features())
     return [DeclaredDifference(str(feature), v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
 
 
