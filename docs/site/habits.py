@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lbgen.engines.api import Engine, Level, engines
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, all_features
 
 
 def habits() -> str:
@@ -22,7 +22,7 @@ def _table(target: Engine) -> str:
 def _rows(target: Engine) -> list[tuple[Feature, str, str]]:
     return [
         (feature, note.replace("|", "\\|"), "all" if len(where) == len(target.versions) else ", ".join(where))
-        for feature in Feature
+        for feature in all_features()
         for note, where in _by_note(target, feature)
     ]
 

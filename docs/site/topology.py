@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from lbgen.engines.api import engines
 from lbgen.plan.conditions import FEATURES
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, all_features
 from lbgen.spec import values
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import models_of
@@ -80,14 +80,16 @@ def fields() -> str:
             kind = _type(entry, names, made, re.sub(r"\.", "", inner))
             cells = (f"`{field}`", kind, default, _bounds(entry), entry.get("description", ""))
             lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
-        found = [f for f in Feature if _place(f) in {place, *(f"{place}.{x}".strip(".") for x in node["properties"])}]
+        found = [
+            f for f in all_features() if _place(f) in {place, *(f"{place}.{x}".strip(".") for x in node["properties"])}
+        ]
         parts.append("\n".join([*lines, *_verdicts(found)]))
     return "\n\n".join(parts)
 
 
 def everywhere() -> str:
     """Return the verdicts on features that no field asks for alone: what every topology or a whole section needs."""
-    return "\n".join(_verdicts([f for f in Feature if _place(f) not in _known()])).strip()
+    return "\n".join(_verdicts([f for f in all_features() if _place(f) not in _known()])).strip()
 
 
 @cache
@@ -121,7 +123,7 @@ def _mapping(node: dict[str, Any]) -> dict[str, Any]:
 
 def _place(feature: Feature) -> str:
     """Return the field that asks for a feature: the longest known beginning of its name, or its name."""
-    value = PLACES.get(feature.value, feature.value)
+    value = PLACES.get(feature, feature)
     parts = value.split(".")
     for end in range(len(parts), 0, -1):
         if (start := ".".join(parts[:end])) in _known():
@@ -190,10 +192,10 @@ def _verdicts(features: list[Feature]) -> list[str]:
     notes = []
     for feature in features:
         found = [target.verdict(feature, version) for target, version in targets]
-        lines.append(f"| `{feature.value}` | " + " | ".join(str(v.level) for v in found) + " |")
+        lines.append(f"| `{feature}` | " + " | ".join(str(v.level) for v in found) + " |")
         for (target, _), verdict in zip(targets, found, strict=True):
-            if verdict.note and verdict != target.verdict(Feature.L7, target.versions[0]):  # said once, at L7
-                notes.append(f"- `{feature.value}`, {target.title}, {verdict.level}: {_plain(verdict.note)}")
+            if verdict.note and verdict != target.verdict("listener.l7", target.versions[0]):  # said once, at L7
+                notes.append(f"- `{feature}`, {target.title}, {verdict.level}: {_plain(verdict.note)}")
     if notes:
         lines += ["", "<details markdown><summary>Notes of these verdicts</summary>", "", *notes, "", "</details>"]
     return lines

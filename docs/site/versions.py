@@ -16,7 +16,7 @@ from lbgen.conformance.case import case_files
 from lbgen.conformance.fingerprint import compare, read_stored, sent, stored
 from lbgen.conformance.prepare import plan_of
 from lbgen.engines.api import Engine, engines, version_key
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
@@ -67,7 +67,7 @@ def _oldest_first(target: Engine) -> list[str]:
 def _verdicts(target: Engine) -> list[str]:
     every = _oldest_first(target)
     rows = []
-    for feature in Feature:
+    for feature in all_features():
         verdicts = [target.verdict(feature, version) for version in every]
         if len({(x.level, x.note) for x in verdicts}) > 1:
             rows.append(

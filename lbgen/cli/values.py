@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from lbgen.codes import CODES
 from lbgen.engines.api import engine_names
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 
 
 class OneOf(click.ParamType[Any]):
@@ -74,7 +74,7 @@ class FeatureNames(OneOf):
 
     def __init__(self) -> None:
         hint = "`lbgen explain` lists the features of a topology; `all` accepts any"
-        super().__init__("feature", lambda: ("all", *(feature.value for feature in Feature)), hint)
+        super().__init__("feature", lambda: ("all", *all_features()), hint)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """Return them, or fail with a usage error."""

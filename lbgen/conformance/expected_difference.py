@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from lbgen.conformance.difference import Difference, Kind
 from lbgen.engines.api import AT_TIMES, EVERYWHERE, ROUTES, Level
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 
 if TYPE_CHECKING:
     from lbgen.conformance.prepare import DeclaredDifference
@@ -85,7 +85,7 @@ def escape_target(target: str) -> str:
 def feature_of(aspect: str) -> str:
     """`pool.backup.by_retry` -> `pool.backup`: the feature whose clause the aspect is a part of; "" = there is none."""
     name = aspect
-    while name and name not in Feature._value2member_map_:
+    while name and name not in all_features():
         name = name.rpartition(".")[0]
     return name
 

@@ -23,7 +23,7 @@ from lbgen.conformance.prepare import Verdicts, without_refused
 from lbgen.conformance.runner import engine_session
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
 from lbgen.engines.api import Level, engine, target_version
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 from lbgen.runtime.standins.http1 import NAME, SEEN
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _shorten(lines: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
 def _served(subject: EngineUnderTest) -> CaseFile:
     """The file, for an engine of L4 without the L7 listener."""
     file = probes()
-    if engine(subject.engine).verdict(Feature.L7, subject.version).level is not Level.REFUSED:
+    if engine(subject.engine).verdict("listener.l7", subject.version).level is not Level.REFUSED:
         return file
     level7 = {route["name"]: "" for route in file.topology["routes"] if route["listeners"] == ["web"]}
     return replace(file, topology=without_refused(file.topology, Verdicts(level7, {"web": ""}, ())) or {})
@@ -207,7 +207,7 @@ def compare(before: Fingerprint, after: Fingerprint) -> tuple[ChangedProbe, ...]
             found.append(ChangedProbe(name, gone or old, come or new))
     target = engine(before.engine)
     versions = [target_version(target, each.version) for each in (before, after)]
-    for feature in Feature:
+    for feature in all_features():
         old_verdict, new_verdict = (target.verdict(feature, version) for version in versions)
         if (old_verdict.level, old_verdict.note) != (new_verdict.level, new_verdict.note):
             texts = ((f"{x.level}: {x.note}".rstrip(": "),) for x in (old_verdict, new_verdict))

@@ -14,7 +14,7 @@ from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
 from lbgen.engines.verdicts import concerns, objections_on, verdict_on
-from lbgen.plan import features
+from lbgen.plan.features import all_features
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.resolve import plan as resolve
@@ -26,7 +26,7 @@ from lbgen.spec.load import load
 _AS_EXPECTED = StandInSpec()
 _ROUTE = re.compile(r"routes\[(\d+)\]")
 _DIFFERS = (Level.HABIT, Level.APPROXIMATE, Level.REFUSED)
-OWN_HEADERS = f"{features.Feature.FAILURES}.server"  # the part of a verdict; a case of its own shows it
+OWN_HEADERS = "statuses.failures.server"  # the part of a verdict; a case of its own shows it
 
 
 class DeclaredDifference(Struct, frozen=True):
@@ -80,8 +80,8 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
     routes: dict[str, str] = {}
     listeners: dict[str, str] = {}
     near = [
-        DeclaredDifference(str(f), v.note, level=v.level, differs=_besides_routes(v))
-        for f in features.Feature
+        DeclaredDifference(f, v.note, level=v.level, differs=_besides_routes(v))
+        for f in all_features()
         if (v := verdict_on(plan, target, f, version)).level in _DIFFERS
     ]
 
@@ -104,10 +104,10 @@ def verdicts_on(plan: Plan, engine_name: str, version: str) -> Verdicts:
                 refuse(use.field, f"{feature}: {verdict.note}")
         elif by_route := tuple(each for each in verdict.differs if each not in _besides_routes(verdict)):
             for name in dict.fromkeys(name for use in uses for name in _routes_of(plan, use.field) or [""]):
-                near.append(DeclaredDifference(str(feature), verdict.note, name, verdict.level, by_route))
+                near.append(DeclaredDifference(feature, verdict.note, name, verdict.level, by_route))
     for objection in objections_on(plan, target, version):
         if objection.verdict.level in (Level.HABIT, Level.APPROXIMATE):
-            verdict, feature_name = objection.verdict, str(objection.feature or "")
+            verdict, feature_name = objection.verdict, objection.feature or ""
             for name in _routes_of(plan, objection.field) or [""]:
                 near.append(DeclaredDifference(feature_name, verdict.note, name, verdict.level, verdict.differs))
         elif objection.verdict.level is Level.REFUSED:

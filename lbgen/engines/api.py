@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, UsageError
 from lbgen.installed import engine_entries
 from lbgen.installed import engine_names as engine_names
+from lbgen.plan.features import Feature, check_feature
 
 if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
-    from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
     from lbgen.plan.tiers import Tier
 
@@ -94,6 +94,19 @@ def refused(why: str) -> Verdict:
     return Verdict(Level.REFUSED, why)
 
 
+class VerdictTable(Struct, frozen=True):
+    """An engine's verdicts where they are not native. That on a feature is the one of the longest name that is, or
+    begins, its own (`listener.tls` for `listener.tls.curves`); the empty name begins all."""
+
+    verdicts: Mapping[Feature, Verdict]
+
+    def __getitem__(self, feature: Feature) -> Verdict:
+        name = check_feature(feature)
+        while name and name not in self.verdicts:
+            name = name.rpartition(".")[0]
+        return self.verdicts.get(name, NATIVE)
+
+
 class Objection(Struct, frozen=True):
     """A verdict about one place, where the feature alone does not tell.
 
@@ -104,6 +117,10 @@ class Objection(Struct, frozen=True):
     verdict: Verdict
     field: str
     feature: Feature | None = None
+
+    def __post_init__(self) -> None:
+        if self.feature is not None:
+            check_feature(self.feature)
 
 
 class RenderedFile(Struct, frozen=True):
@@ -233,7 +250,7 @@ class Engine(Protocol):
     insertion_points: tuple[tuple[str, str], ...]  # name and meaning of each place for verbatim text
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        """How `version` (one of `versions`) honours the feature; every Feature has an answer."""
+        """How `version` (one of `versions`) honours the feature; each has an answer."""
         ...
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from lbgen.engines.api import Verdict, refused
 from lbgen.plan.conditions import FEATURES, Condition, Kind, Not
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
     from lbgen.plan.model import Match
 
 _MISSING = refused("lbgen has no text for this condition in its configuration")
@@ -35,7 +35,7 @@ def condition_verdicts(table: ConditionTable) -> dict[Feature, Verdict]:
     subject, which render what they negate."""
     missing = {kind for kind in FEATURES if kind not in table}
     missing |= {(kind[0], Not) for kind in missing if isinstance(kind, tuple)}
-    return {Feature(name): _MISSING if kind in missing else table[kind].verdict for kind, name in FEATURES.items()}
+    return {name: _MISSING if kind in missing else table[kind].verdict for kind, name in FEATURES.items()}
 
 
 def refusal(table: ConditionTable, condition: Condition) -> str | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -33,7 +32,7 @@ def of_other_engines(plan: Plan, engine: Engine) -> Iterator[Objection]:
     for name, options in plan.engines:
         for place, _ in options.verbatim if name != engine.name else ():
             note = f"this text is for {name} alone; what it adds, such as an access rule, is missing here"
-            yield Objection(approximate(note), f"engines.{name}.{place}", Feature.ESCAPE_HATCH)
+            yield Objection(approximate(note), f"engines.{name}.{place}", "engines.verbatim")
 
 
 class NotDataError(ValueError):

@@ -25,7 +25,7 @@ from lbgen.engines.api import (
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.verbatim import of_other_engines, unplaced
 from lbgen.json_types import Record
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, all_features
 from lbgen.severity import Severity
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ LEGEND = {
     DEFAULT: "no field asks for it and no client can bypass a rule with it: it does not stop a render",
     ACCEPTED: "accepted, by the topology or its profile",
 }
-_LISTENERS = {Feature.L7, Feature.L4_TCP, Feature.L4_UDP}
+_LISTENERS = {"listener.l7", "listener.l4.tcp", "listener.l4.udp"}
 
 
 @runtime_checkable
@@ -59,7 +59,7 @@ def verdict_on(plan: Plan, engine: Engine, feature: Feature, version: str) -> Ve
         verdict = engine.verdict(feature, version)
     if verdict.when is None:
         return verdict
-    return _where_it_shows(plan, verdict, [use.field for use in plan.uses if use.feature is feature])
+    return _where_it_shows(plan, verdict, [use.field for use in plan.uses_of(feature)])
 
 
 def objections_on(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
@@ -127,12 +127,12 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
             continue
         verdict = verdict_on(plan, engine, feature, version)
         fields = tuple(dict.fromkeys(use.field for use in uses))
-        ok = bool(accepted & {feature.value, ACCEPT_ALL})
+        ok = bool(accepted & {feature, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     texts = (*unplaced(plan, engine), *of_other_engines(plan, engine))
     said = (*texts, *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
     for objection in said:
-        named = objection.feature.value if objection.feature else ""
+        named = objection.feature or ""
         ok = bool(accepted & {named, ACCEPT_ALL})
         default = (objection.feature, objection.field) in unwritten
         found.append(Answer(objection.feature, objection.verdict, (objection.field,), ok, place=True, default=default))
@@ -147,7 +147,7 @@ def _accepted(engine: Engine, words: Iterable[str]) -> set[str]:
 def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Objection]:
     """A refusal of `forwarding: nat`, and of `device`, where the engine has no other way."""
     said, place = plan.options(engine.name), f"engines.{engine.name}"
-    if verdict_on(plan, engine, Feature.DIRECT, version).level is not Level.REFUSED:
+    if verdict_on(plan, engine, "engines.forwarding.direct", version).level is not Level.REFUSED:
         return
     if said.forwarding == "nat":
         yield Objection(refused("it is a proxy, which has no such choice"), f"{place}.forwarding")
@@ -168,7 +168,7 @@ def judge(
     Raises UsageError LB201 when `accept` names no feature.
     """
     accept = tuple(accept)
-    if unknown := [name for name in accept if name not in {ACCEPT_ALL, *Feature}]:
+    if unknown := [name for name in accept if name not in {ACCEPT_ALL, *all_features()}]:
         hint = "lbgen explain lists the features of a topology; all accepts any"
         raise UsageError([Diagnostic("LB201", f'there is no feature "{name}"', hint=hint) for name in unknown])
     every = answers(plan, engine, version, accept)
@@ -188,7 +188,7 @@ def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Pla
     field = answer.fields[0] if answer.fields else ""
     others = len(answer.fields) - 1
     more = f" (and {others} more place{'s' * (others > 1)})" if others > 0 else ""
-    name = answer.feature.value if answer.feature else "this value"
+    name = answer.feature or "this value"
     by = f"{engine.title} {version}: {answer.verdict.note}{more}"
     if answer.verdict.level is Level.REFUSED:
         code = "LB301" if answer.feature else "LB304"
@@ -273,7 +273,7 @@ def notes(found: Sequence[Answer]) -> dict[tuple[str, str, str], list[str]]:
 
 def label(answer: Answer) -> str:
     """What an answer is about."""
-    return str(answer.feature or "a value")
+    return answer.feature or "a value"
 
 
 def mark(answer: Answer) -> str:

@@ -387,7 +387,7 @@ def _authorities(request: Request, plan: Plan) -> Iterator[tuple[str, File]]:
 
 
 def _readme(request: Request, plan: Plan) -> RenderedFile:
-    verdicts = [(feature.value, why, written(plan, feature)) for feature, why in unsaid(plan).items()]
+    verdicts = [(feature, why, written(plan, feature)) for feature, why in unsaid(plan).items()]
     return text_file(
         "README.md",
         "gateway.md.j2",

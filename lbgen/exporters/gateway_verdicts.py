@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, LbgenError, Severity
 from lbgen.engines.verdicts import ACCEPT_ALL
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
 # Of the standard channel, core or extended; an implementation lists those that it has.
 SAID = frozenset(
     {
-        *(Feature.L7, Feature.L4_TCP, Feature.L4_UDP, Feature.TLS_TERMINATE, Feature.TLS_CLIENT_CERT),
-        *(Feature.TLS_PASSTHROUGH, Feature.L4_SNI, Feature.HOST_EXACT, Feature.HOST_WILDCARD, Feature.HTTP2),
-        *(Feature.FORWARD, Feature.SPLIT, Feature.SPLIT_HEADERS, Feature.REDIRECT, Feature.MIRROR, Feature.CORS),
-        *(Feature.REWRITE_PREFIX, Feature.REWRITE_PATH, Feature.REWRITE_HOST, Feature.WEBSOCKET),
-        *(Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE),
-        *(Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE),
-        *(Feature.TIMEOUT_REQUEST, Feature.DRAIN, Feature.POOL_TLS, Feature.POOL_HTTP2, Feature.POOL_GRPC),
-        *(Feature.ENDPOINT_NAMES, Feature.ENDPOINT_IPV6),
+        *("listener.l7", "listener.l4.tcp", "listener.l4.udp", "listener.tls", "listener.tls.client"),
+        *("listener.tls.passthrough", "match.sni", "match.host", "match.host.wildcard", "listener.http2"),
+        *("route.forward", "route.forward.split", "route.forward.request_headers", "route.redirect"),
+        *("route.mirror", "route.cors"),
+        *("route.rewrite.prefix", "route.rewrite.path", "route.rewrite.host", "route.websocket"),
+        *("route.request_headers.set", "route.request_headers.add", "route.request_headers.remove"),
+        *("route.response_headers.set", "route.response_headers.add", "route.response_headers.remove"),
+        *("timeouts.request", "pool.weights.zero", "pool.tls", "pool.protocol.http2", "pool.protocol.grpc"),
+        *("pool.endpoint_names", "pool.endpoint_ipv6"),
     }
 )
 MATCHES = frozenset(
@@ -37,25 +38,25 @@ _OBJECT = re.compile(r"(listeners|pools)\.[^.\[]+|routes\[\d+\]")
 _GATEWAY = "the implementation's own policy for a Gateway"
 _BACKEND = "the implementation's own policy for a backend"
 _WHY = {
-    Feature.RESPOND: "a route has no answer of its own; its requests fall to the next rule, so serve it by a backend",
-    Feature.PRIORITY: "precedence follows from the matches alone",
-    Feature.RETRIES: "in the experimental channel only (`retry` of a rule)",
-    Feature.RETRY_BUDGET: "in the experimental channel only (XBackendTrafficPolicy)",
-    Feature.STICKY: "in the experimental channel only (`sessionPersistence`)",
-    Feature.WEIGHTS: "endpoints of a Service have equal shares; give each weight a pool, and the route's shares",
-    Feature.BACKUP: "endpoints of a Service have equal shares",
-    Feature.TIMEOUT_RESPONSE: "`backendRequest` ends with the last byte, so it would cut long answers",
-    Feature.RATE_LIMIT: _GATEWAY,
-    Feature.CONCURRENCY: _GATEWAY,
-    Feature.MAX_BODY: _GATEWAY,
-    Feature.ROUTE_ACCESS: "any client is let in; use the implementation's own policy, or a NetworkPolicy",
-    Feature.LISTENER_ACCESS: "any client is let in; use the implementation's own policy, or a NetworkPolicy",
-    Feature.L4_SOURCES: "any client is let in; use the implementation's own policy, or a NetworkPolicy",
-    Feature.HEALTH_ACTIVE: "readiness probes of pods take their place; addresses outside of the cluster have none",
-    Feature.HEALTH_PASSIVE: _BACKEND,
-    Feature.ACCESS_LOG: _GATEWAY,
-    Feature.METRICS: _GATEWAY,
-    Feature.ESCAPE_HATCH: "it is text for one engine",
+    "route.respond": "a route has no answer of its own; its requests fall to the next rule, so serve it by a backend",
+    "route.priority": "precedence follows from the matches alone",
+    "route.retries": "in the experimental channel only (`retry` of a rule)",
+    "route.retries.budget": "in the experimental channel only (XBackendTrafficPolicy)",
+    "pool.sticky": "in the experimental channel only (`sessionPersistence`)",
+    "pool.weights": "endpoints of a Service have equal shares; give each weight a pool, and the route's shares",
+    "pool.backup": "endpoints of a Service have equal shares",
+    "timeouts.response": "`backendRequest` ends with the last byte, so it would cut long answers",
+    "route.rate_limit": _GATEWAY,
+    "route.concurrency": _GATEWAY,
+    "route.max_body": _GATEWAY,
+    "route.access": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
+    "listener.access": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
+    "route.sources": "any client is let in; use the implementation's own policy, or a NetworkPolicy",
+    "pool.health.active": "readiness probes of pods take their place; addresses outside of the cluster have none",
+    "pool.health.passive": _BACKEND,
+    "access_log": _GATEWAY,
+    "metrics": _GATEWAY,
+    "engines.verbatim": "it is text for one engine",
 }
 
 
@@ -63,15 +64,15 @@ def unsaid(plan: Plan) -> dict[Feature, str]:
     """The features in use that the API has no word for, with what holds instead."""
     found = {}
     for feature in plan.uses_by_feature():
-        if feature not in SAID and feature.value not in MATCHES:
-            found[feature] = _WHY.get(feature, _BACKEND if feature.value.startswith("pool.") else _GATEWAY)
+        if feature not in SAID and feature not in MATCHES:
+            found[feature] = _WHY.get(feature, _BACKEND if feature.startswith("pool.") else _GATEWAY)
     return found
 
 
 def written(plan: Plan, feature: Feature) -> list[str]:
     """The fields of the topology that ask for a feature; not a listener, route or pool that has it as every one does,
     and not a profile."""
-    if feature is Feature.METRICS:
+    if feature == "metrics":
         return ["metrics"]  # one field makes them for all listeners
     uses = (use for use in plan.uses_by_feature()[feature] if not use.default and not use.engine)
     fields = dict.fromkeys(use.field for use in uses)
@@ -93,11 +94,11 @@ def findings(plan: Plan, accept: tuple[str, ...]) -> Iterator[Diagnostic]:
             f"the Gateway API has no word for {feature}{more}: {why}",
             plan.use_spans.get(fields[0]) or plan.span(fields[0]),
         )
-        if accepted & {feature.value, ACCEPT_ALL}:
+        if accepted & {feature, ACCEPT_ALL}:
             warnings.append(Diagnostic("LB310", message, span, fields[0], "", Severity.WARNING))
         else:
             hint = f"leave it out with --accept {feature}, or choose another target"
-            refused.append(Diagnostic("LB311", message, span, fields[0], hint, accept=feature.value))
+            refused.append(Diagnostic("LB311", message, span, fields[0], hint, accept=feature))
     if refused:
         raise LbgenError(refused)
     yield from warnings

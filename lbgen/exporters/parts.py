@@ -18,7 +18,6 @@ from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.engines.api import Binary, Engine, ProcessSpec, RenderedFile, engine_of, runs_in_kernel, target_version
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.tiers import parts as tiers_of
 from lbgen.resources import folder
@@ -37,16 +36,17 @@ DIGITS = 10  # of a digest in a name
 _SLOTS = 10  # the least number of addresses that a name of replicas may get, beyond those there are now
 # Limits of one process, and what is known to one process alone.
 _PER_REPLICA = {
-    Feature.RATE_LIMIT: "each replica counts by itself, so that {n} allow {n} times the rate",
-    Feature.CONCURRENCY: "each replica counts by itself, so that {n} allow {n} times as many requests",
-    Feature.MAX_CONNECTIONS: "each replica counts by itself, so that {n} accept {n} times as many connections",
-    Feature.L4_MAX_CONNECTIONS: "each replica counts by itself, so that {n} accept {n} times as many connections",
-    Feature.MAX_PER_ENDPOINT: "each replica counts by itself, so that an endpoint may get {n} times as many requests",
-    Feature.LEAST_CONNECTIONS: "each replica of {n} counts only its own requests to an endpoint",
-    Feature.HEALTH_PASSIVE: "each replica of {n} ejects by itself, by the failures that it saw",
+    "route.rate_limit": "each replica counts by itself, so that {n} allow {n} times the rate",
+    "route.concurrency": "each replica counts by itself, so that {n} allow {n} times as many requests",
+    "listener.max_connections": "each replica counts by itself, so that {n} accept {n} times as many connections",
+    "listener.max_connections.l4": "each replica counts by itself, so that {n} accept {n} times as many connections",
+    "pool.connections.max_per_endpoint": "each replica counts by itself, so that an endpoint may get {n} times as many "
+    "requests",
+    "pool.balance.least_connections": "each replica of {n} counts only its own requests to an endpoint",
+    "pool.health.passive": "each replica of {n} ejects by itself, by the failures that it saw",
 }
 # Who a client is: behind other machines of the target its address is kept or lost.
-_BY_CLIENT = frozenset({Feature.LISTENER_ACCESS, Feature.ROUTE_ACCESS, Feature.L4_SOURCES, Feature.SOURCE_HASH})
+_BY_CLIENT = frozenset({"listener.access", "route.access", "route.sources", "pool.balance.source_hash"})
 
 
 class Request(Struct, frozen=True):

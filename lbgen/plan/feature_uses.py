@@ -1,82 +1,47 @@
-"""The features that a topology uses, each with the field that asks for it."""
+"""The features that a topology uses, each with the field that asks for it.
+
+`_set_fields` finds those of fields that are set, for every field of the models; the other functions are for features
+that depend on values, on what a topology leaves out, or on nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.spec.policy import Timeouts
+from lbgen.spec.pydantic_errors import models_of
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match
     from lbgen.spec.model import TopologyModel
-    from lbgen.spec.policy import Timeouts
     from lbgen.spec.pool import Pool
-    from lbgen.spec.route import ForwardTarget, HeaderEdits, Route
+    from lbgen.spec.route import Route
 
 FeatureUse = tuple[Feature, str]
 Written = Callable[[str], bool]
 
-_BALANCE = {
-    "round_robin": Feature.ROUND_ROBIN,
-    "least_connections": Feature.LEAST_CONNECTIONS,
-    "random": Feature.RANDOM,
-    "source_hash": Feature.SOURCE_HASH,
-}
-_WEIGHTED = {"least_connections": Feature.LEAST_CONNECTIONS_WEIGHTED, "source_hash": Feature.SOURCE_HASH_WEIGHTED}
-# Fields whose presence is a use of a feature.
-_LISTENER = {
-    "proxy_protocol": Feature.PROXY_PROTOCOL_IN,
-    "access": Feature.LISTENER_ACCESS,
-    "limits": Feature.LISTENER_LIMITS,
-}
-_ROUTE = {
-    "redirect": Feature.REDIRECT,
-    "respond": Feature.RESPOND,
-    "retries": Feature.RETRIES,
-    "rate_limit": Feature.RATE_LIMIT,
-    "concurrency": Feature.CONCURRENCY,
-    "max_body": Feature.MAX_BODY,
-    "buffering": Feature.BUFFERING,
-    "mirror": Feature.MIRROR,
-    "cors": Feature.CORS,
-    "compression": Feature.COMPRESSION,
-    "access": Feature.ROUTE_ACCESS,
-}
-_REWRITE = {"prefix": Feature.REWRITE_PREFIX, "path": Feature.REWRITE_PATH, "host": Feature.REWRITE_HOST}
-_ROUTE_DEFAULTS = ("max_body", "buffering")  # that a topology or profile may set for all
-_POOL = {"sticky": Feature.STICKY, "tls": Feature.POOL_TLS, "slow_start": Feature.SLOW_START}
-_PROXY_PROTOCOL = {False: Feature.PROXY_PROTOCOL_OUT, True: Feature.L4_PROXY_PROTOCOL_OUT}  # by whether it is L4
-_HEALTH = {"active": Feature.HEALTH_ACTIVE, "passive": Feature.HEALTH_PASSIVE}
-_CONNECTIONS = {
-    "keepalive": Feature.KEEPALIVE,
-    "keepalive_idle": Feature.KEEPALIVE_IDLE,
-    "max_per_endpoint": Feature.MAX_PER_ENDPOINT,
-    "queue": Feature.QUEUE,
-}
-_REQUEST_EDITS = (Feature.REQUEST_HEADERS_SET, Feature.REQUEST_HEADERS_ADD, Feature.REQUEST_HEADERS_REMOVE)
-_RESPONSE_EDITS = (Feature.RESPONSE_HEADERS_SET, Feature.RESPONSE_HEADERS_ADD, Feature.RESPONSE_HEADERS_REMOVE)
+_WEIGHTED = ("least_connections", "source_hash")  # methods for which weights are a feature of their own
 _ALWAYS = (
-    Feature.MALFORMED,
-    Feature.HOP_BY_HOP,
-    Feature.CONNECTION_NOMINATED,
-    Feature.WEBSOCKET,
-    Feature.FAILURES,
+    "framing.malformed",
+    "headers.hop_by_hop",
+    "headers.connection_nominated",
+    "route.websocket",
+    "statuses.failures",
 )
 _UNDERSCORES = "headers_with_underscores"
-_TIMES = {
-    "connect": Feature.TIMEOUT_CONNECT,
-    "response": Feature.TIMEOUT_RESPONSE,
-    "idle": Feature.TIMEOUT_IDLE,
-    "request": Feature.TIMEOUT_REQUEST,
-}
+_BUILT_IN = ("connect", "response", "idle")  # timeouts that have a default where none is written
 
 
 def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -89,34 +54,29 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
     forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
     for name, listener in model.listeners.items():
-        uses = _listener(model, f"listeners.{name}", listener, name in forwarding)
-        yield from uses
+        yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
     used = expanded.used_pools
+    users = {l4: forwarded_pools(route for i, route in routes if expanded.is_l4(i) == l4) for l4 in (False, True)}
     for name, pool in model.pools.items():
         if name in used:
-            yield from _pool(f"pools.{name}", pool)
-            for l4, feature in _PROXY_PROTOCOL.items() if pool.proxy_protocol is not None else ():
-                if name in forwarded_pools(route for index, route in routes if expanded.is_l4(index) == l4):
-                    yield feature, f"pools.{name}.proxy_protocol"
+            yield from _pool(f"pools.{name}", pool, l7=name in users[False], l4=name in users[True])
     if model.metrics is not None and _has_l4_over_tcp(model):
-        yield Feature.METRICS_L4, "metrics"
-    defaults = [key for key in _ROUTE_DEFAULTS if getattr(model, key) is not None]
+        yield "metrics.l4", "metrics"
     inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
     for index, route in routes:
         field, is_l4 = f"routes[{index}]", expanded.is_l4(index)
-        times: list[FeatureUse] = []
+        yield from _route(field, route, is_l4)
         if route.forward is not None and route.timeouts is not None:
-            times = _times(model, field, route.timeouts, is_l4, written)
+            yield from _times(model, field, route.timeouts, is_l4, written)
         elif route.forward is not None:
-            times = [(feature, place or field) for feature, place in inherited[is_l4]]
+            yield from ((feature, place or field) for feature, place in inherited[is_l4])
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
-        own_defaults = [] if route.forward is None or is_l4 else defaults
-        yield from _route(model, field, route, is_l4, own_defaults, times)
+    yield from _defaults(model, [route for index, route in routes if not expanded.is_l4(index)])
     for name, engine in model.engines.items():
         for place in engine.verbatim:
-            yield Feature.ESCAPE_HATCH, f"engines.{name}.{place}"
+            yield "engines.verbatim", f"engines.{name}.{place}"
         if engine.forwarding == "direct":
-            yield Feature.DIRECT, f"engines.{name}.forwarding"
+            yield "engines.forwarding.direct", f"engines.{name}.forwarding"
 
 
 def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[FeatureUse]:
@@ -130,18 +90,18 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
             for feature in _ALWAYS:
                 yield feature, f"listeners.{name}"
             if (listener.headers_with_underscores or expanded.model.headers_with_underscores) != "pass":
-                yield Feature.UNDERSCORES_DROP, f"listeners.{name}"
+                yield "headers_with_underscores.drop", f"listeners.{name}"
             if not _other_client_times(expanded.model, listener):
-                yield Feature.CLIENT_TIMEOUTS, f"listeners.{name}.timeouts"
+                yield "listener.timeouts", f"listeners.{name}.timeouts"
         if listener.terminates_tls:
-            yield Feature.TLS_NO_SNI, f"listeners.{name}.tls"
+            yield "listener.tls.no_sni", f"listeners.{name}.tls"
     l7 = any(listener.mode == "l7" for listener in expanded.model.listeners.values())
     if l7 and expanded.model.access_log == "json":
-        yield Feature.ACCESS_LOG, "access_log"
+        yield "access_log", "access_log"
     if _has_l4_over_tcp(expanded.model) and expanded.model.access_log == "json":
-        yield Feature.ACCESS_LOG_L4, "access_log"
+        yield "access_log.l4", "access_log"
     if l7 and expanded.model.metrics is not None:
-        yield Feature.METRICS, "metrics"
+        yield "metrics", "metrics"
     times = expanded.model.timeouts
     for index, route in enumerate(expanded.model.routes):
         if not expanded.is_l4(index) or route.forward is None:
@@ -150,7 +110,7 @@ def default_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Featu
             own = route.timeouts is not None and getattr(route.timeouts, key) is not None
             above = times is not None and getattr(times, key) is not None and written(f"timeouts.{key}")
             if not own and not above:
-                yield _TIMES[key], f"routes[{index}].timeouts.{key}"
+                yield f"timeouts.{key}", f"routes[{index}].timeouts.{key}"
 
 
 def _has_l4_over_tcp(model: TopologyModel) -> bool:
@@ -163,161 +123,153 @@ def _other_client_times(model: TopologyModel, listener: Listener) -> bool:
 
 
 def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
+    instead: dict[Feature, Feature] = {}
     if listener.mode == "l4":
-        yield (Feature.L4_UDP if listener.protocol == "udp" else Feature.L4_TCP), field
+        yield ("listener.l4.udp" if listener.protocol == "udp" else "listener.l4.tcp"), field
+        instead["listener.max_connections"] = "listener.max_connections.l4"
     else:
         yield from _l7_listener(model, field, listener, forwards)
     if listener.address == "::":
-        yield Feature.DUAL_STACK, f"{field}.address"
-    if listener.tls is not None:
-        passed = listener.tls.mode == "passthrough"
-        yield (Feature.TLS_PASSTHROUGH if passed else Feature.TLS_TERMINATE), f"{field}.tls"
-        if listener.tls.curves is not None:
-            yield Feature.TLS_CURVES, f"{field}.tls.curves"
-        if listener.tls.client is not None:
-            yield Feature.TLS_CLIENT_CERT, f"{field}.tls.client"
-    if listener.max_connections is not None:
-        l4 = listener.mode == "l4"
-        yield (Feature.L4_MAX_CONNECTIONS if l4 else Feature.MAX_CONNECTIONS), f"{field}.max_connections"
-    for key, feature in _LISTENER.items():
-        if getattr(listener, key) is not None:
-            yield feature, f"{field}.{key}"
-        elif key == "limits" and model.limits is not None and listener.mode == "l7":
-            yield feature, key
+        yield "listener.address.dual_stack", f"{field}.address"
+    if listener.tls is not None and listener.tls.mode == "passthrough":
+        instead["listener.tls"] = "listener.tls.passthrough"
+    for feature, place in _set_fields(listener, "listener", field):
+        yield instead.get(feature, feature), place
 
 
 def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards: bool) -> Iterator[FeatureUse]:
-    yield Feature.L7, field
-    yield Feature.FRAMING, field
-    yield Feature.STATUSES, field
+    yield "listener.l7", field
+    yield "framing", field
+    yield "statuses", field
     if forwards:
         if model.forwarded_headers is not False:
-            yield Feature.FORWARDED_HEADERS, field if model.forwarded_headers is None else "forwarded_headers"
+            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
         if model.request_id is not False:
-            yield Feature.REQUEST_ID, field if model.request_id is None else "request_id"
-    if listener.trusted_proxies:
-        yield Feature.TRUSTED_PROXIES, f"{field}.trusted_proxies"
+            yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
-        yield Feature.HTTP2, f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+        yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:
-                yield Feature.CLIENT_TIMEOUTS, place
+                yield "listener.timeouts", place
     if (listener.headers_with_underscores or model.headers_with_underscores) == "pass":
         own = listener.headers_with_underscores is not None
-        yield Feature.UNDERSCORES_PASS, f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES
+        yield "headers_with_underscores.pass", f"{field}.{_UNDERSCORES}" if own else _UNDERSCORES
     paths, place = listener.paths, f"{field}.paths"
     if paths is None:
         paths, place = model.paths, "paths"
     if paths is None:
-        yield Feature.PATHS_STRICT, field
+        yield "paths.strict", field
     elif paths.mode == "strict":
-        yield Feature.PATHS_STRICT, place
+        yield "paths.strict", place
         if paths.allow:
-            yield Feature.PATHS_ALLOW, f"{place}.allow"
+            yield "paths.allow", f"{place}.allow"
     else:
-        yield (Feature.PATHS_NORMALIZE if paths.mode == "normalize" else Feature.PATHS_VERBATIM), place
+        yield ("paths.normalize" if paths.mode == "normalize" else "paths.verbatim"), place
 
 
-def _pool(field: str, pool: Pool) -> Iterator[FeatureUse]:
+def _pool(field: str, pool: Pool, *, l7: bool, l4: bool) -> Iterator[FeatureUse]:
+    """`l7`, `l4`: whether such routes use it."""
     balance = pool.balance
     place = field if balance is None else f"{field}.balance"
-    method = "round_robin" if balance is None else balance.method
-    yield (Feature.HASH if method is None else _BALANCE[method]), place
-    weights = [endpoint.weight for endpoint in pool.endpoints]
-    if method in _WEIGHTED and len({weight for weight in weights if weight}) > 1:
-        yield _WEIGHTED[method], place
+    method = "round_robin" if balance is None else balance.method or "hash"
+    yield f"pool.balance.{method}", place
+    if method in _WEIGHTED and len({endpoint.weight for endpoint in pool.endpoints if endpoint.weight}) > 1:
+        yield f"pool.balance.{method}.weights", place
     for index, endpoint in enumerate(pool.endpoints):
         place = f"{field}.endpoints[{index}]"
-        if endpoint.weight > 1:
-            yield Feature.WEIGHTS, f"{place}.weight"
-        if endpoint.weight == 0:
-            yield Feature.DRAIN, f"{place}.weight"
+        if endpoint.weight != 1:
+            yield ("pool.weights" if endpoint.weight else "pool.weights.zero"), f"{place}.weight"
         if endpoint.backup:
-            yield Feature.BACKUP, f"{place}.backup"
+            yield "pool.backup", f"{place}.backup"
         if not endpoint.address.is_ip:
-            yield Feature.ENDPOINT_NAMES, f"{place}.address"
+            yield "pool.endpoint_names", f"{place}.address"
         elif ":" in endpoint.address.host:
-            yield Feature.ENDPOINT_IPV6, f"{place}.address"
-    yield from _present(f"{field}.health", pool.health, _HEALTH)
-    yield from _present(f"{field}.connections", pool.connections, _CONNECTIONS)
+            yield "pool.endpoint_ipv6", f"{place}.address"
     if pool.protocol in ("http2", "grpc"):
-        yield (Feature.POOL_HTTP2 if pool.protocol == "http2" else Feature.POOL_GRPC), f"{field}.protocol"
-    yield from _present(field, pool, _POOL)
+        yield f"pool.protocol.{pool.protocol}", f"{field}.protocol"
+    for feature, place in _set_fields(pool, "pool", field):
+        if l7 or feature != "pool.proxy_protocol":
+            yield feature, place
+        if l4 and feature == "pool.proxy_protocol":
+            yield "pool.proxy_protocol.l4", place
 
 
-def _present(field: str, written: object | None, features: Mapping[str, Feature]) -> list[FeatureUse]:
-    """The features of the fields that `written` has."""
-    if written is None:
-        return []
-    return [(feature, f"{field}.{key}") for key, feature in features.items() if getattr(written, key) is not None]
-
-
-def _route(
-    model: TopologyModel, field: str, route: Route, l4: bool, defaults: list[str], times: list[FeatureUse]
-) -> list[FeatureUse]:
-    """`defaults`: the keys that the topology sets for this route; `times`: what `_times` says of it."""
-    found: list[FeatureUse] = []
+def _route(field: str, route: Route, l4: bool) -> Iterator[FeatureUse]:
     for index, host in enumerate(route.hosts or ()):
-        feature = Feature.HOST_WILDCARD if host.startswith("*.") else Feature.HOST_EXACT
-        found.append((Feature.L4_SNI if l4 else feature, f"{field}.hosts[{index}]"))
-    if route.sources is not None:
-        found.append((Feature.L4_SOURCES, f"{field}.sources"))
-    if route.priority:
-        found.append((Feature.PRIORITY, f"{field}.priority"))
+        feature = "match.host.wildcard" if host.startswith("*.") else "match.host"
+        yield ("match.sni" if l4 else feature), f"{field}.hosts[{index}]"
     for index, match in enumerate(route.match or ()):
-        found += _match(f"{field}.match[{index}]", match)
-    if route.forward is not None:
-        found += (*_forward(field, route, route.forward), *times)
-    for key, feature in _ROUTE.items() if defaults or not route.model_fields_set.isdisjoint(_ROUTE) else ():
-        if getattr(route, key) is not None:
-            found.append((feature, f"{field}.{key}"))
-        elif key in defaults:
-            found.append((feature, key))
-    if route.retries is not None and route.retries.budget is not None:
-        found.append((Feature.RETRY_BUDGET, f"{field}.retries.budget"))
-    asked, answered, all_answered = route.request_headers, route.response_headers, model.response_headers
-    found += _edits(f"{field}.request_headers", asked, _REQUEST_EDITS) if asked else ()
-    found += _edits(f"{field}.response_headers", answered, _RESPONSE_EDITS) if answered else ()
-    found += _edits("response_headers", all_answered, _RESPONSE_EDITS) if all_answered and not l4 else ()
-    return found
+        yield from _match(f"{field}.match[{index}]", match)
+    if len(route.forward or ()) > 1:
+        yield "route.forward.split", f"{field}.forward"
+    yield from _set_fields(route, "route", field)
 
 
-def _forward(field: str, route: Route, targets: list[ForwardTarget]) -> list[FeatureUse]:
-    found = [(Feature.FORWARD, f"{field}.forward")]
-    if len(targets) > 1:
-        found.append((Feature.SPLIT, f"{field}.forward"))
-    for index, target in enumerate(targets):
-        if target.request_headers is not None:
-            found.append((Feature.SPLIT_HEADERS, f"{field}.forward[{index}].request_headers"))
-    return found + _present(f"{field}.rewrite", route.rewrite, _REWRITE) if route.rewrite else found
+def _defaults(model: TopologyModel, routes: list[Route]) -> Iterator[FeatureUse]:
+    """What the root asks for: for L7 listeners and routes that leave it out, and by fields of its own."""
+    listeners = [each for each in model.listeners.values() if each.mode == "l7"]
+    for feature, place in _set_fields(model, "listener", ""):
+        key = place.partition(".")[0]
+        if key != "tls" and any(getattr(each, key) is None for each in listeners):
+            yield feature, place
+    for feature, place in _set_fields(model, "route", ""):
+        key = place.partition(".")[0]  # a route adds its own headers to those of the root
+        open_ = routes if key == "response_headers" else [x for x in routes if x.forward and getattr(x, key) is None]
+        if open_:
+            yield feature, place
+    yield from _set_fields(model, "", "")
 
 
 def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, written: Written) -> list[FeatureUse]:
     """Those of a route that forwards and has these `times`; the ones at `field` itself are built-in defaults."""
     found = []
-    for key, feature in _TIMES.items():
+    for key in Timeouts.model_fields:
         own = None if times is None else getattr(times, key)
         above = None if model.timeouts is None else getattr(model.timeouts, key)
-        if key == "request" and not (above if own is None else own):
+        if key not in _BUILT_IN and not (above if own is None else own):
             continue  # no limit
         if own is not None:
-            found.append((feature, f"{field}.timeouts.{key}"))
+            found.append((f"timeouts.{key}", f"{field}.timeouts.{key}"))
         elif above is not None:
             if not l4 or (key in ("connect", "idle") and written(f"timeouts.{key}")):
-                found.append((feature, f"timeouts.{key}"))
+                found.append((f"timeouts.{key}", f"timeouts.{key}"))
         elif not l4:
-            found.append((feature, field))
+            found.append((f"timeouts.{key}", field))
     return found
 
 
-def _match(field: str, match: Match) -> list[FeatureUse]:
+def _match(field: str, match: Match) -> Iterator[FeatureUse]:
     path = read_path(match)
-    found = [] if path is None else [(Feature(FEATURES[type(path)]), f"{field}.path")]
-    return found + [(Feature(FEATURES[each.kind]), f"{field}.{each.field}") for each in read_conditions(match)]
+    if path is not None:
+        yield FEATURES[type(path)], f"{field}.path"
+    for each in read_conditions(match):
+        yield FEATURES[each.kind], f"{field}.{each.field}"
 
 
-def _edits(field: str, edits: HeaderEdits, features: tuple[Feature, Feature, Feature]) -> Iterator[FeatureUse]:
-    for key, feature in zip(("set", "add", "remove"), features, strict=True):
-        if getattr(edits, key):
-            yield feature, f"{field}.{key}"
+def _set_fields(thing: BaseModel, path: str, field: str) -> Iterator[FeatureUse]:
+    """The features of those fields of `thing` that are set, and of the fields inside them."""
+    for key, usual, name, is_feature, has_parts in _fields(type(thing), path):
+        value = getattr(thing, key)
+        if value is None or value is False or value == usual:
+            continue
+        place = f"{field}.{key}" if field else key
+        if is_feature:
+            yield name, place
+        if has_parts and isinstance(value, list):
+            for index, each in enumerate(value):
+                yield from _set_fields(each, name, f"{place}[{index}]")
+        elif has_parts:
+            yield from _set_fields(value, name, place)
+
+
+@cache
+def _fields(model: type[BaseModel], path: str) -> tuple[tuple[str, object, Feature, bool, bool], ...]:
+    """The fields that are features, or have some inside: key, default, name, and whether it is one and has some."""
+    found = []
+    for key, field in model.model_fields.items():
+        name, features = f"{path}.{key}".lstrip("."), features_of_fields()
+        has_parts = any(each.startswith(f"{name}.") for each in features) and any(models_of(field.annotation))
+        if name in features or has_parts:
+            found.append((key, field.get_default(call_default_factory=True), name, name in features, has_parts))
+    return tuple(found)

@@ -1,120 +1,119 @@
-"""Every feature of the contract by name; each engine answers each with a verdict."""
+"""The features that a topology can use, by name; each engine answers each with a verdict.
+
+A feature is named by the path of its field, with `listener`, `pool` and `route` for one of each. A field that is added
+to the models is a feature without an entry here; below are the fields whose values ask for others, or for none.
+"""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-class Feature(StrEnum):
-    """A feature that a topology can use, named as in `--accept` and reports; sections are those of the contract."""
+Feature = str
+"""A feature, named as in `--accept` and reports."""
 
-    _ignore_ = "_members _name"
+ITEMS: Mapping[str, str] = {"listeners": "listener", "routes": "route", "pools": "pool"}
+"""The fields of a topology whose items are called by one word in names."""
 
-    # section 1 and 7: listeners
-    L7 = "listener.l7"
-    L4_TCP = "listener.l4.tcp"
-    L4_UDP = "listener.l4.udp"
-    TLS_TERMINATE = "listener.tls"
-    TLS_NO_SNI = "listener.tls.no_sni"  # clients that send no server name
-    TLS_CLIENT_CERT = "listener.tls.client"
-    TLS_CURVES = "listener.tls.curves"
-    TLS_PASSTHROUGH = "listener.tls.passthrough"
-    HTTP2 = "listener.http2"
-    PROXY_PROTOCOL_IN = "listener.proxy_protocol"
-    MAX_CONNECTIONS = "listener.max_connections"
-    L4_MAX_CONNECTIONS = "listener.max_connections.l4"
-    LISTENER_ACCESS = "listener.access"
-    LISTENER_LIMITS = "listener.limits"
-    CLIENT_TIMEOUTS = "listener.timeouts"
-    TRUSTED_PROXIES = "listener.trusted_proxies"
-    DUAL_STACK = "listener.address.dual_stack"
-    # section 2: matching
-    HOST_EXACT = "match.host"
-    HOST_WILDCARD = "match.host.wildcard"
-    _members = vars()  # as the manual of `enum` does it
-    for _name in FEATURES.values():
-        _members[_name.upper().replace(".", "_")] = _name
-    PRIORITY = "route.priority"
-    L4_SNI = "match.sni"
-    L4_SOURCES = "route.sources"
-    # section 3: paths
-    PATHS_STRICT = "paths.strict"
-    PATHS_ALLOW = "paths.allow"
-    PATHS_NORMALIZE = "paths.normalize"
-    PATHS_VERBATIM = "paths.verbatim"
-    # section 4: what reaches whom
-    FRAMING = "framing"  # what a client could use to bypass a rule
-    MALFORMED = "framing.malformed"  # malformed requests: answered in another way, or passed on in one safe reading
-    HOP_BY_HOP = "headers.hop_by_hop"  # the fixed list of RFC 9110 7.6.1
-    CONNECTION_NOMINATED = "headers.connection_nominated"  # what a Connection header names
-    UNDERSCORES_DROP = "headers_with_underscores.drop"
-    UNDERSCORES_PASS = "headers_with_underscores.pass"  # noqa: S105  # a word of the field
-    FORWARDED_HEADERS = "forwarded_headers"
-    REQUEST_ID = "request_id"
-    REQUEST_HEADERS_SET = "route.request_headers.set"
-    REQUEST_HEADERS_ADD = "route.request_headers.add"
-    REQUEST_HEADERS_REMOVE = "route.request_headers.remove"
-    RESPONSE_HEADERS_SET = "route.response_headers.set"
-    RESPONSE_HEADERS_ADD = "route.response_headers.add"
-    RESPONSE_HEADERS_REMOVE = "route.response_headers.remove"
-    FORWARD = "route.forward"
-    SPLIT = "route.forward.split"
-    SPLIT_HEADERS = "route.forward.request_headers"
-    REDIRECT = "route.redirect"
-    RESPOND = "route.respond"
-    REWRITE_PREFIX = "route.rewrite.prefix"
-    REWRITE_PATH = "route.rewrite.path"
-    REWRITE_HOST = "route.rewrite.host"
-    MIRROR = "route.mirror"
-    CORS = "route.cors"
-    COMPRESSION = "route.compression"
-    BUFFERING = "route.buffering"
-    WEBSOCKET = "route.websocket"
-    # section 5 and 6: limits, time, retries
-    STATUSES = "statuses"  # refusals: malformed, denied, over a limit, without a route
-    FAILURES = "statuses.failures"  # answers where an endpoint failed
-    RATE_LIMIT = "route.rate_limit"
-    CONCURRENCY = "route.concurrency"
-    MAX_BODY = "route.max_body"
-    ROUTE_ACCESS = "route.access"
-    TIMEOUT_CONNECT = "timeouts.connect"
-    TIMEOUT_RESPONSE = "timeouts.response"
-    TIMEOUT_IDLE = "timeouts.idle"
-    TIMEOUT_REQUEST = "timeouts.request"
-    RETRIES = "route.retries"
-    RETRY_BUDGET = "route.retries.budget"
-    # pools
-    ROUND_ROBIN = "pool.balance.round_robin"
-    LEAST_CONNECTIONS = "pool.balance.least_connections"
-    LEAST_CONNECTIONS_WEIGHTED = "pool.balance.least_connections.weights"
-    RANDOM = "pool.balance.random"
-    SOURCE_HASH = "pool.balance.source_hash"
-    SOURCE_HASH_WEIGHTED = "pool.balance.source_hash.weights"
-    HASH = "pool.balance.hash"
-    WEIGHTS = "pool.weights"
-    DRAIN = "pool.weights.zero"
-    BACKUP = "pool.backup"
-    ENDPOINT_NAMES = "pool.endpoint_names"
-    ENDPOINT_IPV6 = "pool.endpoint_ipv6"
-    HEALTH_ACTIVE = "pool.health.active"
-    HEALTH_PASSIVE = "pool.health.passive"
-    KEEPALIVE = "pool.connections.keepalive"
-    KEEPALIVE_IDLE = "pool.connections.keepalive_idle"
-    MAX_PER_ENDPOINT = "pool.connections.max_per_endpoint"
-    QUEUE = "pool.connections.queue"
-    SLOW_START = "pool.slow_start"
-    STICKY = "pool.sticky"
-    POOL_TLS = "pool.tls"
-    POOL_HTTP2 = "pool.protocol.http2"
-    POOL_GRPC = "pool.protocol.grpc"
-    PROXY_PROTOCOL_OUT = "pool.proxy_protocol"
-    L4_PROXY_PROTOCOL_OUT = "pool.proxy_protocol.l4"
-    # section 8 and 10
-    ACCESS_LOG = "access_log"
-    ACCESS_LOG_L4 = "access_log.l4"  # connections of L4 listeners over TCP
-    METRICS = "metrics"
-    METRICS_L4 = "metrics.l4"  # connections of L4 listeners, and their bytes
-    ESCAPE_HATCH = "engines.verbatim"
-    DIRECT = "engines.forwarding.direct"  # replies bypass the balancer
+# Fields that ask for features by their values, in ways of `feature_uses`, or for none.
+_BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
+    "listener.address": ("listener.address.dual_stack",),
+    "listener.mode": ("listener.l7", "listener.l4.tcp"),
+    "listener.protocol": ("listener.l4.udp",),
+    "listener.http2": ("listener.http2",),
+    "listener.timeouts": ("listener.timeouts",),
+    "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
+    "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
+    "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
+    "route.match": tuple(FEATURES.values()),
+    "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),
+    "pool.balance": (
+        *("pool.balance.round_robin", "pool.balance.random", "pool.balance.hash"),
+        *("pool.balance.least_connections", "pool.balance.least_connections.weights"),
+        *("pool.balance.source_hash", "pool.balance.source_hash.weights"),
+    ),
+    "pool.protocol": ("pool.protocol.http2", "pool.protocol.grpc"),
+    "forwarded_headers": ("forwarded_headers",),
+    "request_id": ("request_id",),
+    "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
+    "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
+    "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
+    **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
+    **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),
+    **dict.fromkeys(("accept", "ignore", "client_timeouts", "containers", "resolvers"), ()),
+}
+# Mappings that are no features, but each field in them is one, and what its name begins with.
+_PARTS = {
+    **{path: path for path in ("route.request_headers", "route.response_headers", "route.rewrite")},
+    **{path: path for path in ("pool.health", "pool.connections")},
+    "route.timeouts": "timeouts",
+}
+# Features beside that of a field: of fields inside it, and of values.
+_BESIDE = (
+    *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
+    *("route.retries.budget", "pool.proxy_protocol.l4"),
+)
+# Clauses that no field controls.
+_CLAUSES = (
+    "framing",  # what a client could use to bypass a rule
+    "framing.malformed",  # malformed requests: answered in another way, or passed on in one safe reading
+    "headers.hop_by_hop",  # the fixed list of RFC 9110 7.6.1
+    "headers.connection_nominated",  # what a Connection header names
+    "route.websocket",
+    "statuses",  # refusals: malformed, denied, over a limit, without a route
+    "statuses.failures",  # answers where an endpoint failed
+)
+
+
+@cache
+def all_features() -> tuple[Feature, ...]:
+    """Every name, in the order of reports: that of the models, then what no field asks for."""
+    from lbgen.spec.model import TopologyModel  # many commands have no topology, and need not wait for its models
+
+    return (*features_of_model(TopologyModel), *_CLAUSES)
+
+
+def features_of_model(root: type[BaseModel]) -> tuple[Feature, ...]:
+    """What the fields of a topology ask for; one at its root that items have too is a default for them."""
+    from lbgen.spec.pydantic_errors import models_of
+
+    items = {name: next(models_of(root.model_fields[key].annotation)) for key, name in ITEMS.items()}
+    shared = {key for item in items.values() for key in item.model_fields}
+    placed = [(f"{name}.{key}", field) for name, item in items.items() for key, field in item.model_fields.items()]
+    placed += [(key, field) for key, field in root.model_fields.items() if key not in ITEMS and key not in shared]
+    found = list[Feature]()
+    for path, field in placed:
+        if path in _PARTS:
+            found += (f"{_PARTS[path]}.{key}" for inner in models_of(field.annotation) for key in inner.model_fields)
+        else:
+            found += _BY_VALUE.get(path, (path,))
+        found += (each for each in _BESIDE if each.startswith(f"{path}."))
+    return tuple(found)
+
+
+@cache
+def features_of_fields() -> frozenset[Feature]:
+    """The names that are paths, of fields that ask for a feature by being set."""
+    inherited = [each for each in all_features() if each.startswith("timeouts.")]
+    return frozenset(all_features()).difference(inherited, _CLAUSES, *_BY_VALUE.values())
+
+
+def check_feature(name: Feature) -> Feature:
+    """`name`; ValueError where there is no such feature, as of one that is misspelt in lbgen."""
+    if name not in all_features():
+        raise ValueError(f"there is no feature {name!r}")
+    return name
+
+
+def check_names(names: Iterable[str]) -> None:
+    """ValueError for a name that neither is nor begins that of a feature; the empty one begins all."""
+    for name in names:
+        if name and not any(f"{each}.".startswith(f"{name}.") for each in all_features()):
+            raise ValueError(f"no feature has a name like {name!r}")

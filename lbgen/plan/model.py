@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
-from lbgen.plan.features import Feature
+from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
 from lbgen.plan.route import Forward, HeaderEdits, Redirect, Respond, Rewrite, Route, Target, Timeouts
@@ -201,11 +201,16 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         return self.spans.get(field) or NOWHERE
 
     def uses_by_feature(self) -> dict[Feature, tuple[Use, ...]]:
-        """The features that the plan uses, in the order of the enum, each with the fields that ask for it."""
+        """The features that the plan uses, in the order of `all_features`, each with the fields that ask for it."""
         found: dict[Feature, list[Use]] = {}
         for use in self.uses:
             found.setdefault(use.feature, []).append(use)
-        return {feature: tuple(found[feature]) for feature in Feature if feature in found}
+        return {feature: tuple(found[feature]) for feature in all_features() if feature in found}
+
+    def uses_of(self, feature: Feature) -> tuple[Use, ...]:
+        """Its uses, in the order of the file."""
+        name = check_feature(feature)
+        return tuple(use for use in self.uses if use.feature == name)
 
     def options(self, engine: str) -> EngineOptions:
         """The options of `engines.<engine>`, or the defaults."""

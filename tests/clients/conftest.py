@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbgen.plan.features import Feature
 from tests.clients.place import Both, Places, name, sample, subjects
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
-        every = subjects(Feature.L4_TCP if metafunc.module.__name__.endswith("_l4") else Feature.L7)
+        every = subjects("listener.l4.tcp" if metafunc.module.__name__.endswith("_l4") else "listener.l7")
         chosen = every if metafunc.config.getoption("--drills") else sample(every)
         metafunc.parametrize("subject", chosen, ids=name)
 

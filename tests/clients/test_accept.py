@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.plan.features import Feature
 from tests.clients.place import Places, name, read, refusal, sample, subjects
 
 pytestmark = pytest.mark.engines
@@ -19,7 +18,7 @@ def test_check_without_accept(places: Places, subject) -> None:
 
 def test_check_versions(request: pytest.FixtureRequest) -> None:
     """Counts what a sample leaves out."""
-    every = subjects(Feature.L7)
+    every = subjects("listener.l7")
     left = sorted({name(each) for each in every} - {name(each) for each in sample(every)})
     if left and not request.config.getoption("--drills"):
         pytest.skip(f"no clients go through {', '.join(left)}: python -m tests.clients")

@@ -33,7 +33,7 @@ from lbgen.conformance.own_answers import check_safe
 from lbgen.conformance.prepare import DeclaredDifference, own_headers
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.own_statuses import is_own_status
 from lbgen.plan.precedence import host_tables
@@ -57,7 +57,7 @@ WANTED = int(os.environ.get("LBGEN_DIFFERENTIAL", "1000"))
 SEED = int(os.environ.get("LBGEN_DIFFERENTIAL_SEED", "0")) or (
     random.SystemRandom().randrange(1, 1 << 32) if "LBGEN_DIFFERENTIAL" in os.environ else 1
 )
-TIMES = (Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_RESPONSE, Feature.TIMEOUT_IDLE)
+TIMES = ("timeouts.connect", "timeouts.response", "timeouts.idle")
 BATCH = 100  # requests drawn per topology
 CROSSED = 4  # so many times these, of a method, a target and fields of three of them
 FIRST_PORT = int(os.environ.get("LBGEN_CONFORMANCE_PORTS", "0"))
@@ -161,14 +161,14 @@ def ends_fields(request: Request) -> bool:
 
 def passes_underscores(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
     """Whether a field's name with `_` passes, on an engine that reads it as the one with `-`."""
-    verdict = engine(subject.engine).verdict(Feature.UNDERSCORES_PASS, subject.version)
+    verdict = engine(subject.engine).verdict("headers_with_underscores.pass", subject.version)
     passed = any(listener.underscores for listener in plan.listeners)
     return verdict.level is Level.HABIT and passed and any("_" in name for name, _ in request.headers)
 
 
 def asks_patterns_for_raw(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
     """Whether a path has characters that RFC 3986 has no place for, on an engine whose regexes see them escaped."""
-    verdict = engine(subject.engine).verdict(Feature("match.path.regex"), subject.version)
+    verdict = engine(subject.engine).verdict("match.path.regex", subject.version)
     patterns = any(not rule.match.path.is_text for rule in rules_of(plan))
     path = request.target.partition("?")[0]
     return verdict.level is Level.HABIT and patterns and re.search(r'["<>\\^`{|}]', path) is not None
@@ -200,7 +200,7 @@ def told(plan: Plan) -> str:
 
 def declared(subject: EngineUnderTest) -> list[DeclaredDifference]:
     """All that the engine's verdicts declare: random plans list no uses of features."""
-    verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in Feature)
+    verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in all_features())
     return [DeclaredDifference(str(feature), v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
 
 

@@ -15,7 +15,6 @@ import lbgen
 from lbgen import api
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
 from lbgen.runtime import registry
 from tests.support.engine_lists import need_binary, newest_first
 
@@ -31,7 +30,7 @@ L7 = newest_first(
     subject
     for subject in engines_on_host(["nginx", "haproxy", "envoy", "traefik"])
     if subject.binary is None
-    or engine(subject.engine).verdict(Feature.ENDPOINT_NAMES, subject.version).level is not Level.REFUSED
+    or engine(subject.engine).verdict("pool.endpoint_names", subject.version).level is not Level.REFUSED
 )
 WAIT = 10.0  # seconds, on a busy machine; two checks take a tenth of it
 

@@ -21,7 +21,6 @@ import pytest
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_admin
 from lbgen.runtime.common.certificates import temporary_certificates
 from lbgen.runtime.common.ports import free_port
@@ -103,9 +102,7 @@ def served(subject, listener: str, whose: str):
 @pytest.mark.parametrize("listener", ["secure", "clear"])
 @pytest.mark.parametrize("subject", newest_first(s for s in engines_on_host() if s.engine in minimal.ENGINES))
 def test_no_worse_than_the_engine_itself(subject, listener, tmp_path) -> None:
-    verdicts = [
-        engine_by_name(subject.engine).verdict(f, subject.version) for f in (Feature.HTTP2, Feature.TLS_TERMINATE)
-    ]
+    verdicts = [engine_by_name(subject.engine).verdict(f, subject.version) for f in ("listener.http2", "listener.tls")]
     if any(verdict.level is Level.REFUSED for verdict in verdicts):
         pytest.skip(f"{subject.label} refuses HTTP/2")
     tls, header = listener == "secure", HEADER.get(subject.engine, 4000)

@@ -25,7 +25,6 @@ from lbgen.engines.api import Level
 from lbgen.engines.nftables import ENGINE
 from lbgen.engines.nftables.support import SUPPORT
 from lbgen.engines.nftables.upstreams import Share, shares, spans
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Plan, Pool, Timeouts
 from lbgen.plan.policy import Access
 from lbgen.runtime.local.network import network
@@ -61,8 +60,8 @@ def slots(weights: tuple[int, ...]) -> list[int]:
 
 
 def test_refusals_say_why():
-    assert SUPPORT[Feature.L7].level is Level.REFUSED
-    assert "L4" in SUPPORT[Feature.RETRIES].note
+    assert SUPPORT["listener.l7"].level is Level.REFUSED
+    assert "L4" in SUPPORT["route.retries"].note
 
 
 def test_slots_are_exact_and_spread():
@@ -100,7 +99,7 @@ def test_single_values_are_refused_with_a_reason(made, why):
 
 def test_a_limit_of_several_endpoints_is_approximate():
     (found,) = ENGINE.objections(plan(replace(pool("10.0.0.1", (1, 1)), max_per_endpoint=2)), "1.0")
-    assert (found.verdict.level, found.feature) == (Level.APPROXIMATE, Feature.MAX_PER_ENDPOINT)
+    assert (found.verdict.level, found.feature) == (Level.APPROXIMATE, "pool.connections.max_per_endpoint")
 
 
 def test_rendering_is_stable_and_knows_its_origins():

@@ -20,7 +20,6 @@ from lbgen.diagnostics import LbgenError, Severity
 from lbgen.engines.api import Level, engines
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import answers, judge
-from lbgen.plan.features import Feature
 from lbgen.plan.resolve import findings, plan
 from lbgen.spec.load import load
 
@@ -150,7 +149,7 @@ def test_engine_blocks():
             assert lbgen.render(lbgen.load(data), engine=name, accept=("all",)).version == version
         said = lbgen.plan(lbgen.load(base("l4-tcp") | {"engines": {name: {"forwarding": "nat"}}}))
         refused = f"engines.{name}.forwarding" in {d.field for d in judge(said, engine, engine.versions[0])[1]}
-        assert refused == (engine.verdict(Feature.DIRECT, engine.versions[0]).level is Level.REFUSED)
+        assert refused == (engine.verdict("engines.forwarding.direct", engine.versions[0]).level is Level.REFUSED)
         said = lbgen.plan(lbgen.load(base("l4-tcp") | {"engines": {name: {"device": "eth0"}}}))
         assert f"engines.{name}.device" in {d.field for d in judge(said, engine, engine.versions[0])[1]}
 

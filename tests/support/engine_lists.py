@@ -9,7 +9,6 @@ import pytest
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import Binary, Level, engine, engine_names
-from lbgen.plan.features import Feature
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.selection import missing_in_kernel
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 L7_ENGINES = tuple(
     name
     for name in engine_names()
-    if engine(name).verdict(Feature.L7, engine(name).versions[0]).level is not Level.REFUSED
+    if engine(name).verdict("listener.l7", engine(name).versions[0]).level is not Level.REFUSED
 )
 
 
@@ -49,7 +48,7 @@ def l7_engines_on_host() -> tuple[EngineUnderTest, ...]:
     return tuple(
         each
         for each in engines_on_host()
-        if each.binary is None or engine(each.engine).verdict(Feature.L7, each.version).level is not Level.REFUSED
+        if each.binary is None or engine(each.engine).verdict("listener.l7", each.version).level is not Level.REFUSED
     )
 
 

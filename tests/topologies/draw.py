@@ -32,12 +32,10 @@ REDIRECTS: tuple[Data, ...] = (
     {"host": "new.test", "port": 8443, "status": 307},
     {"scheme": "http", "host": "new.test"},
 )
-ANSWERS = {
-    feature: ROUTE[feature] for feature in (Feature.RESPONSE_HEADERS_SET, Feature.ROUTE_ACCESS, Feature.MAX_BODY)
-}
-BYTES = {feature: LISTENER[feature] for feature in (Feature.LISTENER_ACCESS, Feature.PROXY_PROTOCOL_IN)}
-RARE = (Feature.PROXY_PROTOCOL_OUT,)  # nginx has it for bytes only, and is left out of what asks for it
-BYTES_POOL = {Feature.PROXY_PROTOCOL_OUT: POOL[Feature.PROXY_PROTOCOL_OUT]}
+ANSWERS = {feature: ROUTE[feature] for feature in ("route.response_headers.set", "route.access", "route.max_body")}
+BYTES = {feature: LISTENER[feature] for feature in ("listener.access", "listener.proxy_protocol")}
+RARE = ("pool.proxy_protocol",)  # nginx has it for bytes only, and is left out of what asks for it
+BYTES_POOL = {"pool.proxy_protocol": POOL["pool.proxy_protocol"]}
 HOSTS = (None, None, ["wild.example"], ["*.wild.example"], ["in.wild.example", "wild.example"])
 # Long enough for a busy machine: it waits, and does little.
 TIMES = {"connect": "500ms", "response": "1s", "idle": "1s"}
@@ -136,8 +134,8 @@ def _layer4(
         if rng.random() < 0.4:
             listener["tls"] = {"certificates": copy.deepcopy([SHOP, WILD])}
             ways = ({"hosts": ["shop.example"]}, {"hosts": ["*.wild.example"]})
-    asked = (Feature.L4_TCP, Feature.L4_SOURCES if kind == "tcp" else Feature.L4_SNI)
-    asked += (Feature.TLS_PASSTHROUGH if "mode" in listener.get("tls", {}) else Feature.TLS_TERMINATE,)
+    asked = ("listener.l4.tcp", "route.sources" if kind == "tcp" else "match.sni")
+    asked += ("listener.tls.passthrough" if "mode" in listener.get("tls", {}) else "listener.tls",)
     if not all(claimed(feature, engines) for feature in asked):
         return
     listeners[kind] = listener

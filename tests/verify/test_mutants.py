@@ -19,7 +19,6 @@ import lbgen
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.engines.api import Level
 from lbgen.engines.api import engine as engine_of
-from lbgen.plan.features import Feature
 from lbgen.runtime.local import network
 from lbgen.spec.source import read_file
 from tests.support.sample import sample
@@ -57,9 +56,9 @@ def plan_for(engine: str) -> Plan:
         pytest.skip(subject.gap)
     data = read_file(HERE / "mutants.yaml").data
     target = engine_of(engine)
-    if target.verdict(Feature.CLIENT_TIMEOUTS, subject.version).level is Level.REFUSED:
+    if target.verdict("listener.timeouts", subject.version).level is Level.REFUSED:
         del data["client_timeouts"]
-    if target.verdict(Feature.RETRIES, subject.version).level is Level.REFUSED:
+    if target.verdict("route.retries", subject.version).level is Level.REFUSED:
         data["routes"] = [{key: route[key] for key in route if key != "retries"} for route in data["routes"]]
     return lbgen.plan(lbgen.load(data))
 

@@ -15,7 +15,6 @@ import pytest
 import lbgen
 from lbgen.conformance.engine_under_test import EngineUnderTest, engines_on_host
 from lbgen.engines.api import Level, engine
-from lbgen.plan.features import Feature
 from tests.support.version_results import VERIFY, recorded
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def may_serve(topology: Topology, subject: EngineUnderTest) -> bool:
     model = topology.model
     if model.tiers is not None:
         return subject.engine in {tier.engine for tier in model.tiers.values()}
-    verdict = engine(subject.engine).verdict(Feature.L7, subject.version)
+    verdict = engine(subject.engine).verdict("listener.l7", subject.version)
     return verdict.level is not Level.REFUSED or all(each.mode == "l4" for each in model.listeners.values())
 
 

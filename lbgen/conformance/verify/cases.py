@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
     from lbgen.plan.request import Draft, Request
 
 
-SERVER = f"{Feature.FAILURES}.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
-OTHER_NAME = f"{Feature.TLS_CLIENT_CERT}.other_name"
+SERVER = "statuses.failures.server"  # what some engines say of themselves in answers of HTTP/2 endpoints
+OTHER_NAME = "listener.tls.client.other_name"
 BODY = "timeouts.idle.body"
 TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
 HANG = {"mode": "hang", "wait_ms": 60_000}
 _EXCUSES: dict[str, tuple[str, ...]] = {
     "6.idle": (BODY,),
-    "6.request": (BODY, str(Feature.TIMEOUT_REQUEST)),
-    **dict.fromkeys(("6.retries.close", "6.retries.reset"), (ALIKE, str(Feature.RETRIES))),
-    "6.retries": (str(Feature.RETRIES),),
+    "6.request": (BODY, "timeouts.request"),
+    **dict.fromkeys(("6.retries.close", "6.retries.reset"), (ALIKE, "route.retries")),
+    "6.retries": ("route.retries",),
     **dict.fromkeys(("5.close", "5.reset", "6.connect", "6.response"), (ALIKE,)),
 }
 _DENIED = 403

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lbgen.conformance.runner import CaseState
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
 from lbgen.plan.tls import File
@@ -123,7 +122,7 @@ def topology_fields(plan: Plan) -> dict[str, None]:
         *(each for pool in plan.pools for each in _of_pool(plan, pool)),
         *(each for route in plan.routes for each in _of_route(plan, route)),
     ]
-    for feature in (Feature.PRIORITY, Feature.METRICS, Feature.METRICS_L4, Feature.ESCAPE_HATCH, Feature.DIRECT):
+    for feature in ("route.priority", "metrics", "metrics.l4", "engines.verbatim", "engines.forwarding.direct"):
         found += [named(plan, use.field) for use in plan.uses_by_feature().get(feature, ())]
     return dict.fromkeys(found)
 

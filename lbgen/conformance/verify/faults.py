@@ -33,7 +33,6 @@ from lbgen.conformance.verify.cases import (
     tries,
     with_headers,
 )
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
@@ -42,8 +41,8 @@ from lbgen.runtime.standins.http1 import CONTROL
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
 
-_ONE_ATTEMPT = f"{Feature.FORWARD}.one_attempt"
-_NO_RETRY = f"{Feature.FAILURES}.kept_no_retry"  # an endpoint that closes where others are tried again
+_ONE_ATTEMPT = "route.forward.one_attempt"
+_NO_RETRY = "statuses.failures.kept_no_retry"  # an endpoint that closes where others are tried again
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
 _TOLD = 0.55  # of a time: what ends before it is another time
@@ -147,7 +146,7 @@ def _route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterator[
 def _stuck(plan: Plan, route: Route, times: Timeouts, hit: Request) -> Iterator[ScheduledCase]:
     """Clients and endpoints that stop reading. Not on loopback, whose buffers take too much."""
     first = times.request if 0 < times.request < times.idle else times.idle
-    ends = (BODY,) if first == times.idle else (BODY, str(Feature.TIMEOUT_REQUEST))
+    ends = (BODY,) if first == times.idle else (BODY, "timeouts.request")
     large = (CONTROL, json.dumps({"mode": "fixed", "body": "x", "size": LARGE}))
     params = {"request": with_headers(hit, large), "within_ms": time_window(first)}
     if first == times.idle:  # the whole body takes its time
@@ -266,7 +265,7 @@ def _unreachable_pools(pools: list[Pool], route: Route, action: Forward, hit: Re
     times, count = action.timeouts, tries(action.retries, RetryCause.CONNECT_FAILURE, hit.method)
     heal = max(_heal_time(pool) for pool in pools)
     common = {"request": hit, "names": names, "heal_ms": heal}
-    features = (*((ALIKE,) if may_try_again(route) else ()), str(Feature.RETRIES), str(Feature.FAILURES))
+    features = (*((ALIKE,) if may_try_again(route) else ()), "route.retries", "statuses.failures")
     params = {**common, "how": "refuse", "within_ms": (0, 1000)}
     yield alone_case("5.refused", "unreachable_endpoints", hit, params, features, route.name)
     total = count * times.connect

@@ -15,14 +15,13 @@ from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import NOWHERE
 from lbgen.conformance.transport import TransportOptions, without_verification
 from lbgen.conformance.verify.substitute_certificates import FOREIGN
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener
     from lbgen.plan.request import Request
     from lbgen.plan.tls import Certificate, ListenerTls
 
-NO_NAME = (f"{Feature.TLS_NO_SNI}.other",)
+NO_NAME = ("listener.tls.no_sni.other",)
 _NOTHING: dict[str, Any] = {"unanswered": True}
 
 
@@ -44,10 +43,10 @@ def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
         request = hit if tls.client_ca is None else replace(hit, headers=(("Host", name), *hit.headers[1:]))
         yield case("5.tls.sni", {"sni": name}, {"tls": shown}, request)
     first = {"certificate": fingerprint(tls.certificates[0])}
-    features = (*NO_NAME, *((f"{Feature.TLS_NO_SNI}.kinds",) if _kinds_differ(tls) else ()))
+    features = (*NO_NAME, *(("listener.tls.no_sni.kinds",) if _kinds_differ(tls) else ()))
     yield replace(case("5.tls.no-sni", {"sni": None}, {"tls": first}), features=features)
     unknown = case("5.tls.unknown", {"sni": NOWHERE}, {**_NOTHING, "no_handshake": True})
-    yield replace(unknown, features=(f"{Feature.TLS_NO_SNI}.unknown",))
+    yield replace(unknown, features=("listener.tls.no_sni.unknown",))
     old = {"1.2": ("1.0", "1.1"), "1.3": ("1.2", "1.2")}.get(tls.min_version)
     if old is not None:
         yield case("5.tls.version", {"min": old[0], "max": old[1]}, _NOTHING)

@@ -13,7 +13,6 @@ from lbgen.conformance.transport import has_certificate_for
 from lbgen.conformance.verify import pools as pool_cases
 from lbgen.conformance.verify.cases import Phase, ScheduledCase, alone_case, script_case, time_window
 from lbgen.conformance.verify.handshakes import NO_NAME, names
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Listener, Plan, Protocol
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate_l4
@@ -74,7 +73,7 @@ def _pools(plan: Plan, listener: Listener, request: Request, name: str) -> Itera
     if len(targets) > 1:
         share = {target.pool: pool_cases.deviation_bounds(target.weight / total) for target in targets}
         params = {"request": asked, "times": pool_cases.TIMES, "by": "l4 pool", "share": share}
-        features, tried = (str(Feature.SPLIT),), (f"routes[{name}].forward",)
+        features, tried = ("route.forward.split",), (f"routes[{name}].forward",)
         yield alone_case("7.split", "shares_hold", asked, params, features, name, tried=tried)
     for target in targets:
         of = target.pool if len(targets) > 1 else ""

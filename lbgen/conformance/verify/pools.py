@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import ScheduledCase, alone_case, distinct_client, first_case, with_headers
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Mode, Plan, Pool, PoolProtocol, Protocol, Route
 from lbgen.plan.policy import Access, ActiveHealth, Key, KeyKind
 
@@ -59,7 +58,10 @@ def _places(
         params = {"request": hit, "most": pool.max_per_endpoint * len(main), "status": 503, "hold_ms": hold_time(route)}
         if not backups:
             chosen = pool.balance in _CHOSEN and len(main) > 1
-            features = (str(Feature.MAX_PER_ENDPOINT), *((f"{Feature.MAX_PER_ENDPOINT}.chosen",) if chosen else ()))
+            features = (
+                "pool.connections.max_per_endpoint",
+                *(("pool.connections.max_per_endpoint.chosen",) if chosen else ()),
+            )
             yield alone_case("6.full", "concurrency_holds", hit, params, features, route.name)
 
 
@@ -79,7 +81,7 @@ def _kept(
     idle = pool.keepalive_idle if pool.keepalive_idle <= _LONGEST_IDLE else 0
     names = [f"{pool.name}-{n}" for n, _ in main]
     params = {**common, "names": names, "keepalive": pool.keepalive, "idle_ms": idle}
-    features = (str(Feature.KEEPALIVE), str(Feature.KEEPALIVE_IDLE))
+    features = ("pool.connections.keepalive", "pool.connections.keepalive_idle")
     tried = [f"{pool.field}.connections.keepalive"] + ([f"{pool.field}.connections.keepalive_idle"] if idle else [])
     hit = common["request"]
     yield alone_case("6.kept", "connections_are_kept", hit, params, features, route.name, tried=tuple(tried))
@@ -101,18 +103,18 @@ def _health(
     active, passive = pool.active, pool.passive
     if active is not None and alone:
         params = {**common, "name": names[0], "others": others, **_checks(pool, active)}
-        features = (str(Feature.HEALTH_ACTIVE),)
+        features = ("pool.health.active",)
         tried = (f"{pool.field}.endpoints[{main[0][0]}].address",)
         yield alone_case("6.active", "failed_checks_take_out", hit, params, features, route.name, tried=tried)
     if backups and (active is not None or passive is not None):
         out = _checks(pool, active) if active is not None else _ejected(pool)
         params = {**common, "names": names, "backups": backups, "checked": active is not None, **out}
-        yield alone_case("6.backup", "backups_take_over", hit, params, (str(Feature.BACKUP),), route.name)
+        yield alone_case("6.backup", "backups_take_over", hit, params, ("pool.backup",), route.name)
     if passive is not None and alone and passive.failures <= 20:
         own = None if active is None or active.port is not None else active.path
         eject = {"failures": passive.failures, "eject_ms": passive.eject_for, "path": own}
         params = {**common, "name": names[0], "others": others, **eject}
-        yield alone_case("6.passive", "failures_eject", hit, params, (str(Feature.HEALTH_PASSIVE),), route.name)
+        yield alone_case("6.passive", "failures_eject", hit, params, ("pool.health.passive",), route.name)
 
 
 def _checks(pool: Pool, active: ActiveHealth) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _balance(
     if requests:
         every = len(requests) == _keys(shares) < _MOST_KEYS
         params = {**common, "requests": requests, "names": names, "every": every}
-        feature = Feature.HASH if pool.balance is Balance.HASH else Feature.SOURCE_HASH
+        feature = "pool.balance.hash" if pool.balance is Balance.HASH else "pool.balance.source_hash"
         tried = (balance, *(places if every else marks))
         yield first_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name, tried=tried)
 
@@ -189,10 +191,10 @@ def _keys(shares: dict[str, float]) -> int:
 
 def _feature(pool: Pool) -> str:
     of = {
-        Balance.LEAST_CONNECTIONS: Feature.LEAST_CONNECTIONS,
-        Balance.RANDOM: Feature.RANDOM,
+        Balance.LEAST_CONNECTIONS: "pool.balance.least_connections",
+        Balance.RANDOM: "pool.balance.random",
     }
-    return str(of.get(pool.balance, Feature.ROUND_ROBIN))
+    return str(of.get(pool.balance, "pool.balance.round_robin"))
 
 
 def _hashed(hit: Request, key: Key, number: int) -> Request:

@@ -27,7 +27,6 @@ from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.route_policies import policy_requests
 from lbgen.plan.conditions import SUBJECTS, Header, features_of
-from lbgen.plan.features import Feature
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
 from lbgen.plan.path_conditions import places, start_lengths
@@ -125,7 +124,7 @@ def _also(plan: Plan, request: Request) -> Iterator[str]:
     yield from server_name_excuses(plan.listener(request.listener), request)
     for upstream in simulate(plan, request).upstreams:
         if any(e.backup and e.authority == upstream.endpoint for e in plan.pool(upstream.pool).endpoints):
-            yield f"{Feature.STICKY}.backup"
+            yield "pool.sticky.backup"
     if has_http2_upstream(plan, request):
         yield SERVER
 
@@ -277,5 +276,5 @@ def _of_repeated_lines(request: Request) -> tuple[str, ...]:
     names = [name.lower() for name, _ in request.headers if name.lower() != "cookie"]
     if len(set(names)) == len(names):
         return ()
-    matched = (*features_of(Header), Feature.REQUEST_HEADERS_ADD)
+    matched = (*features_of(Header), "route.request_headers.add")
     return tuple(f"{feature}.lines" for feature in matched)

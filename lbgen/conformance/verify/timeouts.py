@@ -24,14 +24,13 @@ from lbgen.conformance.verify.cases import (
     tries,
     with_headers,
 )
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.plan.policy import RetryCause
 from lbgen.plan.request import Request
 
 _HEAD, _BODY, _KEPT = "listener.timeouts.head", "listener.timeouts.body", "listener.timeouts.kept"
 _WHOLE = "listener.timeouts.whole"  # an engine with one time for all of a request
-_FEATURES = (BODY, str(Feature.TIMEOUT_REQUEST))
+_FEATURES = (BODY, "timeouts.request")
 _LENGTH = 10  # bytes that an upload announces
 _GAPS = 12  # pauses of a slow upload until its request's time is over
 

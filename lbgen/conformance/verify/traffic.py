@@ -18,7 +18,6 @@ from lbgen.conformance.verify.cases import (
     with_headers,
 )
 from lbgen.conformance.verify.pools import MOST, TIMES, deviation_bounds, hold_time
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Listener, Mode, Plan, PoolProtocol, Route
 from lbgen.plan.policy import REPLAYED_BODY, Access, Key, KeyKind, RateLimit
 from lbgen.plan.simulate import simulate
@@ -59,13 +58,13 @@ def _limits(listener: Listener, route: Route, hit: Request) -> Iterator[Schedule
         and (asked := _keyed(hit, rate.key, 1, access)) is not None
     ):
         params = {"request": asked, "burst": rate.burst, "per_second": rate.amount / rate.seconds}
-        yield alone_case("5.rate", "rate_holds", hit, params, (str(Feature.RATE_LIMIT),), route.name)
+        yield alone_case("5.rate", "rate_holds", hit, params, ("route.rate_limit",), route.name)
     enough = rate is None or rate.burst > (most.max if most is not None else 0) + 2
     if most is None or most.max > MOST or not isinstance(route.action, Forward) or not enough:
         return
     if (asked := _keyed(hit, most.key, 2, access)) is not None:
         params = {"request": asked, "most": most.max, "status": 429, "hold_ms": hold_time(route)}
-        yield alone_case("5.concurrency", "concurrency_holds", hit, params, (str(Feature.CONCURRENCY),), route.name)
+        yield alone_case("5.concurrency", "concurrency_holds", hit, params, ("route.concurrency",), route.name)
 
 
 def _shares_tokens(rate: RateLimit, client: str) -> bool:
@@ -89,12 +88,12 @@ def _forwarded(plan: Plan, route: Route, action: Forward, hit: Request, seen: se
     if len(targets) > 1:
         share = {target.pool: deviation_bounds(target.weight / total) for target in targets}
         params = {"request": hit, "times": TIMES, "by": "pool", "share": share}
-        yield alone_case("4.split", "shares_hold", hit, params, (str(Feature.SPLIT),), route.name)
+        yield alone_case("4.split", "shares_hold", hit, params, ("route.forward.split",), route.name)
     for mirror in action.mirrors:
         low, high = deviation_bounds(mirror.percent / 100)
         params = {"request": hit, "pool": mirror.pool, "times": TIMES, "copies": (low, high)}
         if mirror.pool not in {target.pool for target in targets}:
-            yield alone_case("4.mirror", "copies_reach_mirror", hit, params, (str(Feature.MIRROR),), route.name)
+            yield alone_case("4.mirror", "copies_reach_mirror", hit, params, ("route.mirror",), route.name)
     for target in targets:
         if f"pool {target.pool}" not in seen and target.weight / total >= _RAREST:
             seen.add(f"pool {target.pool}")
@@ -125,7 +124,7 @@ def _on_listener(plan: Plan, listener: Listener, found: list[tuple[Route, Reques
     if found and listener.access_log:
         route, hit = found[0]
         params = {"request": hit, "route": route.name}
-        features = (str(Feature.ACCESS_LOG),)
+        features = ("access_log",)
         yield alone_case("10.log", "request_is_logged", hit, params, features, route.name)
     plain = [
         (route, hit)
@@ -154,14 +153,14 @@ def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterat
     if hit.method == "GET" and not action.buffering.response and _may_take(action, _EVENTS_MS):
         times = [x for x in (action.timeouts.idle, action.timeouts.response) if x]
         params = {"request": hit, "pause_ms": min([200, *(time // 6 for time in times)])}
-        yield script_case("4.events", "events_arrive", hit, params, (str(Feature.BUFFERING),), route.name)
+        yield script_case("4.events", "events_arrive", hit, params, ("route.buffering",), route.name)
     size = min(_UPLOAD, route.max_body or _UPLOAD)
     if posts and size > 1 and PoolProtocol.GRPC not in protocols:
         buffered = action.buffering.request
         # Retries may keep the first bytes for another try; over HTTP/2 endpoints see no bytes before the whole.
         tells = protocols == {PoolProtocol.HTTP1} and size > 4 * REPLAYED_BODY
         params = {"request": hit, "size": size, "names": names, "buffered": buffered, "tells": tells}
-        features = (str(Feature.BUFFERING),)
+        features = ("route.buffering",)
         yield alone_case("4.upload", "upload_passes", hit, params, features, route.name)
 
 

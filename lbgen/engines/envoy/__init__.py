@@ -26,7 +26,7 @@ from lbgen.engines.envoy.health_status import read_health
 from lbgen.engines.envoy.live import plan_stages, read_progress
 from lbgen.engines.envoy.objections import find_objections
 from lbgen.engines.envoy.run import BINARIES, STATS_PATH, STATUS_PATH, build_check_spec, build_process_spec
-from lbgen.engines.envoy.support import TABLES, verdict
+from lbgen.engines.envoy.support import TABLES
 from lbgen.engines.verbatim import entries, nowhere, unreadable
 from lbgen.plan.model import Mode, Plan
 
@@ -65,7 +65,7 @@ class Envoy:
     )
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        return verdict(feature, version)
+        return TABLES[version][feature]
 
     def objections(self, plan: Plan, version: str) -> Iterable[Objection]:
         return (*find_objections(plan, version), *self._unreadable(plan))

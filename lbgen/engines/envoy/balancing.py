@@ -9,7 +9,6 @@ from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration, extension
 from lbgen.engines.envoy.view import Cluster, Contributor
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Plan, Pool
 from lbgen.plan.policy import Key, KeyKind
 
@@ -84,11 +83,11 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.slow_start and pool.balance not in (Balance.ROUND_ROBIN, Balance.LEAST_CONNECTIONS):
             note = f"Envoy has no slow start with {pool.balance}"
-            yield Objection(refused(note), f"{pool.field}.slow_start", Feature.SLOW_START)
+            yield Objection(refused(note), f"{pool.field}.slow_start", "pool.slow_start")
         if pool.slow_start and pool.passive is not None:
             note = "an endpoint gets its full share at once after an ejection by passive checks"
             shows = {"pool.slow_start.after_ejection": "endpoint"}
-            yield Objection(habit(note, shows), f"{pool.field}.slow_start", Feature.SLOW_START)
+            yield Objection(habit(note, shows), f"{pool.field}.slow_start", "pool.slow_start")
 
 
 BALANCING = Contributor(cluster=_cluster, objections=_objections)

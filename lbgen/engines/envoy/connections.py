@@ -9,7 +9,6 @@ from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.envoy.protobuf import duration, typed
 from lbgen.engines.envoy.timeouts import MOST_HEADERS
 from lbgen.engines.envoy.view import Cluster, Contributor
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Plan, Pool, PoolProtocol
 
 if TYPE_CHECKING:
@@ -60,21 +59,23 @@ def _protocol(pool: Pool) -> dict[str, Data]:
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
-    counted = {use.field for use in plan.uses if use.feature is Feature.KEEPALIVE}
+    counted = {use.field for use in plan.uses_of("pool.connections.keepalive")}
     for pool in plan.pools:
         if pool.keepalive and f"{pool.field}.connections.keepalive" in counted:
             note = "Envoy keeps every idle connection for `keepalive_idle`, however many there are"
             shows = {"pool.connections.keepalive.count": "connections"}
-            yield Objection(habit(note, shows), f"{pool.field}.connections.keepalive", Feature.KEEPALIVE)
+            yield Objection(habit(note, shows), f"{pool.field}.connections.keepalive", "pool.connections.keepalive")
         if pool.max_per_endpoint is not None and pool.protocol is not PoolProtocol.HTTP1:
             note = "Envoy bounds the connections of an endpoint, and one of HTTP/2 serves many requests"
-            yield Objection(refused(note), f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+            yield Objection(
+                refused(note), f"{pool.field}.connections.max_per_endpoint", "pool.connections.max_per_endpoint"
+            )
         if pool.protocol is not PoolProtocol.HTTP1:
             note = (
                 "a WebSocket handshake of HTTP/1.1 reaches the endpoint as an extended CONNECT (RFC 8441), and Envoy's "
                 "101 has only a Sec-WebSocket-Accept that the endpoint sends"
             )
-            yield Objection(habit(note), f"{pool.field}.protocol", Feature.POOL_HTTP2)
+            yield Objection(habit(note), f"{pool.field}.protocol", "pool.protocol.http2")
 
 
 CONNECTIONS = Contributor(cluster=_cluster, objections=_objections)

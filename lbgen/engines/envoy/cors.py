@@ -10,7 +10,6 @@ from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
             note = (
                 "Envoy's CORS filter passes over routes that answer by themselves; write these headers in the response"
             )
-            yield Objection(refused(note), f"{route.field}.cors", Feature.CORS)
+            yield Objection(refused(note), f"{route.field}.cors", "route.cors")
 
 
 CORS = Contributor(manager=_manager, route=_route, objections=_objections)

@@ -13,7 +13,6 @@ from lbgen.engines.envoy.predicates import NETWORK_INPUTS, address_in, all_of, a
 from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.tls import build_listener_socket, build_names_pattern
 from lbgen.engines.envoy.view import Clusters, Contributor, cluster_options
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, L4Rule, Listener, Plan, Protocol
 
 if TYPE_CHECKING:
@@ -199,10 +198,10 @@ def _udp_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
         forward = plan.route(name).action
         if isinstance(forward, Forward) and sum(1 for target in forward.targets if target.weight) > 1:
             note = "Envoy does not split datagrams over pools"
-            yield Objection(refused(note), f"{plan.route(name).field}.forward", Feature.L4_UDP)
+            yield Objection(refused(note), f"{plan.route(name).field}.forward", "listener.l4.udp")
     if listener.max_connections is not None:
         note = "Envoy limits connections, and datagrams have none"
-        yield Objection(refused(note), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
+        yield Objection(refused(note), f"{listener.field}.max_connections", "listener.max_connections.l4")
 
 
 UDP = Contributor(objections=_objections)

@@ -11,7 +11,6 @@ from lbgen.engines.envoy.features import FEATURES as CONTRIBUTORS
 from lbgen.engines.envoy.matching import CONDITIONS
 from lbgen.engines.escapes import has_boundary, parse
 from lbgen.plan.conditions import FEATURES, Header, Query, Regex
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan, Rule
@@ -38,7 +37,7 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
 
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for each in rule.match.conditions:
-        feature, place = Feature(FEATURES[each.kind]), f"{rule.field}.{each.field}"
+        feature, place = FEATURES[each.kind], f"{rule.field}.{each.field}"
         if isinstance(each.subject, Header) and each.subject.name in _REMOVED_HEADERS:
             yield Objection(refused("Envoy removes this header before it matches routes"), place, feature)
         if why := refusal(CONDITIONS, each):

@@ -11,7 +11,6 @@ from lbgen.engines.envoy.forwarded_headers import FRAMING
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Listener, Plan, PoolProtocol
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -84,7 +83,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for listener in plan.listeners:
         if listener.paths.encoded_unreserved:
             note = "Envoy decodes escapes of unreserved characters before routing; `paths: verbatim` keeps them"
-            yield Objection(refused(note), f"{listener.field}.paths", Feature.PATHS_ALLOW)
+            yield Objection(refused(note), f"{listener.field}.paths", "paths.allow")
 
 
 PATHS = Contributor(manager=_manager, objections=_objections)

@@ -11,7 +11,6 @@ from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_optio
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import ENABLED, extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
-from lbgen.plan.features import Feature
 from lbgen.plan.policy import KeyKind, RateLimit
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
                 "together"
             )
             apart: dict[str, str | tuple[str, ...]] = {"route.rate_limit.by_route": ("status 200", "rate")}
-            yield Objection(approximate(note, apart), f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+            yield Objection(approximate(note, apart), f"{route.field}.rate_limit", "route.rate_limit")
 
 
 RATE_LIMITS = Contributor(manager=_manager, route=_route, by_client=_by_client, objections=_objections)

@@ -12,7 +12,6 @@ from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.timeouts import build_try_timeouts, find_idle_timeout
 from lbgen.engines.envoy.view import Contributor, HttpRoute, http_routes
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Forward, Plan, Pool, Route
 from lbgen.plan.policy import IDEMPOTENT, Retries, RetryCause
 
@@ -108,7 +107,7 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if isinstance(forward, Forward) and forward.retries is not None:
             yield from _route_objections(plan, route, forward, forward.retries)
             if version == "1.37" and forward.buffering.request:
-                yield Objection(_ALTERED_BODY, f"{route.field}.retries", Feature.RETRIES)
+                yield Objection(_ALTERED_BODY, f"{route.field}.retries", "route.retries")
 
 
 def _route_objections(plan: Plan, route: Route, forward: Forward, retries: Retries) -> Iterator[Objection]:
@@ -119,12 +118,12 @@ def _route_objections(plan: Plan, route: Route, forward: Forward, retries: Retri
         more = " or ".join(sorted(cause.value for cause in alike - asked))
         note = f"Envoy does not distinguish reset, timeout and connect_failure here: it also retries after {more}"
         shows = {"route.retries.alike": ("tries", "time")}
-        yield Objection(habit(note, shows), f"{place}.on", Feature.RETRIES)
+        yield Objection(habit(note, shows), f"{place}.on", "route.retries")
     pools = [plan.pool(target.pool) for target in forward.targets if target.weight]
     if any(pool.balance is Balance.LEAST_CONNECTIONS and len(pool.endpoints) > 1 for pool in pools):
         note = "with least_connections a retry may go to the endpoint that failed while all others are busier"
         back = {"route.retries.untried": "tries"}
-        yield Objection(habit(note, back), place, Feature.RETRIES)
+        yield Objection(habit(note, back), place, "route.retries")
 
 
 RETRIES = Contributor(split=_split, route=_route, objections=_objections)

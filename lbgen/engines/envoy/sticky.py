@@ -15,7 +15,6 @@ from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_optio
 from lbgen.engines.envoy.matching import regex
 from lbgen.engines.envoy.protobuf import ENABLED, extension, typed
 from lbgen.engines.envoy.view import Cluster, Contributor, HttpListener, HttpRoute
-from lbgen.plan.features import Feature
 from lbgen.resources import folder
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.sticky is not None and not all(endpoint.is_ip for endpoint in pool.endpoints):
             note = "Envoy finds the endpoint of a cookie by its address, and a name has one only at run time"
-            yield Objection(refused(note), f"{pool.field}.sticky", Feature.STICKY)
+            yield Objection(refused(note), f"{pool.field}.sticky", "pool.sticky")
 
 
 STICKY = Contributor(

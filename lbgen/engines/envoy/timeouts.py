@@ -13,7 +13,6 @@ from lbgen.engines.api import Objection, approximate, habit
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
-from lbgen.plan.features import Feature
 from lbgen.plan.model import ClientTimeouts, Forward, Listener, Plan, Route, Timeouts
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listen
         held = f"the response time of {times.response} ms" if times.response else "that, without a limit,"
         note = f"Envoy has one clock for the wait for a response and for silence within it: {held} holds for both"
         shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time"}
-        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        yield Objection(approximate(note, shows), f"{route.field}.timeouts.idle", "timeouts.idle")
     longest = [(each.timeouts, find_idle_timeout(forward, each)) for each in listeners]
     uploads = {time for client, time in longest if time != client.body}
     if uploads:
@@ -136,12 +135,12 @@ def _route_objections(route: Route, forward: Forward, listeners: Iterable[Listen
             "listener.timeouts.body": ("time", "status 200", "open"),
             "listener.timeouts.stuck_endpoint": "time",
         }
-        yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", Feature.CLIENT_TIMEOUTS)
+        yield Objection(habit(note, paused), f"{route.field}.timeouts.idle", "listener.timeouts")
     tunnels = {time for _, time in longest if time != times.idle}
     if tunnels:
         note = f"a silent tunnel ends {_when(tunnels)}, the longest time of the route"
         silent: dict[str, str | tuple[str, ...]] = {"timeouts.idle.tunnel_end": "time"}
-        yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        yield Objection(habit(note, silent), f"{route.field}.timeouts.idle", "timeouts.idle")
 
 
 def _when(times: set[int]) -> str:

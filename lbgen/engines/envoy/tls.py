@@ -9,7 +9,6 @@ from lbgen.engines.api import Objection, habit
 from lbgen.engines.envoy.matching import escape_regex
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Cluster, Contributor
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -168,10 +167,10 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
             continue
         note = "a server name with capital letters, which no browser sends, gets the first certificate"
         capitals = {"listener.tls.capitals": "tls names"}
-        yield Objection(habit(note, capitals), f"{listener.field}.tls.certificates", Feature.TLS_TERMINATE)
+        yield Objection(habit(note, capitals), f"{listener.field}.tls.certificates", "listener.tls")
         note = "a client without a server name gets the first ECDSA certificate that it can use, before any RSA one"
         shows = {"listener.tls.no_sni.kinds": ("tls names", "tls certificate")}
-        yield Objection(habit(note, shows), f"{listener.field}.tls", Feature.TLS_NO_SNI)
+        yield Objection(habit(note, shows), f"{listener.field}.tls", "listener.tls.no_sni")
 
 
 PROXY_PROTOCOL = Contributor(listener=_proxy_header)

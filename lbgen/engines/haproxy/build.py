@@ -24,7 +24,6 @@ from lbgen.engines.haproxy.view import View
 from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
 from lbgen.engines.text import Atom
 from lbgen.engines.verbatim import texts
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Mode
 from lbgen.plan.pool import KEEPALIVE_IDLE
 from lbgen.resources import folder
@@ -117,7 +116,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
 
 def _keepalive_limited(plan: Plan) -> Iterator[str]:
     """Pools whose topology limits idle connections."""
-    fields = [use.field for use in plan.uses if use.feature is Feature.KEEPALIVE and not use.default]
+    fields = [use.field for use in plan.uses_of("pool.connections.keepalive") if not use.default]
     return (pool.name for pool in plan.pools if any(field.startswith(f"{pool.field}.") for field in fields))
 
 

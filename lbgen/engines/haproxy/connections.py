@@ -9,7 +9,6 @@ from lbgen.engines.api import Objection, approximate
 from lbgen.engines.haproxy.statements import Block, Section, Statement, acl, block, deny, section, statement
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.view import Contributor, PoolUse, used_pools
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, PoolProtocol
 from lbgen.plan.pool import KEEPALIVE_IDLE
 
@@ -113,11 +112,11 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if pool.balance in (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM):
             note = "a request for an endpoint that is full does not go to another one"
             shows = {"pool.connections.max_per_endpoint.chosen": "places"}
-            yield Objection(approximate(note, shows), where, Feature.MAX_PER_ENDPOINT)
+            yield Objection(approximate(note, shows), where, "pool.connections.max_per_endpoint")
         if backends[pool.name] > 1:
             note = "requests of routes that differ in connect time, retries or compression are counted separately"
             counted = {"pool.connections.max_per_endpoint.routes": "places"}
-            yield Objection(approximate(note, counted), where, Feature.MAX_PER_ENDPOINT)
+            yield Objection(approximate(note, counted), where, "pool.connections.max_per_endpoint")
 
 
 ENDPOINT_NAMES = Contributor(

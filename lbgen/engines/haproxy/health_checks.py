@@ -9,7 +9,6 @@ from lbgen.engines.haproxy.statements import Section, Statement, section, statem
 from lbgen.engines.haproxy.timeouts import LONGEST, duration
 from lbgen.engines.haproxy.view import Contributor, PoolUse, used_pools
 from lbgen.engines.text import Literal
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Endpoint, Plan, Pool, PoolProtocol
 
 
@@ -79,7 +78,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         if pool.active and pool.passive:
             note = "an ejected endpoint returns as soon as its active checks pass, not after eject_for"
             shows = {"pool.health.passive.checked": "endpoint"}
-            yield Objection(habit(note, shows), f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+            yield Objection(habit(note, shows), f"{pool.field}.health.passive", "pool.health.passive")
 
 
 HEALTH_CHECKS = Contributor(settings=_settings, backend=_backend, server=_server, objections=_objections)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.haproxy.statements import Statement, acl, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import IDEMPOTENT, RetryCause
 
@@ -41,13 +40,13 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         where = f"{route.field}.retries"
         if other := [status for status in retries.statuses if status not in _RETRYABLE_STATUSES]:
             note = f"HAProxy retries on {', '.join(map(str, _RETRYABLE_STATUSES))}, not on {', '.join(map(str, other))}"
-            yield Objection(refused(note), where, Feature.RETRIES)
+            yield Objection(refused(note), where, "route.retries")
         unchecked = [p for p in (plan.pool(t.pool) for t in route.action.targets) if not (p.active or p.passive)]
         has_backup = any(endpoint.backup for pool in unchecked for endpoint in pool.endpoints)
         if RetryCause.CONNECT_FAILURE in retries.causes and has_backup:
             note = "a retry does not use a backup; without health checks a backup never serves"
             yield Objection(
-                approximate(note, {"pool.backup.by_retry": ("status 502", "status 503")}), where, Feature.BACKUP
+                approximate(note, {"pool.backup.by_retry": ("status 502", "status 503")}), where, "pool.backup"
             )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from lbgen.engines.api import AT_TIMES, Objection, approximate, habit, version_key
 from lbgen.engines.haproxy.statements import Statement, batches, is_one_of, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan, Timeouts
 
 _UPLOADS = f"{AT_TIMES}time"  # of uploads to an endpoint that stops reading
@@ -67,14 +66,14 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
             continue
         if _sets_time_of_bodies(version):
             note = f"an endpoint that stops reading is given up after {_shown(times.response)} (response)"
-            yield Objection(habit(note, {"timeouts.idle.routes": _UPLOADS}), where, Feature.TIMEOUT_IDLE)
+            yield Objection(habit(note, {"timeouts.idle.routes": _UPLOADS}), where, "timeouts.idle")
         elif min(filter(None, (times.response, times.idle))) == times.idle:
             silence = f"an endpoint may be silent in a body for {_shown(times.response)} (response), not for idle"
             shows: dict[str, str | tuple[str, ...]] = {"timeouts.idle.body": "time", "timeouts.idle.routes": _UPLOADS}
-            yield Objection(approximate(f"{silence}; 3.0 tells both", shows), where, Feature.TIMEOUT_IDLE)
+            yield Objection(approximate(f"{silence}; 3.0 tells both", shows), where, "timeouts.idle")
         else:
             note = f"a response may begin within {_shown(times.idle)} (idle), not response; HAProxy 3.0 tells both"
-            yield Objection(habit(note, {"timeouts.response.routes": "time"}), where, Feature.TIMEOUT_RESPONSE)
+            yield Objection(habit(note, {"timeouts.response.routes": "time"}), where, "timeouts.response")
 
 
 def _shown(milliseconds: int) -> str:

@@ -10,12 +10,12 @@ from lbgen.engines.api import Objection, RenderedFile, refused, version_key
 from lbgen.engines.haproxy.statements import Statement, Word, acl, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.engines.text import Literal
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Endpoint, HostPattern, Listener, Mode, Plan
 from lbgen.plan.tls import HYBRID, Certificate, ListenerTls
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps
+    from lbgen.plan.features import Feature
 
 _SAFE_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 
@@ -110,10 +110,10 @@ def _listener_objections(plan: Plan, version: str) -> Iterator[Objection]:
             continue
         if HYBRID in listener.tls.curves:
             why = f"HAProxy knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there"
-            yield Objection(refused(f"{why}: leave curves out"), f"{listener.field}.tls.curves", Feature.TLS_CURVES)
+            yield Objection(refused(f"{why}: leave curves out"), f"{listener.field}.tls.curves", "listener.tls.curves")
         has_store = version_key(version) >= (3, 0)  # `crt-store` names the key of a certificate
         for certificate in listener.tls.certificates:
-            yield from _key_objections(certificate, certificate.field, Feature.TLS_TERMINATE, has_store)
+            yield from _key_objections(certificate, certificate.field, "listener.tls", has_store)
 
 
 def _pool_objections(plan: Plan, _: str) -> Iterator[Objection]:
@@ -122,9 +122,9 @@ def _pool_objections(plan: Plan, _: str) -> Iterator[Objection]:
             continue
         if tls.verify and tls.server_name is None and any(endpoint.is_ip for endpoint in pool.endpoints):
             why = "HAProxy compares a certificate with a name, never with an address; give `server_name`"
-            yield Objection(refused(why), f"{pool.field}.tls", Feature.POOL_TLS)
+            yield Objection(refused(why), f"{pool.field}.tls", "pool.tls")
         if tls.certificate is not None:
-            yield from _key_objections(tls.certificate, f"{pool.field}.tls.certificate", Feature.POOL_TLS, False)
+            yield from _key_objections(tls.certificate, f"{pool.field}.tls.certificate", "pool.tls", False)
 
 
 def _key_objections(certificate: Certificate, field: str, feature: Feature, has_store: bool) -> Iterator[Objection]:

@@ -19,7 +19,6 @@ from lbgen.engines.keepalived.upstreams import (
     pairs,
     pools,
 )
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Listener, Mode, Plan, Pool, Protocol, Route
 
 _ONE_SUCCESS = approximate(
@@ -48,7 +47,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
     for pool in {pool.name: pool for route in routes for pool in pools(plan, route)}.values():
         yield from _checks(pool)
         if pool.max_per_endpoint is not None:
-            yield Objection(_CLOSED, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+            yield Objection(_CLOSED, f"{pool.field}.connections.max_per_endpoint", "pool.connections.max_per_endpoint")
 
 
 def _direct(plan: Plan) -> Iterator[Objection]:
@@ -90,7 +89,7 @@ def _idle(plan: Plan) -> Iterator[Objection]:
             idle = forward_of(route).timeouts.idle
             if first.setdefault(listener.protocol, idle) != idle:
                 why = f"IPVS has one idle time for all {listener.protocol.value.upper()} services of a host"
-                yield Objection(refused(why), f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+                yield Objection(refused(why), f"{route.field}.timeouts.idle", "timeouts.idle")
 
 
 def _balances(plan: Plan, route: Route) -> Iterator[Objection]:
@@ -102,7 +101,7 @@ def _balances(plan: Plan, route: Route) -> Iterator[Objection]:
         yield Objection(refused(f"these weights need one of {most}, and the limit is {MAX_WEIGHT}"), route.field)
     if len(forward_of(route).targets) > 1 and any(pool.active is not None for pool in pools(plan, route)):
         why = "when all endpoints of a target are down, the endpoints of the other targets get its share"
-        yield Objection(approximate(why), f"{route.field}.forward", Feature.SPLIT)
+        yield Objection(approximate(why), f"{route.field}.forward", "route.forward.split")
     ends = [(x.endpoint.host, x.endpoint.port) for x in members(plan, route)]
     if len(set(ends)) < len(ends):
         yield Objection(refused("IPVS knows an endpoint once, and two targets of this route have it"), route.field)
@@ -112,15 +111,15 @@ def _backups(plan: Plan, route: Route) -> Iterator[Objection]:
     every = backups(plan, route)
     if not every:
         return
-    yield Objection(_UNCHECKED, f"{every[0].field}.backup", Feature.BACKUP)
+    yield Objection(_UNCHECKED, f"{every[0].field}.backup", "pool.backup")
     for endpoint in every[1:]:
-        yield Objection(refused("keepalived has one sorry server"), f"{endpoint.field}.backup", Feature.BACKUP)
+        yield Objection(refused("keepalived has one sorry server"), f"{endpoint.field}.backup", "pool.backup")
     if len(forward_of(route).targets) > 1:
         why = "the sorry server is one for all targets of a route"
-        yield Objection(refused(why), f"{every[0].field}.backup", Feature.BACKUP)
+        yield Objection(refused(why), f"{every[0].field}.backup", "pool.backup")
     if not all(pool.active is not None for pool in pools(plan, route)):
         why = "the kernel does not notice an endpoint that is down; add health.active"
-        yield Objection(refused(why), f"{every[0].field}.backup", Feature.BACKUP)
+        yield Objection(refused(why), f"{every[0].field}.backup", "pool.backup")
 
 
 def _checks(pool: Pool) -> Iterator[Objection]:
@@ -132,4 +131,4 @@ def _checks(pool: Pool) -> Iterator[Objection]:
         why = "keepalived.conf cannot hold this path: its parser gives a meaning to one of its characters"
         yield Objection(refused(why), f"{field}.path")
     if active.path is None and active.rise > 1:
-        yield Objection(_ONE_SUCCESS, f"{field}.rise", Feature.HEALTH_ACTIVE)
+        yield Objection(_ONE_SUCCESS, f"{field}.rise", "pool.health.active")

@@ -17,7 +17,6 @@ from lbgen.engines.nftables.upstreams import (
     is_every_address,
     shares,
 )
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Mode, Plan, Pool, Protocol, Route
 
 _UNTRACKED = "direct forwarding does not track connections, so the kernel cannot count them"
@@ -52,7 +51,9 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
         if len(shares(plan, route)) > 1 and not is_direct(plan):
             for pool in _pools(plan, [route]):
                 if pool.max_per_endpoint is not None:
-                    yield Objection(_FULL, f"{pool.field}.connections.max_per_endpoint", Feature.MAX_PER_ENDPOINT)
+                    yield Objection(
+                        _FULL, f"{pool.field}.connections.max_per_endpoint", "pool.connections.max_per_endpoint"
+                    )
         if total > MAX_SLOTS:
             why = f"these weights need {total} slots, and the limit is {MAX_SLOTS}"
             yield Objection(refused(why), route.field)
@@ -76,9 +77,9 @@ def _direct(plan: Plan, version: str) -> Iterator[Objection]:
             why = "nft 1.0 cannot keep IPv6 flows in a map, nft 1.1 can; use NAT for IPv6"
             yield Objection(refused(why), listener.field)
         if listener.protocol is Protocol.UDP and device(plan) is not None:
-            yield Objection(_FRAGMENTS, listener.field, Feature.L4_UDP)
+            yield Objection(_FRAGMENTS, listener.field, "listener.l4.udp")
         if listener.max_connections is not None:
-            yield Objection(refused(_UNTRACKED), f"{listener.field}.max_connections", Feature.L4_MAX_CONNECTIONS)
+            yield Objection(refused(_UNTRACKED), f"{listener.field}.max_connections", "listener.max_connections.l4")
         for end in (x for rule in listener.l4_rules for x in endpoints(plan, plan.route(rule.route))):
             key = end.host, end.port, listener.protocol
             if owners.setdefault(key, listener.name) != listener.name:
@@ -86,9 +87,9 @@ def _direct(plan: Plan, version: str) -> Iterator[Objection]:
                 yield Objection(refused(why), end.field)
     for pool in _pools(plan, (plan.route(rule.route) for x in plan.listeners for rule in x.l4_rules)):
         if pool.balance is Balance.LEAST_CONNECTIONS:
-            yield Objection(refused(_UNTRACKED), f"{pool.field}.balance", Feature.LEAST_CONNECTIONS)
+            yield Objection(refused(_UNTRACKED), f"{pool.field}.balance", "pool.balance.least_connections")
         if pool.max_per_endpoint is not None:
-            yield Objection(refused(_UNTRACKED), pool.field, Feature.MAX_PER_ENDPOINT)
+            yield Objection(refused(_UNTRACKED), pool.field, "pool.connections.max_per_endpoint")
 
 
 def _pools(plan: Plan, routes: Iterable[Route]) -> list[Pool]:
@@ -115,9 +116,9 @@ def _without_checks(plan: Plan, routes: Iterable[Route]) -> Iterator[Objection]:
         why = "the kernel does not notice an endpoint that is down; add health.active"
         for endpoint in pool.endpoints:
             if endpoint.backup:
-                yield Objection(refused(why), f"{endpoint.field}.backup", Feature.BACKUP)
+                yield Objection(refused(why), f"{endpoint.field}.backup", "pool.backup")
         if pool.slow_start:
-            yield Objection(refused(why), f"{pool.field}.slow_start", Feature.SLOW_START)
+            yield Objection(refused(why), f"{pool.field}.slow_start", "pool.slow_start")
 
 
 def _families(plan: Plan, route: Route, address: str) -> Iterator[Objection]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, approximate, emulated, refused
-from lbgen.plan.features import Feature
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, refused
+
+if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
 
 _HTTP = refused("it works at L4 and does not parse HTTP")
 _TLS = refused("it works at L4 and does not parse TLS")
@@ -18,66 +22,64 @@ _LEAST = approximate(
     {"pool.balance.least_connections.open": "endpoint"},
 )
 
-SUPPORT: dict[Feature, Verdict] = {
-    **dict.fromkeys(Feature, _HTTP),  # all that is not named below is of HTTP
-    Feature.L4_TCP: NATIVE,
-    Feature.L4_UDP: emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
-    Feature.TLS_TERMINATE: _TLS,
-    Feature.TLS_NO_SNI: _TLS,
-    Feature.TLS_CLIENT_CERT: _TLS,
-    Feature.TLS_PASSTHROUGH: _TLS,
-    Feature.TLS_CURVES: _TLS,
-    Feature.PROXY_PROTOCOL_IN: _BYTES,
-    Feature.L4_MAX_CONNECTIONS: emulated("a connection above the limit is reset at once"),
-    Feature.LISTENER_ACCESS: _RESET,
-    Feature.DUAL_STACK: refused("the kernel's NAT does not translate between IPv4 and IPv6; use a listener for each"),
-    Feature.PRIORITY: NATIVE,
-    Feature.L4_SNI: _TLS,
-    Feature.L4_SOURCES: NATIVE,
-    Feature.FORWARD: NATIVE,
-    Feature.SPLIT: emulated("one list of all targets' endpoints with combined weights"),
-    Feature.ROUTE_ACCESS: _RESET,
-    Feature.TIMEOUT_CONNECT: approximate(
+_VERDICTS: dict[Feature, Verdict] = {
+    "": _HTTP,  # all that is not named below is of HTTP
+    "listener.l4.tcp": NATIVE,
+    "listener.l4.udp": emulated("a flow is a client's address and port, until it is silent for `timeouts.idle`"),
+    "listener.tls": _TLS,
+    "listener.proxy_protocol": _BYTES,
+    "listener.max_connections.l4": emulated("a connection above the limit is reset at once"),
+    "listener.access": _RESET,
+    "listener.address.dual_stack": refused(
+        "the kernel's NAT does not translate between IPv4 and IPv6; use a listener for each"
+    ),
+    "route.priority": NATIVE,
+    "match.sni": _TLS,
+    "route.sources": NATIVE,
+    "route.forward": NATIVE,
+    "route.forward.request_headers": _HTTP,
+    "route.forward.split": emulated("one list of all targets' endpoints with combined weights"),
+    "route.access": _RESET,
+    "timeouts.connect": approximate(
         "the kernel forwards the client's own handshake, so the client's connect timeout applies, not this one",
         {"timeouts.connect.l4": "open"},
     ),
-    Feature.TIMEOUT_IDLE: approximate(
+    "timeouts.idle": approximate(
         "the kernel drops the state of an idle connection without closing it: the next packet of either side is reset",
         {"timeouts.idle.l4": "time"},
     ),
-    Feature.ROUND_ROBIN: NATIVE,
-    Feature.LEAST_CONNECTIONS: _LEAST,
-    Feature.LEAST_CONNECTIONS_WEIGHTED: emulated("`lbgen agent` divides the counts by the weights"),
-    Feature.RANDOM: NATIVE,
-    Feature.SOURCE_HASH: NATIVE,
-    Feature.SOURCE_HASH_WEIGHTED: NATIVE,
-    Feature.WEIGHTS: NATIVE,
-    Feature.DRAIN: NATIVE,
-    Feature.BACKUP: emulated("`lbgen agent` loads the backups when the last other endpoint is down"),
-    Feature.ENDPOINT_NAMES: refused("rules contain addresses, and the kernel does not resolve names"),
-    Feature.ENDPOINT_IPV6: NATIVE,
-    Feature.HEALTH_ACTIVE: emulated(_AGENT),
-    Feature.HEALTH_PASSIVE: refused(
+    "pool.balance.round_robin": NATIVE,
+    "pool.balance.least_connections": _LEAST,
+    "pool.balance.least_connections.weights": emulated("`lbgen agent` divides the counts by the weights"),
+    "pool.balance.random": NATIVE,
+    "pool.balance.source_hash": NATIVE,
+    "pool.weights": NATIVE,
+    "pool.backup": emulated("`lbgen agent` loads the backups when the last other endpoint is down"),
+    "pool.endpoint_names": refused("rules contain addresses, and the kernel does not resolve names"),
+    "pool.endpoint_ipv6": NATIVE,
+    "pool.health.active": emulated(_AGENT),
+    "pool.health.passive": refused(
         "the kernel forgets a connection that is refused at once, and its counters do not tell failures in a row; "
         "`health.active` finds such endpoints"
     ),
-    Feature.MAX_PER_ENDPOINT: emulated("a connection above the limit is reset at once"),
-    Feature.QUEUE: refused("the kernel forwards or rejects a connection at once and cannot queue it"),
-    Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
-    Feature.POOL_TLS: _TLS,
-    Feature.PROXY_PROTOCOL_OUT: _BYTES,
-    Feature.L4_PROXY_PROTOCOL_OUT: _BYTES,
-    Feature.ACCESS_LOG: refused("the kernel logs packets, not connections with their duration and size"),
-    Feature.ACCESS_LOG_L4: approximate(
+    "pool.connections.max_per_endpoint": emulated("a connection above the limit is reset at once"),
+    "pool.connections.queue": refused("the kernel forwards or rejects a connection at once and cannot queue it"),
+    "pool.slow_start": emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
+    "pool.tls": _TLS,
+    "pool.proxy_protocol": _BYTES,
+    "access_log": refused("the kernel logs packets, not connections with their duration and size"),
+    "access_log.l4": approximate(
         "the kernel logs no connections; `lbgen stats` and `lbgen ps` count them", {"access_log.l4": "log"}
     ),
-    Feature.METRICS: refused("rules in the kernel serve no requests"),
-    Feature.METRICS_L4: refused(
+    "metrics": refused("rules in the kernel serve no requests"),
+    "metrics.l4": refused(
         "the kernel counts connections when they begin (`lbgen stats`, `lbgen ps`), not their time and bytes"
     ),
-    Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.DIRECT: emulated(
+    "engines.verbatim": UNPORTABLE,
+    "engines.forwarding.direct": emulated(
         "the balancer rewrites the destination of each packet (of MAC addresses with `device`, else of IP), and the "
         "rules in direct/, which each endpoint's host loads, rewrite the source of the replies"
     ),
 }
+
+SUPPORT = VerdictTable(_VERDICTS)

@@ -12,7 +12,6 @@ from lbgen.engines.nginx.request_values import RequestValues, key_objections
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import NONE, Check, Contributor, Entry, Geo, Guard, Header, HttpServer, Line, Map, Network
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Listener, Mode, Plan, Route
 from lbgen.plan.policy import Access, Key, KeyKind, Limits, RateLimit
 
@@ -279,7 +278,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         if limit is not None and format_rate(limit) is None:
             minute = max(1, round(limit.amount * 60 / limit.seconds))
             why = f"nginx counts in whole requests per second or minute; the nearest is {minute}/m"
-            yield Objection(refused(why), place, Feature.RATE_LIMIT)
+            yield Objection(refused(why), place, "route.rate_limit")
         if limit is not None:
             yield from key_objections(limit.key, place)
         if route.concurrency is not None:

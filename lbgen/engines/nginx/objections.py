@@ -17,7 +17,6 @@ from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.upstream_protocols import GRPC, upstream_module
 from lbgen.engines.nginx.upstreams import with_loopback
 from lbgen.plan.conditions import FEATURES, Header, Query, Regex
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Mode, Protocol
 from lbgen.plan.policy import KeyKind, PathsMode
 from lbgen.plan.precedence import Candidate
@@ -75,7 +74,7 @@ def _normalized_paths(plan: Plan, version: str) -> Iterator[Objection]:
         for route in _routes(plan, listener):
             if any(upstream_module(pool, VERSIONS[version]) == GRPC for pool in _pools(plan, route)):
                 why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot send a normalised target"
-                yield Objection(refused(why), f"{route.field}.forward", Feature.PATHS_NORMALIZE)
+                yield Objection(refused(why), f"{route.field}.forward", "paths.normalize")
 
 
 def _routes(plan: Plan, listener: Listener) -> list[Route]:
@@ -95,13 +94,13 @@ def _l4(plan: Plan, version: str) -> Iterator[Objection]:
                 "nginx sets timeouts, TLS and PROXY header to endpoints per port; give all routes of the listener the "
                 "same settings, or a listener each"
             )
-            yield Objection(refused(why), listener.field, Feature.L4_TCP)
+            yield Objection(refused(why), listener.field, "listener.l4.tcp")
         if not VERSIONS[version].http2_directive and listener.tls is not None and not listener.tls.passthrough:
             why = "nginx 1.22 does not select by server name where it terminates TLS for L4 (1.25 and newer do)"
-            yield Objection(refused(why), f"{listener.field}.tls", Feature.TLS_TERMINATE)
+            yield Objection(refused(why), f"{listener.field}.tls", "listener.tls")
         if listener.protocol is Protocol.UDP and listener.proxy_protocol:
             why = "nginx reads no PROXY header from datagrams"
-            yield Objection(refused(why), f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+            yield Objection(refused(why), f"{listener.field}.proxy_protocol", "listener.proxy_protocol")
 
 
 def _proxy_headers(plan: Plan) -> Iterator[Objection]:
@@ -109,20 +108,20 @@ def _proxy_headers(plan: Plan) -> Iterator[Objection]:
     for pool in plan.pools:
         if pool.proxy_protocol == "v2" and pool.name in l4:
             why = "nginx sends version 1 of the PROXY header only; set proxy_protocol: v1"
-            yield Objection(refused(why), f"{pool.field}.proxy_protocol", Feature.L4_PROXY_PROTOCOL_OUT)
+            yield Objection(refused(why), f"{pool.field}.proxy_protocol", "pool.proxy_protocol.l4")
 
 
 def _listener(listener: Listener, version: str) -> Iterator[Objection]:
     if listener.tls is not None and HYBRID in listener.tls.curves:
         why = f"nginx knows {HYBRID} with OpenSSL 3.5 or newer only, and offers it by itself there: leave curves out"
-        yield Objection(refused(why), f"{listener.field}.tls.curves", Feature.TLS_CURVES)
+        yield Objection(refused(why), f"{listener.field}.tls.curves", "listener.tls.curves")
     if not VERSIONS[version].http2_directive and listener.http2 and listener.tls is None:
         why = "nginx 1.22 cannot serve HTTP/1.1 and HTTP/2 on one port without TLS (1.25 and newer can)"
-        yield Objection(refused(why), f"{listener.field}.http2", Feature.HTTP2)
+        yield Objection(refused(why), f"{listener.field}.http2", "listener.http2")
     if listener.tls is not None and listener.tls.client_ca is not None and listener.mode is Mode.L7:
         why = "a request for a host other than the server name of its handshake is answered with 421"
         other = {"listener.tls.client.other_name": _OTHER_HOST_SHOWS}
-        yield Objection(habit(why, other), f"{listener.field}.tls.client", Feature.TLS_CLIENT_CERT)
+        yield Objection(habit(why, other), f"{listener.field}.tls.client", "listener.tls.client")
 
 
 def _rule(rule: Rule) -> Iterator[Objection]:
@@ -134,7 +133,7 @@ def _rule(rule: Rule) -> Iterator[Objection]:
         elif isinstance(operator, Regex) and operator.accepts(""):
             note = f"nginx does not distinguish an empty header {name} from a missing one"
             shows = {"match.headers.regex.empty": "status 404"}
-            yield Objection(approximate(note, shows), rule.field, Feature(FEATURES[condition.kind]))
+            yield Objection(approximate(note, shows), rule.field, FEATURES[condition.kind])
     for condition in match.on(Query):
         operator = condition.operator
         if isinstance(operator, Regex) and escapes.has_boundary(escapes.parse(operator.value)):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Contributor, HttpForward, Line
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
 
@@ -40,7 +39,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         others = [str(status) for status in policy.statuses if status not in _STATUSES] if policy else ()
         if others:
             why = f"nginx retries the statuses {', '.join(map(str, _STATUSES))}, not {', '.join(others)}"
-            yield Objection(refused(why), f"{route.field}.retries.on", Feature.RETRIES)
+            yield Objection(refused(why), f"{route.field}.retries.on", "route.retries")
 
 
 RETRIES = Contributor(forward=_forward, objections=_objections)

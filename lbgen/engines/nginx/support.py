@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
-from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain
 from lbgen.engines.nginx.matching import CONDITIONS
 from lbgen.plan.conditions import Header, features_of
-from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
 
 NEW, OLD = "1.31", "1.22"
 
@@ -61,68 +65,64 @@ _FAILURES = habit(
     },
 )
 
-_COMMON: dict[Feature, Verdict] = dict.fromkeys(Feature, NATIVE) | {
-    Feature.TLS_TERMINATE: emulated("a server block for each name of a certificate or a host"),
-    Feature.TLS_CLIENT_CERT: habit(
+_COMMON: dict[Feature, Verdict] = {
+    "listener.tls": emulated("a server block for each name of a certificate or a host"),
+    "listener.tls.client": habit(
         "a client without a valid certificate gets 400 after the handshake",
         {"listener.tls.client.refusal": ("status 400", "status 421")},
     ),
-    Feature.HTTP2: habit(
+    "listener.http2": habit(
         "nginx sends no 100 Continue over HTTP/2: a client that waits for it without a limit, as Java's HttpClient "
         "with expectContinue(true) does, never sends its body",
         {"listener.http2.expect": "other"},
     ),
-    Feature.MAX_CONNECTIONS: refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
-    Feature.LISTENER_ACCESS: emulated("a geo block with the verdict for each network"),
-    Feature.LISTENER_LIMITS: emulated(
-        "a head may be up to twice as long as limits.headers; nginx answers 400, 414 or 431"
-    ),
-    Feature.TRUSTED_PROXIES: emulated("a geo block for the trusted networks and a map per header"),
-    Feature.DUAL_STACK: emulated("one socket for IPv4 and one for IPv6"),
-    Feature.HOST_EXACT: NATIVE,
-    Feature.HOST_WILDCARD: NATIVE,
+    "listener.max_connections": refused("nginx limits connections on L4 listeners only; for HTTP it limits requests"),
+    "listener.access": emulated("a geo block with the verdict for each network"),
+    "listener.limits": emulated("a head may be up to twice as long as limits.headers; nginx answers 400, 414 or 431"),
+    "listener.trusted_proxies": emulated("a geo block for the trusted networks and a map per header"),
+    "listener.address.dual_stack": emulated("one socket for IPv4 and one for IPv6"),
     **condition_verdicts(CONDITIONS),
-    Feature.PRIORITY: emulated("the order of the rules is computed when nginx.conf is rendered"),
-    Feature.L4_SNI: emulated("a map over the server name in the order of the rules"),
-    Feature.L4_SOURCES: emulated("a geo block per set of networks, and a map in the order of the rules"),
-    Feature.PATHS_STRICT: emulated("a map over the target, tested before any location"),
-    Feature.PATHS_ALLOW: emulated("rules test the raw path"),
-    Feature.PATHS_NORMALIZE: habit(
+    "route.priority": emulated("the order of the rules is computed when nginx.conf is rendered"),
+    "match.sni": emulated("a map over the server name in the order of the rules"),
+    "route.sources": emulated("a geo block per set of networks, and a map in the order of the rules"),
+    "paths.strict": emulated("a map over the target, tested before any location"),
+    "paths.allow": emulated("rules test the raw path"),
+    "paths.normalize": habit(
         "nginx's own normal form; a path that needs normalising and an escape is answered with 400",
         {"paths.normalize.escapes": "status 400"},
     ),
-    Feature.PATHS_VERBATIM: emulated("rules test the raw path"),
-    Feature.FRAMING: _MALFORMED,
-    Feature.MALFORMED: _MALFORMED,
-    Feature.CONNECTION_NOMINATED: emulated(
+    "paths.verbatim": emulated("rules test the raw path"),
+    "framing": _MALFORMED,
+    "framing.malformed": _MALFORMED,
+    "headers.connection_nominated": emulated(
         "a request whose Connection header names other fields than those of one connection is answered with 400; "
         "fields that the Connection header of a response names reach the client"
     ),
-    Feature.UNDERSCORES_DROP: habit(
+    "headers_with_underscores.drop": habit(
         "fields whose names contain other characters than letters, digits and hyphens, such as dots, are dropped too",
         {"headers_with_underscores.drop.others": "header x.dot"},
     ),
-    Feature.UNDERSCORES_PASS: habit(
+    "headers_with_underscores.pass": habit(
         "nginx reads a header and its spellings with `_` for `-` or `-` for `_` from one variable",
         {"headers_with_underscores.pass.rules": "pool"},
     ),
-    Feature.REQUEST_HEADERS_ADD: emulated("the header is set to the client's value and the added line"),
-    Feature.RESPONSE_HEADERS_SET: emulated("the endpoint's header is hidden and another one added"),
-    Feature.SPLIT: emulated("a random choice per request, in steps of 0.01 %"),
-    Feature.SPLIT_HEADERS: emulated("a map from the selected pool to the header's value"),
-    Feature.REDIRECT: emulated("`return`, with nginx's own HTML page as the body"),
-    Feature.RESPOND: emulated(
+    "route.request_headers.add": emulated("the header is set to the client's value and the added line"),
+    "route.response_headers.set": emulated("the endpoint's header is hidden and another one added"),
+    "route.forward.split": emulated("a random choice per request, in steps of 0.01 %"),
+    "route.forward.request_headers": emulated("a map from the selected pool to the header's value"),
+    "route.redirect": emulated("`return`, with nginx's own HTML page as the body"),
+    "route.respond": emulated(
         "`return`; nginx answers `If-None-Match: *` with 304, and If-Match or If-Unmodified-Since with 412, for a 200"
     ),
-    Feature.REWRITE_PREFIX: emulated("a map over the raw target, since nginx's own rewriting decodes it"),
-    Feature.MIRROR: emulated(
+    "route.rewrite.prefix": emulated("a map over the raw target, since nginx's own rewriting decodes it"),
+    "route.mirror": emulated(
         "internal locations get the copies; while one waits for its endpoint, at most 1 s, nginx neither serves the "
         "next request of the client's HTTP/1 connection nor closes it"
     ),
-    Feature.CORS: emulated(
+    "route.cors": emulated(
         "maps over Origin; a preflight of an allowed origin gets the whole policy, whatever it asks for"
     ),
-    Feature.COMPRESSION: habit(
+    "route.compression": habit(
         "responses of 403 and 404 and of text/html are compressed as well, no-transform is ignored, and the first of "
         "several Accept-Encoding lines applies",
         {
@@ -132,20 +132,20 @@ _COMMON: dict[Feature, Verdict] = dict.fromkeys(Feature, NATIVE) | {
             "route.compression.status": ("text", "header content-encoding", "header vary"),
         },
     ),
-    Feature.BUFFERING: emulated(
+    "route.buffering": emulated(
         "responses are buffered where no listener has TLS, unless `buffering: { response: false }`, the endpoint's "
         "X-Accel-Buffering: no or compression asks otherwise: chunked ones and those of gRPC flow, others wait for a "
         "full buffer (20 KiB); beside TLS they are buffered where `buffering: { response: true }` asks, as nginx's TLS "
         "holds what it buffers back over HTTP/1.1"
     ),
-    Feature.STATUSES: emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
-    Feature.FAILURES: _FAILURES,
-    Feature.MAX_BODY: emulated(
+    "statuses": emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
+    "statuses.failures": _FAILURES,
+    "route.max_body": emulated(
         "a map over Content-Length in addition to nginx's own limit, which named locations do not apply to it"
     ),
-    Feature.ROUTE_ACCESS: emulated("a geo block with the verdict for each network"),
-    Feature.TIMEOUT_REQUEST: refused("nginx has no limit on the total time of a request"),
-    Feature.RETRIES: habit(
+    "route.access": emulated("a geo block with the verdict for each network"),
+    "timeouts.request": refused("nginx has no limit on the total time of a request"),
+    "route.retries": habit(
         "each endpoint is tried once at most; nginx cannot tell a refused connection from one that breaks, nor the "
         "time to connect from the time to respond, so it retries both; what was sent already it repeats for all "
         "methods but POST, PATCH and LOCK, and only without a body or with one that came with the head or is "
@@ -156,13 +156,13 @@ _COMMON: dict[Feature, Verdict] = dict.fromkeys(Feature, NATIVE) | {
             "route.retries.unknown_methods": "tries",
         },
     ),
-    Feature.RETRY_BUDGET: refused("nginx does not relate retries to requests"),
-    Feature.ENDPOINT_NAMES: emulated(
+    "route.retries.budget": refused("nginx does not relate retries to requests"),
+    "pool.endpoint_names": emulated(
         "nginx's own resolver, which asks the DNS servers of `resolvers` alone: names that only /etc/hosts holds are "
         "unknown to it, but for localhost, which is 127.0.0.1 here"
     ),
-    Feature.HEALTH_ACTIVE: emulated(_AGENT),
-    Feature.HEALTH_PASSIVE: approximate(
+    "pool.health.active": emulated(_AGENT),
+    "pool.health.passive": approximate(
         "responses of 5xx are not counted; a success does not reset the count, only eject_for without a failure does; "
         "after an ejection one failure ejects the endpoint again; and eject_for is up to a second longer, in whole "
         "seconds",
@@ -173,21 +173,28 @@ _COMMON: dict[Feature, Verdict] = dict.fromkeys(Feature, NATIVE) | {
             "pool.health.passive.anew": "endpoint",
         },
     ),
-    Feature.QUEUE: refused("nginx has no queue for requests"),
-    Feature.SLOW_START: emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
-    Feature.STICKY: emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
-    Feature.POOL_HTTP2: emulated(
+    "pool.connections.queue": refused("nginx has no queue for requests"),
+    "pool.slow_start": emulated("`lbgen agent` raises the weight of a restored endpoint in ten steps"),
+    "pool.sticky": emulated("`sticky route` with the endpoints' ids, and a map with the cookie"),
+    "pool.protocol.http2": emulated(
         "endpoints get the request's host in the field `host`, not in `:authority`, which nginx leaves out then"
     ),
-    Feature.PROXY_PROTOCOL_OUT: refused("nginx sends no PROXY header to HTTP endpoints"),
-    Feature.ACCESS_LOG: emulated(
+    "pool.proxy_protocol": refused("nginx sends no PROXY header to HTTP endpoints"),
+    "access_log": emulated(
         "nginx's own times and lists of tries, which `lbgen logs` translates to the schema; bytes include the framing "
         "of chunks and a 100 Continue, and an endpoint's 499 without a body counts as a client that left"
     ),
-    Feature.METRICS: emulated("`lbgen agent` counts the lines of a second log"),
-    Feature.METRICS_L4: emulated("`lbgen agent` counts the lines of a log of connections"),
-    Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
+    "metrics": emulated("`lbgen agent` counts the lines of a second log"),
+    "metrics.l4": emulated("`lbgen agent` counts the lines of a log of connections"),
+    # Of what is named above, what the engine has without more.
+    "access_log.l4": NATIVE,
+    "listener.max_connections.l4": NATIVE,
+    "listener.tls.curves": NATIVE,
+    "listener.tls.no_sni": NATIVE,
+    "listener.tls.passthrough": NATIVE,
+    "pool.proxy_protocol.l4": NATIVE,
+    "engines.verbatim": UNPORTABLE,
+    "engines.forwarding.direct": refused("it forwards bytes itself, so replies come back through it"),
 }
 
 _H2_FIELDS = habit(
@@ -197,29 +204,31 @@ _H2_FIELDS = habit(
 )
 # nginx before 1.30.
 _OLD_UPSTREAMS: dict[Feature, Verdict] = {
-    Feature.HEALTH_ACTIVE: habit(
+    "pool.health.active": habit(
         f"{_AGENT}, but nginx before 1.28 closes idle client connections on a reload (up to ten times in a slow "
         "start): requests just sent on them get no answer",
         {"pool.health.active.kept": "endpoint"},
     ),
-    Feature.STICKY: emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
-    Feature.FRAMING: habit(
+    "pool.sticky": emulated("a map from the cookie to an upstream of that endpoint, whose backups are the others"),
+    "framing": habit(
         f"{_H2_FIELDS.note}, and before 1.30 it refuses one with a `host` field beside :authority",
         {**dict(_H2_FIELDS.differs), "framing.h2_host": "other"},
     ),
-    Feature.POOL_HTTP2: emulated("nginx's gRPC module carries any request over HTTP/2"),
+    "pool.protocol.http2": emulated("nginx's gRPC module carries any request over HTTP/2"),
 }
 
-SUPPORT: dict[str, dict[Feature, Verdict]] = {
+_BY_VERSION: dict[str, dict[Feature, Verdict]] = {
     NEW: _COMMON,
-    "1.30": _COMMON | {Feature.FRAMING: _H2_FIELDS},
+    "1.30": _COMMON | {"framing": _H2_FIELDS},
     "1.26": _COMMON | _OLD_UPSTREAMS,
     OLD: _COMMON
     | _OLD_UPSTREAMS
     | {
-        **{Feature(feature): _ONE_LINE for feature in _HEADERS},
-        Feature.REQUEST_HEADERS_ADD: _OLD_ADD,
-        Feature.RATE_LIMIT: _FIRST_COUNTS,
-        Feature.CONCURRENCY: _FIRST_COUNTS,
+        **dict.fromkeys(_HEADERS, _ONE_LINE),
+        "route.request_headers.add": _OLD_ADD,
+        "route.rate_limit": _FIRST_COUNTS,
+        "route.concurrency": _FIRST_COUNTS,
     },
 }
+
+SUPPORT = {version: VerdictTable(table) for version, table in _BY_VERSION.items()}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from lbgen.engines.api import Objection, approximate, habit
 from lbgen.engines.nginx.view import ClientTimes, Contributor, Times
 from lbgen.engines.text import Atom
-from lbgen.plan.features import Feature
 from lbgen.plan.model import ClientTimeouts, Forward, Plan, Timeouts
 
 _NO_LIMIT = "365d"
@@ -48,10 +47,10 @@ def _objection(timeouts: Timeouts, field: str) -> Objection:
             f"{only}: silence ends after {response} (response), the longer one, not {idle}; set both to the same time"
         )
         shows = {"timeouts.idle.body": ("cut", "time")}
-        return Objection(approximate(note, shows), f"{field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        return Objection(approximate(note, shows), f"{field}.timeouts.idle", "timeouts.idle")
     note = f"{only}: the head may take {idle} (idle), the longer one, not {response}"
     late = {"timeouts.response.longer": "time"}
-    return Objection(habit(note, late), f"{field}.timeouts.response", Feature.TIMEOUT_RESPONSE)
+    return Objection(habit(note, late), f"{field}.timeouts.response", "timeouts.response")
 
 
 def _seconds(milliseconds: int) -> str:

@@ -12,7 +12,6 @@ from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.tls import file_path
 from lbgen.engines.nginx.view import Contributor, Line
 from lbgen.engines.text import Atom
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
 from lbgen.plan.policy import RetryCause
 
@@ -84,7 +83,7 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if isinstance(action, Forward) and route.name not in l4:
             if any(plan.pool(t.pool).protocol is PoolProtocol.HTTP2 for t in action.targets):
                 note = "nginx forwards no upgrades to HTTP/2 endpoints: they get the handshake of a WebSocket as a GET"
-                yield Objection(habit(note), f"{route.field}.forward", Feature.WEBSOCKET)
+                yield Objection(habit(note), f"{route.field}.forward", "route.websocket")
             yield from _grpc(plan, route, action, VERSIONS[version])
 
 
@@ -92,7 +91,7 @@ def _grpc(plan: Plan, route: Route, action: Forward, version: Version) -> Iterat
     """What the gRPC module does not support."""
     for mirror in action.mirrors:
         if upstream_module(plan.pool(mirror.pool), version) == GRPC:
-            yield Objection(refused(f"{_GRPC_MODULE} decodes the target of a mirror"), mirror.field, Feature.MIRROR)
+            yield Objection(refused(f"{_GRPC_MODULE} decodes the target of a mirror"), mirror.field, "route.mirror")
     if any(upstream_module(plan.pool(t.pool), version) == GRPC for t in action.targets if t.weight):
         if action.rewrite is not None and (action.rewrite.path is not None or action.rewrite.prefix is not None):
             yield Objection(refused(f"{_GRPC_MODULE} cannot send a rewritten target"), f"{route.field}.rewrite")
@@ -100,7 +99,7 @@ def _grpc(plan: Plan, route: Route, action: Forward, version: Version) -> Iterat
             action.retries.causes - {RetryCause.CONNECT_FAILURE} or action.retries.statuses
         ):
             why = f"{_GRPC_MODULE} keeps no body for a retry; connect_failure needs none"
-            yield Objection(refused(why), f"{route.field}.retries", Feature.RETRIES)
+            yield Objection(refused(why), f"{route.field}.retries", "route.retries")
 
 
 PROTOCOLS = Contributor(objections=_objections)

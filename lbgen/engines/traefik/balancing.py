@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import CAN, Contributor, http_pools
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Forward, Plan, Pool, Route
 from lbgen.plan.policy import KeyKind
 
@@ -52,9 +51,9 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in http_pools(plan):
         serving = [each for each in pool.endpoints if each.weight]
         if pool.balance is Balance.LEAST_CONNECTIONS and len(serving) > _COMPARED:
-            yield Objection(_TWO_CHOICES, f"{pool.field}.balance", Feature.LEAST_CONNECTIONS)
+            yield Objection(_TWO_CHOICES, f"{pool.field}.balance", "pool.balance.least_connections")
         if pool.balance is Balance.RANDOM and len({each.weight for each in serving}) > 1:
-            yield Objection(_RANDOM_WEIGHTS, f"{pool.field}.balance", Feature.RANDOM)
+            yield Objection(_RANDOM_WEIGHTS, f"{pool.field}.balance", "pool.balance.random")
 
 
 def _sticky(pool: Pool, _: Sequence[Endpoint]) -> dict[str, Data]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit
 from lbgen.engines.traefik.view import Contributor, http_listeners
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -50,9 +49,9 @@ def name_bare(listener: Listener) -> str:
 def _objections(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in http_listeners(plan):
         if version == "3.6" and not listener.forwarded_headers:
-            yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", Feature.FORWARDED_HEADERS)
+            yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", "forwarded_headers")
         if listener.trusted_proxies and not listener.forwarded_headers:
-            yield Objection(_THOUGH_OFF, f"{listener.field}.trusted_proxies", Feature.TRUSTED_PROXIES)
+            yield Objection(_THOUGH_OFF, f"{listener.field}.trusted_proxies", "listener.trusted_proxies")
 
 
 FORWARDED_HEADERS = Contributor(entry_point=_entry_point, objections=_objections)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, Verdict, approximate, habit, refused
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.view import CAN, Contributor, http_pools
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -56,11 +55,11 @@ def _passive(passive: PassiveHealth) -> dict[str, Data]:
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for pool in http_pools(plan):
         if pool.active is not None:
-            yield Objection(_judge(pool.active), f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+            yield Objection(_judge(pool.active), f"{pool.field}.health.active", "pool.health.active")
             continue
         for endpoint in pool.endpoints:
             if endpoint.backup:
-                yield Objection(_UNCHECKED_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)
+                yield Objection(_UNCHECKED_BACKUP, f"{endpoint.field}.backup", "pool.backup")
 
 
 def _judge(active: ActiveHealth) -> Verdict:

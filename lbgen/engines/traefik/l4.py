@@ -11,7 +11,6 @@ from lbgen.engines.traefik import names, tcp_weights
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.tls import build_closed_service, build_closing_routers, escape_regex
 from lbgen.engines.traefik.view import CAN, Contributor
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Forward, L4Rule, Listener, Mode, Plan, Pool, Protocol, Route
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ _HEADER = habit(
     {"listener.proxy_protocol.l4": "status 200"},
 )
 _BALANCES = {
-    Balance.LEAST_CONNECTIONS: Feature.LEAST_CONNECTIONS,
-    Balance.RANDOM: Feature.RANDOM,
-    Balance.SOURCE_HASH: Feature.SOURCE_HASH,
-    Balance.HASH: Feature.HASH,
+    Balance.LEAST_CONNECTIONS: "pool.balance.least_connections",
+    Balance.RANDOM: "pool.balance.random",
+    Balance.SOURCE_HASH: "pool.balance.source_hash",
+    Balance.HASH: "pool.balance.hash",
 }
 
 
@@ -220,9 +219,9 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
 
 def _listener_objections(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.proxy_protocol:
-        yield Objection(_HEADER, f"{listener.field}.proxy_protocol", Feature.PROXY_PROTOCOL_IN)
+        yield Objection(_HEADER, f"{listener.field}.proxy_protocol", "listener.proxy_protocol")
     if listener.protocol is Protocol.UDP and listener.access is not None:
-        yield Objection(_ANY_SOURCE, f"{listener.field}.access", Feature.LISTENER_ACCESS)
+        yield Objection(_ANY_SOURCE, f"{listener.field}.access", "listener.access")
     for rule in listener.l4_rules:
         yield from _route_objections(plan, listener, rule)
 
@@ -232,11 +231,11 @@ def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[
     if not isinstance(route.action, Forward):
         return
     if listener.protocol is Protocol.UDP and route.access is not None:
-        yield Objection(_ANY_SOURCE, f"{route.field}.access", Feature.ROUTE_ACCESS)
+        yield Objection(_ANY_SOURCE, f"{route.field}.access", "route.access")
     if listener.protocol is Protocol.UDP and rule.sources:
-        yield Objection(_ANY_SOURCE, f"{route.field}.sources", Feature.L4_SOURCES)
+        yield Objection(_ANY_SOURCE, f"{route.field}.sources", "route.sources")
     if listener.protocol is Protocol.TCP and route.action.timeouts.idle:
-        yield Objection(_IDLE, f"{route.field}.timeouts.idle", Feature.TIMEOUT_IDLE)
+        yield Objection(_IDLE, f"{route.field}.timeouts.idle", "timeouts.idle")
     for target in route.action.targets:
         yield from _pool_objections(plan.pool(target.pool), listener.protocol)
 
@@ -246,12 +245,12 @@ def _pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
         yield Objection(_NO_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
     checked = pool.active is not None and protocol is Protocol.TCP
     if pool.active is not None and not checked:
-        yield Objection(_NO_HEALTH, f"{pool.field}.health.active", Feature.HEALTH_ACTIVE)
+        yield Objection(_NO_HEALTH, f"{pool.field}.health.active", "pool.health.active")
     if pool.passive is not None:
-        yield Objection(_NO_PASSIVE, f"{pool.field}.health.passive", Feature.HEALTH_PASSIVE)
+        yield Objection(_NO_PASSIVE, f"{pool.field}.health.passive", "pool.health.passive")
     for endpoint in pool.endpoints:
         if endpoint.backup and not checked:
-            yield Objection(_NO_BACKUP, f"{endpoint.field}.backup", Feature.BACKUP)
+            yield Objection(_NO_BACKUP, f"{endpoint.field}.backup", "pool.backup")
 
 
 L4 = Contributor(objections=_objections)

@@ -11,7 +11,6 @@ from lbgen.engines.traefik.matching import CONDITIONS
 from lbgen.engines.traefik.routers import count_routers
 from lbgen.engines.traefik.view import http_listeners, http_pools, http_routes
 from lbgen.plan.conditions import FEATURES, Exact, Header
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route, Rule
 
 _PER_ROUTER = (
@@ -19,8 +18,8 @@ _PER_ROUTER = (
     "access or certificates"
 )
 _SEPARATE_COUNTS = {
-    Feature.RATE_LIMIT: approximate(_PER_ROUTER, {"route.rate_limit.routes": "rate"}),
-    Feature.CONCURRENCY: approximate(_PER_ROUTER, {"route.concurrency.routes": "places"}),
+    "route.rate_limit": approximate(_PER_ROUTER, {"route.rate_limit.routes": "rate"}),
+    "route.concurrency": approximate(_PER_ROUTER, {"route.concurrency.routes": "places"}),
 }
 _PERCENT = approximate("Traefik mirrors whole percents")
 _SET_BEFORE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
@@ -53,26 +52,26 @@ def find_objections(plan: Plan, version: str) -> Iterator[Objection]:
 def _rule_objections(rule: Rule) -> Iterator[Objection]:
     for wanted in rule.match.conditions:
         if why := refusal(CONDITIONS, wanted):
-            yield Objection(refused(why), f"{rule.field}.{wanted.field}", Feature(FEATURES[wanted.kind]))
+            yield Objection(refused(why), f"{rule.field}.{wanted.field}", FEATURES[wanted.kind])
     for wanted in rule.match.on(Header):
         if wanted.subject.name in _SET_BEFORE:
-            yield Objection(_AS_SET, f"{rule.field}.headers", Feature("match.headers"))
+            yield Objection(_AS_SET, f"{rule.field}.headers", "match.headers")
         if isinstance(wanted.operator, Exact) and "," in wanted.operator.value:
-            yield Objection(_LIST, f"{rule.field}.headers", Feature("match.headers"))
+            yield Objection(_LIST, f"{rule.field}.headers", "match.headers")
 
 
 def _route_objections(route: Route, routers: int) -> Iterator[Objection]:
     if route.rate_limit is not None and routers > 1:
-        yield Objection(_SEPARATE_COUNTS[Feature.RATE_LIMIT], f"{route.field}.rate_limit", Feature.RATE_LIMIT)
+        yield Objection(_SEPARATE_COUNTS["route.rate_limit"], f"{route.field}.rate_limit", "route.rate_limit")
     if route.concurrency is not None and routers > 1:
-        yield Objection(_SEPARATE_COUNTS[Feature.CONCURRENCY], f"{route.field}.concurrency", Feature.CONCURRENCY)
+        yield Objection(_SEPARATE_COUNTS["route.concurrency"], f"{route.field}.concurrency", "route.concurrency")
     for mirror in route.action.mirrors if isinstance(route.action, Forward) else ():
         if mirror.percent != round(mirror.percent):
-            yield Objection(_PERCENT, mirror.field, Feature.MIRROR)
+            yield Objection(_PERCENT, mirror.field, "route.mirror")
 
 
 def _pool_objections(plan: Plan, pool: Pool) -> Iterator[Objection]:
     if plan.resolvers and any(not endpoint.is_ip for endpoint in pool.endpoints):
-        yield Objection(_RESOLVERS, f"{pool.field}.endpoints", Feature.ENDPOINT_NAMES)
+        yield Objection(_RESOLVERS, f"{pool.field}.endpoints", "pool.endpoint_names")
     if pool.protocol is PoolProtocol.HTTP2:
-        yield Objection(_TUNNEL, f"{pool.field}.protocol", Feature.POOL_HTTP2)
+        yield Objection(_TUNNEL, f"{pool.field}.protocol", "pool.protocol.http2")

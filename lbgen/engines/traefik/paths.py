@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.traefik.view import CAN, Contributor, http_listeners
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -37,9 +36,9 @@ def _http(listener: Listener, version: str) -> dict[str, Data]:
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for listener in http_listeners(plan):
         if listener.paths.empty_segments:
-            yield Objection(_EMPTY_SEGMENTS, f"{listener.field}.paths", Feature.PATHS_ALLOW)
+            yield Objection(_EMPTY_SEGMENTS, f"{listener.field}.paths", "paths.allow")
         elif listener.paths.encoded_unreserved:
-            yield Objection(_UNRESERVED, f"{listener.field}.paths", Feature.PATHS_ALLOW)
+            yield Objection(_UNRESERVED, f"{listener.field}.paths", "paths.allow")
 
 
 PATHS = Contributor(http=_http, objections=_objections)

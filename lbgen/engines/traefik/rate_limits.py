@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.traefik.timeouts import duration
 from lbgen.engines.traefik.view import CAN, Contributor, HttpRoute, http_routes
-from lbgen.plan.features import Feature
 from lbgen.plan.policy import Key, KeyKind
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ _SAME_FOR_ALL = "X-Forwarded-Server"
 
 _TOGETHER = "requests without the header, or with an empty one, are counted together"
 _SHARED_BUCKETS = {
-    Feature.RATE_LIMIT: habit(_TOGETHER, {"route.rate_limit.routes": "rate"}),
-    Feature.CONCURRENCY: habit(_TOGETHER, {"route.concurrency.routes": "places"}),
+    "route.rate_limit": habit(_TOGETHER, {"route.rate_limit.routes": "rate"}),
+    "route.concurrency": habit(_TOGETHER, {"route.concurrency.routes": "places"}),
 }
 _FORGED = refused(f"Traefik cannot tell who made an X-Request-Id before it counts{CAN}")
 
@@ -48,8 +47,8 @@ def _by_client(_: Plan, route: Route) -> bool:
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for route in http_routes(plan):
         for name, limit, feature in (
-            ("rate_limit", route.rate_limit, Feature.RATE_LIMIT),
-            ("concurrency", route.concurrency, Feature.CONCURRENCY),
+            ("rate_limit", route.rate_limit, "route.rate_limit"),
+            ("concurrency", route.concurrency, "route.concurrency"),
         ):
             if limit is not None and limit.key.kind is KeyKind.HEADER:
                 verdict = _FORGED if limit.key.name == "x-request-id" else _SHARED_BUCKETS[feature]

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, approximate, emulated, habit, refused
+from typing import TYPE_CHECKING
+
+from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
 from lbgen.engines.conditions import condition_verdicts
 from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
 from lbgen.engines.traefik.matching import CONDITIONS
-from lbgen.plan.features import Feature
+
+if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
     **condition_verdicts(CONDITIONS),
-    Feature.PROXY_PROTOCOL_IN: habit(
+    "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
     ),
-    Feature.MAX_CONNECTIONS: refused("Traefik limits connections per client address only; HAProxy and Envoy can"),
-    Feature.L4_MAX_CONNECTIONS: refused(
+    "listener.max_connections": refused("Traefik limits connections per client address only; HAProxy and Envoy can"),
+    "listener.max_connections.l4": refused(
         "Traefik limits TCP connections per client address only; nginx, HAProxy and Envoy can"
     ),
-    Feature.LISTENER_ACCESS: habit(
+    "listener.access": habit(
         "a request that no rule takes gets 404 before the access list is asked",
         {"listener.access.routes": "status 404"},
         when=where_no_rule_may_match,
     ),
-    Feature.LISTENER_LIMITS: habit(
+    "listener.limits": habit(
         "headers alone may be as long as target and headers together, and 4 KiB longer",
         {"listener.limits.routes": ("accepted", "status 404", "status 403", "status 200")},
     ),
-    Feature.CLIENT_TIMEOUTS: habit(
+    "listener.timeouts": habit(
         "heads and bodies share one time, which is ten times the longer of client_header and client_body, as Traefik "
         "cannot tell slow uploads from silent ones; a client that is slower gets any of 400, 408, 499, 500 and 504",
         {
@@ -35,29 +39,29 @@ _SUPPORT: dict[Feature, Verdict] = {
             "listener.timeouts.whole": tuple(f"{AT_TIMES}{word}" for word in ("status", "time", "open", "closed")),
         },
     ),
-    Feature.PATHS_STRICT: habit(
+    "paths.strict": habit(
         "dot segments and repeated slashes are resolved, escapes of letters and digits decoded and raw bytes such as "
         "`|` escaped, before rules look at a path, and endpoints get that form; escapes of slashes, backslashes and "
         "control characters, and broken ones, get 400",
     ),
-    Feature.PATHS_ALLOW: emulated("Traefik's own normalisation of paths"),
-    Feature.PATHS_NORMALIZE: habit(
+    "paths.allow": emulated("Traefik's own normalisation of paths"),
+    "paths.normalize": habit(
         "a path that ends with a dot segment loses its last slash, and one that leads above the root begins there",
         {"paths.normalize.last": "target"},
     ),
-    Feature.PATHS_VERBATIM: refused(
+    "paths.verbatim": refused(
         "Traefik decodes and adds escapes before rules look at a path; nginx, HAProxy and Envoy can"
     ),
-    Feature.FRAMING: habit(
+    "framing": habit(
         "Transfer-Encoding wins over Content-Length, bare line feeds and folded fields are accepted, and endpoints get "
         "one well-formed request; CONNECT, TRACE, and hosts that are no name and no address get a 4xx; without TLS, "
         "clients may begin with HTTP/2 whatever http2 says",
     ),
-    Feature.MALFORMED: habit(
+    "framing.malformed": habit(
         "Go's server answers by itself: 400, 431, 501 for codings that it does not know and 505 for other versions of "
         "HTTP, without a line in the access log",
     ),
-    Feature.HOP_BY_HOP: habit(
+    "headers.hop_by_hop": habit(
         "the values of a request's trailers and Proxy-Authorization do not reach endpoints, and an endpoint that gets "
         "`Pragma: no-cache` gets `Cache-Control: no-cache` as well",
         {
@@ -68,15 +72,15 @@ _SUPPORT: dict[Feature, Verdict] = {
             )
         },
     ),
-    Feature.CONNECTION_NOMINATED: habit(
+    "headers.connection_nominated": habit(
         "fields that a request's Connection names are dropped, but for X-Forwarded-*; those that a response's "
         "Connection names beside `close` reach the client",
     ),
-    Feature.UNDERSCORES_DROP: habit(
+    "headers_with_underscores.drop": habit(
         "header fields with a dot in their names are dropped too",
         {"headers_with_underscores.drop.others": "header x.dot"},
     ),
-    Feature.FORWARDED_HEADERS: habit(
+    "forwarded_headers": habit(
         "X-Forwarded-Port is the port of the Host header, X-Forwarded-Proto of an upgraded connection is ws or wss",
         {
             "forwarded_headers.everywhere": (
@@ -86,18 +90,18 @@ _SUPPORT: dict[Feature, Verdict] = {
             )
         },
     ),
-    Feature.REQUEST_ID: emulated("the lbgen plugin makes the id"),
-    Feature.REQUEST_HEADERS_ADD: approximate(
+    "request_id": emulated("the lbgen plugin makes the id"),
+    "route.request_headers.add": approximate(
         "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
         {"route.request_headers.add.routes": "header x-*"},
         where_lines_remain,
     ),
-    Feature.RESPONSE_HEADERS_ADD: approximate(
+    "route.response_headers.add": approximate(
         "an added line replaces those of the endpoint; nginx, HAProxy and Envoy can add",
         {"route.response_headers.add.routes": "header"},
         where_lines_remain,
     ),
-    Feature.FORWARD: habit(
+    "route.forward": habit(
         "an endpoint gets X-Real-Ip and X-Forwarded-Server, a client's own X-Request-Id where request_id alone is off, "
         "escapes in upper case, `&` for `;` in a query, and "
         "`Accept-Encoding: gzip` from clients that send none, whose answer is unpacked on the way; a GET is sent again "
@@ -119,16 +123,16 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.forward.upload": f"{AT_TIMES}other",
         },
     ),
-    Feature.REDIRECT: habit(
+    "route.redirect": habit(
         "the lbgen plugin answers, as Traefik's redirects choose the status by the method; escapes are in upper case",
         {"route.redirect.escapes": "header location"},
     ),
-    Feature.RESPOND: emulated("the lbgen plugin answers; Traefik has no fixed responses"),
-    Feature.MIRROR: habit(
+    "route.respond": emulated("the lbgen plugin answers; Traefik has no fixed responses"),
+    "route.mirror": habit(
         "a mirroring service, which keeps the body in memory; handshakes of WebSocket are mirrored too",
         {"route.mirror.tunnels": "copies"},
     ),
-    Feature.CORS: habit(
+    "route.cors": habit(
         "preflights get 200; origins that are not allowed get the other CORS headers, and what is allowed is on every "
         "answer",
         {
@@ -144,7 +148,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             )
         },
     ),
-    Feature.COMPRESSION: habit(
+    "route.compression": habit(
         "every status but 204 and 304 is compressed, `no-transform` too; only the first line of Accept-Encoding "
         "counts, and a strong ETag stays strong",
         {
@@ -152,27 +156,27 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.compression.routes": ("header content-encoding: gzip", "header vary", "header etag"),
         },
     ),
-    Feature.BUFFERING: approximate(
+    "route.buffering": approximate(
         "requests and responses are both read whole before they are sent on; nginx, HAProxy and Envoy can do one alone",
         {"route.buffering.routes": ("open", "closed", "time", "other")},
         where_one_way_is_buffered,
     ),
-    Feature.STATUSES: habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
-    Feature.FAILURES: habit(
+    "statuses": habit("the texts are Go's and Traefik's own, such as `404 page not found`"),
+    "statuses.failures": habit(
         "502 where a connection fails, 500 for a failure of TLS, 503 where no endpoint is up, 504 where a time is "
         "over; a response without a Content-Type gets a guessed one where an interim response came before it",
     ),
-    Feature.RATE_LIMIT: habit(
+    "route.rate_limit": habit(
         "a request over the burst waits for up to half of the time until the next is allowed, and a refused one gets "
         "Retry-After; a change of the configuration forgets what was counted",
         {"route.rate_limit.routes": "rate"},
     ),
-    Feature.MAX_BODY: emulated(
+    "route.max_body": emulated(
         "the lbgen plugin looks at Content-Length, and cuts bodies without one; Traefik's own limit reads requests and "
         "responses whole"
     ),
-    Feature.ROUTE_ACCESS: emulated("access lists on its routers, and routers for the clients that are denied"),
-    Feature.TIMEOUT_IDLE: habit(
+    "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
+    "timeouts.idle": habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
         {
             "timeouts.idle.body": f"{AT_TIMES}time",
@@ -180,7 +184,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             "timeouts.idle.tunnel": f"{AT_TIMES}time",
         },
     ),
-    Feature.TIMEOUT_REQUEST: habit(
+    "timeouts.request": habit(
         "the lbgen plugin ends the request, but Traefik answers a client that pauses in its body only when that "
         "goes on or its own time is over",
         {
@@ -190,7 +194,7 @@ _SUPPORT: dict[Feature, Verdict] = {
             "timeouts.request.client_body_first": ("open", "time"),
         },
     ),
-    Feature.RETRIES: habit(
+    "route.retries": habit(
         "a retry may meet the same endpoint; a cause of `reset` or `timeout` makes 502 and 504 of endpoints be retried "
         "too, and both are retried for each other; an answer that is no HTTP gives 500 at once; a POST with an "
         "Idempotency-Key counts as idempotent",
@@ -201,41 +205,43 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.retries.keyed": "tries",
         },
     ),
-    Feature.RETRY_BUDGET: refused("Traefik's retries have no budget; Envoy can"),
-    Feature.LEAST_CONNECTIONS_WEIGHTED: refused(
+    "route.retries.budget": refused("Traefik's retries have no budget; Envoy can"),
+    "pool.balance.least_connections.weights": refused(
         "Traefik's least connections have no weights; nginx, HAProxy and Envoy can"
     ),
-    Feature.RANDOM: habit(
+    "pool.balance.random": habit(
         "the less busy of two random endpoints is chosen", {"pool.balance.random.routes": "endpoint"}
     ),
-    Feature.HASH: emulated(
+    "pool.balance.hash": emulated(
         "the lbgen plugin gives the key to Traefik's strategy hrw; a retry goes to the same endpoint"
     ),
-    Feature.BACKUP: emulated("a failover service; on L4 routes `lbgen agent` changes the weights"),
-    Feature.ENDPOINT_NAMES: emulated("a name is resolved for each new connection, by the system's resolver"),
-    Feature.HEALTH_ACTIVE: emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
-    Feature.HEALTH_PASSIVE: habit(
+    "pool.backup": emulated("a failover service; on L4 routes `lbgen agent` changes the weights"),
+    "pool.endpoint_names": emulated("a name is resolved for each new connection, by the system's resolver"),
+    "pool.health.active": emulated("Traefik's own checks, on L4 routes those of `lbgen agent`"),
+    "pool.health.passive": habit(
         "failures count within eject_for, whether or not good answers lie between them",
         {"pool.health.passive.routes": "endpoint"},
     ),
-    Feature.MAX_PER_ENDPOINT: refused("Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"),
-    Feature.QUEUE: refused("Traefik has no queue; HAProxy can"),
-    Feature.SLOW_START: refused("Traefik has no slow start; HAProxy and Envoy can"),
-    Feature.STICKY: habit(
+    "pool.connections.max_per_endpoint": refused(
+        "Traefik does not limit requests to an endpoint; nginx, HAProxy and Envoy can"
+    ),
+    "pool.connections.queue": refused("Traefik has no queue; HAProxy can"),
+    "pool.slow_start": refused("Traefik has no slow start; HAProxy and Envoy can"),
+    "pool.sticky": habit(
         "the cookie's value is Traefik's own, so that other engines do not know it, and of a split it holds once the "
         "target is chosen",
         {"pool.sticky.routes": ("pool", "endpoint", "header")},
     ),
-    Feature.PROXY_PROTOCOL_OUT: refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
-    Feature.METRICS: emulated(
+    "pool.proxy_protocol": refused("Traefik sends PROXY headers on L4 routes only; HAProxy and Envoy can"),
+    "metrics": emulated(
         "`lbgen agent` counts the lines of Traefik's log and writes the access log; as there, a try that Traefik's "
         "connections repeat is not counted, a client that left is counted as 4xx, and what Go's server answers by "
         "itself is not counted"
     ),
-    Feature.METRICS_L4: refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
-    Feature.TLS_CURVES: emulated("all of the list; Go orders them by itself"),
-    Feature.ACCESS_LOG_L4: approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "log"}),
-    Feature.ACCESS_LOG: habit(
+    "metrics.l4": refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    "listener.tls.curves": emulated("all of the list; Go orders them by itself"),
+    "access_log.l4": approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "log"}),
+    "access_log": habit(
         "the lines have Traefik's own fields, which lbgen logs reads, and the query is in them; a try that Traefik's "
         "connections repeat is not counted, the host has no port, a client that left has 499, and what Go's server "
         "answers by itself has no line",
@@ -244,27 +250,28 @@ _SUPPORT: dict[Feature, Verdict] = {
             "access_log.cut": "log",
         },
     ),
-    Feature.ESCAPE_HATCH: UNPORTABLE,
-    Feature.DIRECT: refused("it forwards bytes itself, so replies come back through it"),
+    # Of what is named above, what the engine has without more.
+    "pool.proxy_protocol.l4": NATIVE,
+    "route.forward.split": NATIVE,
+    "route.forward.request_headers": NATIVE,
+    "engines.verbatim": UNPORTABLE,
+    "engines.forwarding.direct": refused("it forwards bytes itself, so replies come back through it"),
 }
 
-_HOP_BY_HOP = _SUPPORT[Feature.HOP_BY_HOP]
+_HOP_BY_HOP = _SUPPORT["headers.hop_by_hop"]
 _NO_H2C_TIMES = refused("Traefik has times for HTTP/2 to endpoints from 3.7 on")
 _SERVICE_MIDDLEWARES = refused("Traefik's services have middlewares of their own from 3.7 on")
 _SUPPORT_3_6: dict[Feature, Verdict] = _SUPPORT | {
-    Feature.HOP_BY_HOP: habit(
+    "headers.hop_by_hop": habit(
         f"{_HOP_BY_HOP.note}, and `Upgrade: h2c` reaches endpoints",
         {part: (*shown, "header upgrade") for part, shown in _HOP_BY_HOP.differs},
     ),
-    Feature.UNDERSCORES_DROP: emulated("the lbgen plugin drops them, as Traefik does so from 3.7 on"),
-    Feature.RETRIES: refused("Traefik's retries know causes from 3.7 on"),
-    Feature.SPLIT_HEADERS: _SERVICE_MIDDLEWARES,
-    Feature.HASH: _SERVICE_MIDDLEWARES,
-    Feature.POOL_HTTP2: _NO_H2C_TIMES,
-    Feature.POOL_GRPC: _NO_H2C_TIMES,
+    "headers_with_underscores.drop": emulated("the lbgen plugin drops them, as Traefik does so from 3.7 on"),
+    "route.retries": refused("Traefik's retries know causes from 3.7 on"),
+    "route.forward.request_headers": _SERVICE_MIDDLEWARES,
+    "pool.balance.hash": _SERVICE_MIDDLEWARES,
+    "pool.protocol.http2": _NO_H2C_TIMES,
+    "pool.protocol.grpc": _NO_H2C_TIMES,
 }
 
-SUPPORT = {
-    version: {feature: table.get(feature, NATIVE) for feature in Feature}
-    for version, table in (("3.7", _SUPPORT), ("3.6", _SUPPORT_3_6))
-}
+SUPPORT = {"3.7": VerdictTable(_SUPPORT), "3.6": VerdictTable(_SUPPORT_3_6)}

@@ -9,7 +9,6 @@ from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.document import Tagged
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import CAN, Contributor
-from lbgen.plan.features import Feature
 from lbgen.plan.model import HostPattern, Listener, Mode, Plan
 
 if TYPE_CHECKING:
@@ -168,12 +167,12 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     found = list(find_terminating(plan.listeners))
     for listener, tls in found[1:]:
         if tls.certificates[0].cert.path != found[0][1].certificates[0].cert.path:
-            yield Objection(_FIRST_SHOWN, f"{listener.field}.tls", Feature.TLS_NO_SNI)
+            yield Objection(_FIRST_SHOWN, f"{listener.field}.tls", "listener.tls.no_sni")
     holders: dict[str, str] = {}
     for certificate in list_certificates(plan.listeners):
         for name in certificate.names:
             if holders.setdefault(str(name), certificate.cert.path) != certificate.cert.path:
-                yield Objection(_TWICE, certificate.field, Feature.TLS_TERMINATE)
+                yield Objection(_TWICE, certificate.field, "listener.tls")
                 break
 
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
 from lbgen.installed import engine_names
 from lbgen.plan.checks.context import Context, suggest_known
 from lbgen.plan.feature_uses import default_uses, explicit_uses
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 from lbgen.spec.pydantic_errors import suggest
-
-if TYPE_CHECKING:
-    from lbgen.plan.checks.context import Context
-
-
-_ACCEPTED = ("all", *(feature.value for feature in Feature))
 
 
 def check(context: Context) -> None:
@@ -46,13 +39,14 @@ def check(context: Context) -> None:
         if name not in used:
             context.advise("LB251", f"pools.{name}", "no route uses this pool", "drop it, or forward to it")
     asked = (explicit_uses, default_uses) if any(set(names) - {"all"} for names in model.accept.values()) else ()
-    features = {feature.value for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
+    features = {feature for each in asked for feature, _ in each(context.expanded, context.topology.wrote)}
+    accepted = ("all", *all_features())
     for engine, names in model.accept.items():
         for n, name in enumerate(names):
             field = f"accept.{engine}[{n}]"
-            if name not in _ACCEPTED:
+            if name not in accepted:
                 message = f'there is no feature "{name}"'
-                hint = suggest_known(name, _ACCEPTED) or "lbgen explain lists a topology's features; all accepts any"
+                hint = suggest_known(name, accepted) or "lbgen explain lists a topology's features; all accepts any"
                 context.add("LB201", field, message, hint)
             elif name != "all" and name not in features:
                 context.add("LB303", field, "nothing here uses this feature", "drop it", Severity.WARNING)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.engines.api import NeedsKernel
 from lbgen.engines.verdicts import judge
-from lbgen.plan.features import Feature
 from lbgen.runtime.common import ports
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def choose(
 
 def configured(plan: Plan) -> frozenset[str]:
     """The engines of which the topology asks something that no other engine has, such as direct forwarding."""
-    return frozenset(use.engine for use in plan.uses if use.feature is Feature.DIRECT)
+    return frozenset(use.engine for use in plan.uses_of("engines.forwarding.direct"))
 
 
 def offsets(

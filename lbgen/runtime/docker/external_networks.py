@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import NOWHERE, Diagnostic, EngineError, Severity
-from lbgen.plan.features import Feature
 from lbgen.plan.overlay import with_endpoints, with_real_endpoints
 from lbgen.runtime.common import ports
 from lbgen.runtime.docker import images, network, traffic_switch
@@ -192,8 +191,9 @@ def attach_endpoints(client: DockerClient, plan: Plan, *, connect: bool = True) 
     for stack in joined:
         route_networks(client, stack)
     named = {f"{field}.address" for field in addresses}
-    uses = (x for x in plan.uses if x.feature is not Feature.ENDPOINT_NAMES or x.field not in named)
-    return replace(with_endpoints(plan, addresses), uses=tuple(uses))
+    resolved = {use for use in plan.uses_of("pool.endpoint_names") if use.field in named}
+    uses = tuple(use for use in plan.uses if use not in resolved)
+    return replace(with_endpoints(plan, addresses), uses=uses)
 
 
 def _containers(client: DockerClient, plan: Plan) -> dict[str, Container]:

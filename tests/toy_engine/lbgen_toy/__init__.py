@@ -20,17 +20,17 @@ from lbgen.engines.api import (
     approximate,
     refused,
 )
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from lbgen.engines.api import Objection, Verdict
+    from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan
 
 FILE = "toy.conf"
-SUPPORTED = {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE}
+SUPPORTED = {"listener.l4.tcp", "route.forward", "pool.balance.round_robin", "timeouts.connect", "timeouts.idle"}
 REFUSED = refused("the toy forwards TCP in round robin and nothing else")
 UNLOGGED = approximate("the toy logs no connections", {"access_log.l4": "log"})
 
@@ -89,7 +89,7 @@ class Toy:
     insertion_points: tuple[tuple[str, str], ...] = ()
 
     def verdict(self, feature: Feature, version: str) -> Verdict:
-        if feature is Feature.ACCESS_LOG_L4:
+        if feature == "access_log.l4":
             return UNLOGGED
         return NATIVE if feature in SUPPORTED else REFUSED
 

@@ -13,7 +13,6 @@ import lbgen
 from lbgen.cli import explain_tables
 from lbgen.engines.api import NATIVE, engine, engine_names, habit
 from lbgen.engines.verdicts import Answer, answers
-from lbgen.plan.features import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,8 +75,8 @@ def test_a_wrapped_note_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_feature_shows_the_worst_of_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Answer(Feature.TIMEOUT_IDLE, NATIVE, ("timeouts.idle",))
-    place = Answer(Feature.TIMEOUT_IDLE, habit("the longer holds"), ("routes[0].timeouts.idle",), place=True)
+    whole = Answer("timeouts.idle", NATIVE, ("timeouts.idle",))
+    place = Answer("timeouts.idle", habit("the longer holds"), ("routes[0].timeouts.idle",), place=True)
     lines = shown(monkeypatch, 120, of=dict.fromkeys(TITLES, (whole, place)))
     row = next(line.split() for line in lines if line.startswith("timeouts.idle "))
     assert row[1:] == ["habit"] * len(TITLES)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lbgen.engines.api import Level, engine, engine_names, engines
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 
 ABLE = re.compile(r"; ([A-Za-z, ]+) can$")
 
@@ -16,7 +16,7 @@ ABLE = re.compile(r"; ([A-Za-z, ]+) can$")
 def test_engines_that_a_refusal_names_can(name: str) -> None:
     titles = {each.title: each for each in engines().values()}
     wrong = []
-    for feature in Feature:
+    for feature in all_features():
         verdict = engine(name).verdict(feature, engine(name).versions[0])
         if verdict.level is not Level.REFUSED or (found := ABLE.search(verdict.note)) is None:
             continue

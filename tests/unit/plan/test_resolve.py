@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import lbgen
 from lbgen.diagnostics import LbgenError, Severity
 from lbgen.plan.conditions import Exact, Header, Present
-from lbgen.plan.features import Feature
+from lbgen.plan.features import all_features
 from lbgen.plan.model import (
     Balance,
     ClientTimeouts,
@@ -135,22 +135,28 @@ def test_actions() -> None:
 
 def test_baseline_features_of_l7_listeners() -> None:
     redirect = {"name": "r", "redirect": {"host": "b.test"}}
-    always = {Feature.MALFORMED, Feature.FAILURES, Feature.HOP_BY_HOP, Feature.CONNECTION_NOMINATED, Feature.WEBSOCKET}
-    always |= {Feature.UNDERSCORES_DROP, Feature.ACCESS_LOG, Feature.CLIENT_TIMEOUTS}  # the last two are the profile's
-    base = {Feature.L7, Feature.FRAMING, Feature.STATUSES, Feature.PATHS_STRICT, *always}
+    always = {
+        "framing.malformed",
+        "statuses.failures",
+        "headers.hop_by_hop",
+        "headers.connection_nominated",
+        "route.websocket",
+    }
+    always |= {"headers_with_underscores.drop", "access_log", "listener.timeouts"}  # the last two are the profile's
+    base = {"listener.l7", "framing", "statuses", "paths.strict", *always}
     assert all(use.default for feature in always for use in plan_of(redirect).uses_by_feature()[feature])
-    written = plan_of(redirect, access_log="json").uses_by_feature()[Feature.ACCESS_LOG]
+    written = plan_of(redirect, access_log="json").uses_by_feature()["access_log"]
     assert [(use.field, use.default) for use in written] == [("access_log", True)]  # the same, whoever wrote it
-    assert base | {Feature.REDIRECT} == plan_of(redirect).uses_by_feature().keys()
+    assert base | {"route.redirect"} == plan_of(redirect).uses_by_feature().keys()
     forwarding = plan_of(ALL).uses_by_feature().keys()
-    assert base | {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID} < forwarding
+    assert base | {"forwarded_headers", "request_id"} < forwarding
     database = {"name": "a", "listeners": ["db"], "forward": "app"}
     l4 = plan_of(database, listeners={"db": {"port": 1, "mode": "l4"}})
-    defaults = {Feature.TIMEOUT_CONNECT, Feature.TIMEOUT_IDLE, Feature.ACCESS_LOG_L4}
-    assert l4.uses_by_feature().keys() == {Feature.L4_TCP, Feature.FORWARD, Feature.ROUND_ROBIN, *defaults}
+    defaults = {"timeouts.connect", "timeouts.idle", "access_log.l4"}
+    assert l4.uses_by_feature().keys() == {"listener.l4.tcp", "route.forward", "pool.balance.round_robin", *defaults}
     assert all(use.default for feature in defaults for use in l4.uses_by_feature()[feature])
     asked = plan_of({**database, "timeouts": {"idle": "1h"}}, listeners={"db": {"port": 1, "mode": "l4"}})
-    assert [use.default for use in asked.uses_by_feature()[Feature.TIMEOUT_IDLE]] == [False]
+    assert [use.default for use in asked.uses_by_feature()["timeouts.idle"]] == [False]
 
 
 def test_connections_of_l4_listeners_over_tcp_are_logged_as_requests_are() -> None:
@@ -162,8 +168,8 @@ def test_connections_of_l4_listeners_over_tcp_are_logged_as_requests_are() -> No
     for level, is_logged in (("json", True), ("none", False)):
         plan = plan_of(*routes, listeners=listeners, access_log=level)
         assert [each.access_log for each in plan.listeners] == [is_logged, False]
-        assert (Feature.ACCESS_LOG_L4 in plan.uses_by_feature()) == is_logged
-        assert Feature.ACCESS_LOG not in plan.uses_by_feature()
+        assert ("access_log.l4" in plan.uses_by_feature()) == is_logged
+        assert "access_log" not in plan.uses_by_feature()
 
 
 def test_minimal_sets_what_nothing_set_means() -> None:
@@ -176,7 +182,7 @@ def test_minimal_sets_what_nothing_set_means() -> None:
 
 def test_minimal_asks_for_no_extra_headers() -> None:
     plan = plan_of(ALL, profile="minimal")
-    assert not plan.uses_by_feature().keys() & {Feature.FORWARDED_HEADERS, Feature.REQUEST_ID}
+    assert not plan.uses_by_feature().keys() & {"forwarded_headers", "request_id"}
     assert (plan.listeners[0].forwarded_headers, plan.listeners[0].request_id) == (False, False)
 
 
@@ -279,7 +285,7 @@ RICH: dict[str, Any] = {
 def test_every_feature_can_be_asked_for() -> None:
     """Framing is of every HTTP listener and no field's."""
     plan = lbgen.plan(lbgen.load(RICH))
-    assert set(Feature) == plan.uses_by_feature().keys()
+    assert set(all_features()) == plan.uses_by_feature().keys()
     for use in plan.uses:
         assert use.field
     assert plan.accept == ("framing", "all")
@@ -294,12 +300,14 @@ def test_underscores_are_dropped_unless_the_listener_or_else_the_topology_says()
     listeners = {"a": {"port": 1}, "b": {"port": 2, "headers_with_underscores": "drop"}}
     plan = plan_of(ALL, listeners=listeners, headers_with_underscores="pass")
     assert [x.underscores for x in plan.listeners] == [True, False]
-    assert [use.field for use in plan.uses_by_feature()[Feature.UNDERSCORES_PASS]] == ["headers_with_underscores"]
+    assert [use.field for use in plan.uses_by_feature()["headers_with_underscores.pass"]] == [
+        "headers_with_underscores"
+    ]
     dropping = plan_of(ALL, listeners=listeners | {"a": {"port": 1, "headers_with_underscores": "pass"}})
-    assert [use.field for use in dropping.uses_by_feature()[Feature.UNDERSCORES_PASS]] == [
+    assert [use.field for use in dropping.uses_by_feature()["headers_with_underscores.pass"]] == [
         "listeners.a.headers_with_underscores"
     ]
-    assert [(use.field, use.default) for use in dropping.uses_by_feature()[Feature.UNDERSCORES_DROP]] == [
+    assert [(use.field, use.default) for use in dropping.uses_by_feature()["headers_with_underscores.drop"]] == [
         ("listeners.b", True)
     ]
 
@@ -317,9 +325,9 @@ def test_places(tmp_path: Any) -> None:
         10,
         7,
     )
-    (use,) = plan.uses_by_feature()[Feature.WEIGHTS]
+    (use,) = plan.uses_by_feature()["pool.weights"]
     assert (use.field, dict(plan.use_spans)[use.field].line) == ("pools.app.endpoints[0].weight", 7)
-    (use,) = plan.uses_by_feature()[Feature.REQUEST_ID]
+    (use,) = plan.uses_by_feature()["request_id"]
     assert dict(plan.use_spans)[use.field].file.endswith("production.yaml")
 
 
@@ -451,10 +459,10 @@ def test_defaults_for_all_listeners_and_routes_hold_where_nothing_nearer_is_said
     assert own.action.buffering == Buffering(request=True, response=False)
     named = {(use.feature, use.field) for use in found.uses}
     wanted = {
-        (Feature.LISTENER_LIMITS, "limits"),
-        (Feature.MAX_BODY, "max_body"),
-        (Feature.BUFFERING, "buffering"),
-        (Feature.RESPONSE_HEADERS_SET, "response_headers.set"),
+        ("listener.limits", "limits"),
+        ("route.max_body", "max_body"),
+        ("route.buffering", "buffering"),
+        ("route.response_headers.set", "response_headers.set"),
     }
     assert wanted <= named
 

@@ -14,7 +14,6 @@ from lbgen.engines.envoy.headers import merge_edits
 from lbgen.engines.envoy.protobuf import duration
 from lbgen.engines.envoy.rewrites import replace_prefix
 from lbgen.engines.envoy.run import judge
-from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
     Forward,
@@ -62,8 +61,8 @@ def routes_of(plan: Plan) -> list[dict[str, Any]]:
 
 
 def test_what_has_no_row_is_native() -> None:
-    assert ENGINE.verdict(Feature.HOST_EXACT, "1.40") is NATIVE
-    assert ENGINE.verdict(Feature.DIRECT, "1.40").level is Level.REFUSED
+    assert ENGINE.verdict("match.host", "1.40") is NATIVE
+    assert ENGINE.verdict("engines.forwarding.direct", "1.40").level is Level.REFUSED
 
 
 def test_lines_know_the_field_they_came_from() -> None:
@@ -139,9 +138,9 @@ def test_objections_name_their_place() -> None:
     plan = plan_of(forward(Timeouts(1, 500, 100)), **matches)
     found = {(o.field, o.verdict.level, o.feature) for o in ENGINE.objections(plan, "1.40")}
     assert found == {
-        ("routes[0].timeouts.idle", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
-        ("routes[0].timeouts.idle", Level.HABIT, Feature.TIMEOUT_IDLE),
-        ("routes[0].match[0].query.q", Level.HABIT, Feature("match.query.regex")),
+        ("routes[0].timeouts.idle", Level.APPROXIMATE, "timeouts.idle"),
+        ("routes[0].timeouts.idle", Level.HABIT, "timeouts.idle"),
+        ("routes[0].match[0].query.q", Level.HABIT, "match.query.regex"),
     }
 
 

@@ -14,7 +14,6 @@ from lbgen.engines.haproxy import ENGINE, matching
 from lbgen.engines.haproxy.backend_selection import choices
 from lbgen.engines.haproxy.matching import RouteKey
 from lbgen.engines.haproxy.upstreams import weights
-from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
     HeaderEdits,
@@ -225,6 +224,6 @@ def test_verdicts_on_places():
     )
     found = {(o.field, o.verdict.level, o.feature) for o in ENGINE.objections(made, "2.8")}
     assert found == {
-        ("routes[0].timeouts", Level.APPROXIMATE, Feature.TIMEOUT_IDLE),
+        ("routes[0].timeouts", Level.APPROXIMATE, "timeouts.idle"),
         ("routes[1].respond", Level.REFUSED, None),
     }

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 import lbgen
 from lbgen.engines.api import Level
 from lbgen.engines.nginx import ENGINE
-from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     HeaderEdits,
     Match,
@@ -47,9 +46,9 @@ def block(text: str, head: str) -> str:
 
 
 def test_old_version_says_what_it_cannot():
-    assert ENGINE.verdict(Feature.QUEUE, "1.22").level is Level.REFUSED
-    assert ENGINE.verdict(Feature("match.headers"), "1.22").level is Level.HABIT
-    assert ENGINE.verdict(Feature("match.headers"), "1.31").level is Level.EMULATED
+    assert ENGINE.verdict("pool.connections.queue", "1.22").level is Level.REFUSED
+    assert ENGINE.verdict("match.headers", "1.22").level is Level.HABIT
+    assert ENGINE.verdict("match.headers", "1.31").level is Level.EMULATED
 
 
 def test_same_plan_same_bytes_and_an_origin_for_each_line():

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from lbgen.engines.api import Level
 from lbgen.engines.traefik import ENGINE, tcp_weights
-from lbgen.plan.features import Feature
 from lbgen.plan.model import (
     Balance,
     ClientTimeouts,
@@ -34,7 +33,7 @@ def l4_plan(idle: int) -> Plan:
 def test_idle_time_on_l4_is_approximate_and_named():
     (found,) = ENGINE.objections(l4_plan(60_000), "3.7")
     assert found.verdict.level is Level.APPROXIMATE
-    assert (found.field, found.feature) == ("routes[0].timeouts.idle", Feature.TIMEOUT_IDLE)
+    assert (found.field, found.feature) == ("routes[0].timeouts.idle", "timeouts.idle")
 
 
 def test_no_idle_time_on_l4_is_fine():
@@ -56,7 +55,7 @@ def test_checks_of_tcp_endpoints_are_the_agents_and_those_of_udp_refused():
     assert [t["name"] for t in order["pools"][0]["targets"]] == ["127.0.0.1:1", "127.0.0.1:2"]
     assert ENGINE.set_weights(order["steering"], {}) == {tcp_weights.FILE: files[tcp_weights.FILE]}
     udp = replace(plan, listeners=(replace(plan.listeners[0], protocol=Protocol.UDP),))
-    assert {o.feature for o in ENGINE.objections(udp, "3.7")} == {Feature.HEALTH_ACTIVE, Feature.BACKUP}
+    assert {o.feature for o in ENGINE.objections(udp, "3.7")} == {"pool.health.active", "pool.backup"}
 
 
 ONE, OTHER = [["a", "h:1", 3, False], ["b", "h:2", 1, False], ["c", "h:3", 5, True]], [["x", "h:9", 1, False]]
@@ -88,9 +87,9 @@ def test_what_traefik_cannot_do_on_l4_is_refused_by_name():
     found = {o.feature: o.verdict.level for o in ENGINE.objections(replace(plan, pools=(asked,)), "3.7")}
     assert found == dict.fromkeys(
         (
-            Feature.LEAST_CONNECTIONS,
-            Feature.HEALTH_PASSIVE,
-            Feature.BACKUP,
+            "pool.balance.least_connections",
+            "pool.health.passive",
+            "pool.backup",
         ),
         Level.REFUSED,
     )

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from msgspec.structs import replace
 from lbgen import api
 from lbgen.diagnostics import EngineError, LbgenError, UsageError
 from lbgen.engines.api import ProcessSpec, Verdict, refused
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Balance, Endpoint, Pool, Respond, Route, Use
 from lbgen.runtime import registry
 from lbgen.runtime.common import state
@@ -27,6 +27,9 @@ from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.local.decide import choose
 from tests.support.fake_engine import FakeEngine, write_program
 from tests.unit.runtime.local.test_process import plan as one_listener
+
+if TYPE_CHECKING:
+    from lbgen.plan.features import Feature
 
 pytestmark = pytest.mark.xdist_group("runtime")
 PORT = 24_300
@@ -238,7 +241,7 @@ class Refusing(FakeEngine):
 
 
 def test_what_cannot_is_skipped_unless_it_was_named(fake, monkeypatch):
-    wanted = replace(plan(), uses=(Use(Feature.RETRIES, "routes[0].retries"),))
+    wanted = replace(plan(), uses=(Use("route.retries", "routes[0].retries"),))
     refusing = Refusing(fake.program, name="refusing")
     both = {"fake": fake, "refusing": refusing}
     monkeypatch.setattr("lbgen.runtime.stack_request.installed", lambda: both)
