@@ -123,7 +123,7 @@ def topology_fields(plan: Plan) -> dict[str, None]:
         *(each for route in plan.routes for each in _of_route(plan, route)),
     ]
     for feature in ("route.priority", "metrics", "metrics.l4", "engines.verbatim", "engines.forwarding.direct"):
-        found += [named(plan, use.field) for use in plan.uses_by_feature().get(feature, ())]
+        found += [named(plan, use.field) for use in plan.uses_of(feature)]
     return dict.fromkeys(found)
 
 
