@@ -210,7 +210,7 @@ def test_output_that_cannot_hold_every_character_degrades(encoding, tmp_path):
         ["ps"],
         ["--help"],
     ]
-    for line in lines:
+    for line in lines if encoding == "posix" else lines[:4]:
         done = lbgen(*line, **ENCODINGS[encoding])
         assert b"Traceback" not in done.stderr, (line, done.stderr)
         assert done.returncode in (0, 1, 4), (line, done.stderr)

@@ -1,8 +1,8 @@
 """Random topologies, faults and times included: every engine does what the oracle says, on 60 requests and 40 faults.
 
-`pytest tests/differential/test_topologies.py --topologies 500 [--topologies-seed N]` draws so many (default: 1).
-`--topologies-first K` goes on with the Kth, `--topologies-at-once M` has M side by side (most of the time is waiting),
-`--topologies-log FILE` gets a line of JSON for each as it ends.
+A drill: `pytest tests/differential/test_topologies.py --drills --topologies 500 [--topologies-seed N]` draws so many
+(default: 1). `--topologies-first K` goes on with the Kth, `--topologies-at-once M` has M side by side (most of the time
+is waiting), `--topologies-log FILE` gets a line of JSON for each as it ends.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engines,
     pytest.mark.root,
+    pytest.mark.drill,
     pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible"),
 ]
 L7 = ("envoy", "haproxy", "nginx", "traefik")

@@ -1,7 +1,7 @@
-"""A change that fails, at any of its steps, never stops what serves: an error of the daemon's, a throw-away container
-that vanishes, too many open files, a full disk, an engine or stand-in that is killed. Clients on kept connections lose
-nothing (unless what serves them is killed), the last good state serves, the finding says what was wrong and what to do,
-and the same change works once the fault is gone.
+"""A change that fails, at any of its steps, never stops what serves: Ctrl-C, a daemon that answers an error or goes
+away, a throw-away container that vanishes, too many open files, a full disk, an engine or stand-in that is killed.
+Clients on kept connections lose nothing (unless what serves them is killed), the last good state serves, or nothing is
+left, the finding says what was wrong and what to do, and the same change works once the fault is gone.
 
 A drill takes every step, else a few of each act are taken.
 """
@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,9 +26,10 @@ from lbgen import api
 from lbgen.diagnostics import EngineError
 from lbgen.runtime import registry
 from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.docker import labels
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, left, name_of, proxied
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, daemon_proxy, first_port, left, name_of, proxied
 from tests.support.sample import sample
 from tests.support.stacks import serves
 from tests.support.traffic import traffic
@@ -128,9 +130,10 @@ def fails(
     *,
     run: Callable[[], None] | None = None,
     cuts: bool = False,
+    clears: bool = True,
 ) -> str:
     """Run the act (or `run`) with a fault, then without; returns how it ended and what served then. `cuts`: the fault
-    itself costs requests, as what serves them is killed."""
+    itself costs requests, as what serves them is killed. Not `clears`: the act has no way to clear up."""
     act.prepare()
     ended = "no error"
     with act.load() as lost:
@@ -140,15 +143,18 @@ def fails(
         except EngineError as error:
             ended = "error"
             check(error)
+        except KeyboardInterrupt:
+            ended = "interrupted"
         end = time.monotonic() + (BACK_SECONDS if cuts else 0)
         while (state := act.state()) == "nothing" and time.monotonic() < end:
             time.sleep(0.1)
-        if ended == "error" and act.name == WITHOUT and state != "after":
-            assert not left(daemon, NAME)
+        if ended != "no error" and act.name == WITHOUT and state != "after":
+            assert not clears or not (left(daemon, NAME) or labels.saved_folder(NAME).exists())
         else:
             assert state in ("before", "after"), f"{state} serves"
-            assert state == "after" or ended == "error", "no error, and the state before serves"
-        assert not [each.name for each in list_containers(daemon, NAME) if each.name.endswith("-before")]
+            assert state == "after" or ended != "no error", "no error, and the state before serves"
+        names = [each.name for each in list_containers(daemon, NAME)]
+        assert not clears or not any(name.endswith("-before") for name in names), names
         act.run()
         assert act.state() == "after", "the same change does not serve then"
     assert cuts or not lost, f"{len(lost)} requests lost: {lost[:3]}"
@@ -214,17 +220,64 @@ def requests(act: Act, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     return there.said
 
 
-@pytest.mark.parametrize("name", sample(ACTS, ("reload",)))
-def test_an_error_of_the_daemon(
-    name: str, daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+def failing(text: str) -> tuple[int, str]:
+    return 500, "injected: write /x: no space left on device"
+
+
+def pressing(text: str) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def leaving(text: str) -> None:
+    raise ConnectionError
+
+
+@pytest.mark.parametrize(
+    ("then", "name"),
+    sample(
+        product((failing, pressing, leaving), ACTS),
+        ((failing, "reload"), (pressing, "reload"), (pressing, "up"), (leaving, "renew")),
+    ),
+)
+def test_a_request_to_the_daemon(
+    then: Callable[[str], tuple[int, str] | None],
+    name: str,
+    daemon: DockerClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    every: bool,
 ) -> None:
-    """At each request once: it answers 500."""
-    act, tally = Act(name), Tally(f"{name}, daemon")
+    """At each once: an error is answered, Ctrl-C is pressed, or the daemon goes away."""
+    act, tally = Act(name), Tally(f"{name}, {then.__name__}")
     for which in numbers(requests(act, tmp_path, monkeypatch)) if every else SAMPLE[name]:
-        at = At(which, lambda text: (500, "injected: write /x: no space left on device"))
+        at = At(which, then)
         fault = proxied(tmp_path, monkeypatch, at)
-        tally.take(f"request {which}", partial(fails, act, daemon, fault), lambda at=at: at.what)
+        run = partial(fails, act, daemon, fault, clears=then is not leaving)
+        tally.take(f"request {which}", run, lambda at=at: at.what)
     tally.judge()
+
+
+@pytest.mark.parametrize("number", sample((signal.SIGINT, signal.SIGTERM), (signal.SIGINT,)), ids=lambda x: x.name)
+def test_the_command_ends_with_one_word(number: signal.Signals, daemon: DockerClient, tmp_path: Path) -> None:
+    """Also when it is asked again while it clears up."""
+    pids: list[int] = []
+
+    def again(now: int, what: str) -> None:
+        if (what.startswith("POST") and what.endswith("/start")) or what.startswith("DELETE"):
+            os.kill(pids[0], number)
+
+    with daemon_proxy(tmp_path, again) as there:
+        argv = [sys.executable, "-m", "lbgen", "up", str(Act("up").file(tmp_path)), "-e", ENGINE, "--accept", "all"]
+        env = {**os.environ, "DOCKER_HOST": there.host}
+        with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            pids.append(child.pid)
+            said, complained = child.communicate(timeout=300)
+    assert child.returncode == 128 + number, complained
+    assert complained.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in complained
+    assert not said
+    assert not left(daemon, NAME)
+    assert not labels.saved_folder(NAME).exists()
 
 
 def numbers(asked: list[str], wanted: Callable[[str], bool] = lambda text: True) -> list[int]:

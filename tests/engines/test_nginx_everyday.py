@@ -17,7 +17,7 @@ from h2.events import RequestReceived
 
 from lbgen.engines.nginx import ENGINE
 from lbgen.engines.nginx.support import VERSIONS
-from tests.support.nginx_process import BINARIES, OK, PORT, ask, connect, endpoint, parts, serving, status
+from tests.support.nginx_process import BINARIES, OK, PORT, ask, connect, endpoint, parts, send, serving, status
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Binary
@@ -208,3 +208,27 @@ def test_an_http2_endpoint_gets_the_handshake_of_a_websocket_as_a_get(binary, tm
         assert client.recv(12) == b"HTTP/1.1 200"
     assert seen[0][b":method"] == b"GET"
     assert not seen[0].keys() & {b"upgrade", b"connection", b":protocol"}
+
+
+def test_no_bare_bytes_get_between_the_frames_of_http2(binary, tmp_path):
+    """An upgrade over HTTP/2 is malformed; nginx before 1.31 forwards it, and the answer as bytes of a tunnel."""
+    if not VERSIONS[binary.version.rpartition(".")[0]].http2_directive:
+        pytest.skip("it serves HTTP/2 beside HTTP/1 over TLS only")
+    asked = []
+
+    def answer(head: bytes, client: socket.socket) -> None:
+        asked.append(head.lower())
+        switching = b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\nbare bytes"
+        client.sendall(switching if b"\r\nupgrade: websocket" in asked[-1] else OK + b"public\n")
+
+    made = topology() | {"listeners": {"web": {"port": PORT, "http2": True}}}
+    with endpoint(ONE, answer), serving(binary, tmp_path, made):
+        assert status(ask("/", "Connection: upgrade", "Upgrade: websocket")) == "101"
+        connection = H2Connection(H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False))
+        connection.initiate_connection()
+        head = ((":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "h"))
+        connection.send_headers(1, (*head, ("upgrade", "websocket")), end_stream=True)
+        got = send(connection.data_to_send(), 0.5)
+    assert got
+    assert b"bare" not in got
+    assert not any(b"upgrade" in each for each in asked[1:])

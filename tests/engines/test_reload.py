@@ -29,6 +29,7 @@ from lbgen.runtime.local.process import run_engine
 from lbgen.runtime.local.reload import prepare_change
 from tests.support.command import run_lbgen
 from tests.support.engine_lists import need_binary
+from tests.support.sample import sample
 from tests.support.stacks import pool_of, routed
 from tests.support.traffic import Sockets, traffic
 from tests.support.websocket import connected
@@ -47,6 +48,7 @@ L7 = (
     ("envoy", "1.40"),
     ("traefik", "3.7"),
 )
+ENGINES = ("nginx", "haproxy", "envoy", "traefik")
 
 Topology = dict[str, Any]
 
@@ -86,7 +88,7 @@ def shape(name: str) -> Topology:
     return topology(name, engine(name).versions[0], "one")
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+@pytest.mark.parametrize("name", sample(ENGINES, ("nginx", "envoy", "traefik")))
 def test_listeners_and_endpoints_come_and_go(name):
     need(name)
     made = shape(name)
@@ -187,7 +189,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+@pytest.mark.parametrize("name", sample(ENGINES, ("haproxy", "traefik")))
 def test_what_does_not_serve_is_taken_back(name, tmp_path):
     """The files are not those of the plan: a route of the plan is missing in them."""
     need(name)
@@ -355,7 +357,7 @@ def test_the_agent_of_nginx_goes_on_with_the_new_order():
         assert pool_of(PORT, "/one") == "one"
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "traefik"])
+@pytest.mark.parametrize("name", sample(ENGINES, ("nginx", "haproxy")))
 def test_an_open_websocket_goes_on(name):
     need(name)
     with lbgen.up(lbgen.load(shape(name)), engine=name, accept=("all",), runtime="local"), websocket("/chat") as talk:

@@ -20,6 +20,7 @@ from lbgen.runtime.local.spawn import UNKNOWN_STATUS, AdoptedProcess, processes_
 from tests.engines.test_local_runtime import DATABASE, need
 from tests.engines.test_reload import PORT, topology
 from tests.support.command import run_lbgen
+from tests.support.sample import sample
 from tests.support.stacks import pool_of
 from tests.support.traffic import traffic
 
@@ -52,7 +53,7 @@ def kill_supervisor() -> api.Stack:
     return api.ps()[0]
 
 
-@pytest.mark.parametrize("name", L7)
+@pytest.mark.parametrize("name", sample(L7, ("nginx", "envoy")))
 def test_reload_and_up_take_over_and_no_request_is_lost(name: str) -> None:
     need(name)
     first = up(name, "one")

@@ -13,5 +13,10 @@ if TYPE_CHECKING:
 
 
 def sample(values: Iterable[object], kept: Container[object]) -> list[ParameterSet]:
-    """Parameters of a test: those of `kept` always, the others as drills."""
-    return [pytest.param(value, marks=() if value in kept else (pytest.mark.drill,)) for value in values]
+    """Parameters of a test: those of `kept` always, the others as drills. A tuple is a value for each name."""
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=() if value in kept else pytest.mark.drill
+        )
+        for value in values
+    ]

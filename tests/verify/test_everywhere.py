@@ -120,14 +120,14 @@ RED_ONCE: dict[str, tuple[str, Data]] = {
 }
 
 
-@pytest.mark.parametrize("example", sample(EXAMPLES, EXAMPLES[::4]))
+@pytest.mark.parametrize("example", sample(EXAMPLES, EXAMPLES[-1:]))
 def test_examples_without_root(example: str) -> None:
     record = verified_as_nobody(ROOT / "examples" / example / "topology.yaml")
     assert told(record) == []
     assert {x["state"] for x in record["results"]} >= {"pass"}
 
 
-@pytest.mark.parametrize("template", sample(starters(), starters()[::4]))
+@pytest.mark.parametrize("template", sample(starters(), ("gateway",)))
 def test_starters_without_root(template: str, tmp_path: Path) -> None:
     argv = (sys.executable, "-m", "lbgen", "init", "--template", template)
     subprocess.run(argv, check=True, capture_output=True, cwd=tmp_path)
@@ -151,7 +151,7 @@ def test_an_address_that_this_host_lacks_without_root(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(bool(network.why_unavailable()), reason=network.why_unavailable() or "it is possible")
-@pytest.mark.parametrize("name", sample(RED_ONCE, [*RED_ONCE][::3]))
+@pytest.mark.parametrize("name", sample(RED_ONCE, [*RED_ONCE][::5]))
 def test_what_was_red_once(name: str) -> None:
     engine, topology = RED_ONCE[name]
     report = lbgen.verify(lbgen.load(topology), [engine], requests=REQUESTS, most_faults=FAULTS)

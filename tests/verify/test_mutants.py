@@ -1,7 +1,6 @@
 """`lbgen verify` finds what a hand has changed in rendered files: a time, a retry, the order of two rules.
 
-A drill tries every mutant of every engine (half an hour; `-rP` tells what found each); else there is one for each
-engine.
+A drill tries every mutant of every engine (half an hour; `-rP` tells what found each); else there are two.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import os
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,7 @@ HERE = Path(__file__).parent
 ENGINES = ("envoy", "haproxy", "nginx", "traefik")
 KINDS = {"time": mutants.times, "retry": mutants.retries, "order": mutants.swaps}
 AT_ONCE = 3
-# One of the three kinds for each engine, in turn, is no drill.
-CASES = [
-    pytest.param(engine, kind, marks=() if (row + column) % 3 == 1 else (pytest.mark.drill,))
-    for row, engine in enumerate(ENGINES)
-    for column, kind in enumerate(KINDS)
-]
+SAMPLE = (("haproxy", "time"), ("nginx", "order"))  # the others are drills
 SEED = int(os.environ.get("LBGEN_MUTANTS_SEED", "1"))
 
 pytestmark = [
@@ -63,7 +58,7 @@ def plan_for(engine: str) -> Plan:
     return lbgen.plan(lbgen.load(data))
 
 
-@pytest.mark.parametrize("engine", sample(ENGINES, ("nginx",)))
+@pytest.mark.parametrize("engine", sample(ENGINES, ()))
 def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
     plan = plan_for(engine)
     mutants.files_of(plan, engine).write(tmp_path / engine)
@@ -73,7 +68,7 @@ def test_what_is_rendered_is_green(engine: str, tmp_path: Path) -> None:
     assert {served.edits for served in report.served} == {()}
 
 
-@pytest.mark.parametrize(("engine", "kind"), CASES)
+@pytest.mark.parametrize(("engine", "kind"), sample(product(ENGINES, KINDS), SAMPLE))
 def test_mutants_are_found(engine: str, kind: str, tmp_path: Path, every: bool) -> None:
     plan = plan_for(engine)
     if kind == "retry" and not any(getattr(route.action, "retries", None) for route in plan.routes):

@@ -92,12 +92,16 @@ def hash_moves_little(ctx: ScriptContext) -> Iterator[str]:
     """When an endpoint goes down (nearly) only its own keys move, and they come home with it."""
     broken = ctx.endpoint(1)
     names = {ctx.endpoint(number) for number in range(len(ctx.plan.pool(ctx.params["pool"]).endpoints))}
-    require(wait_until(lambda: set(_homes(ctx, 40).values()) == names), "not every endpoint serves at the start")
-    homes = _homes(ctx, 150)
+    homes: dict[int, str] = {}
     now: dict[int, str] = {}
 
+    # On a machine that is late checks of other endpoints fail too: until they are back nothing can be told.
+    def all_serve() -> bool:
+        nonlocal homes
+        homes = _homes(ctx, 150)
+        return set(homes.values()) == names
+
     def out_alone() -> bool:
-        """On a machine that is late checks of other endpoints fail too: until they are back nothing can be told."""
         nonlocal now
         if any(_name(ctx, _keyed(ctx, number)) == broken for number in range(40)):
             return False
@@ -109,6 +113,7 @@ def hash_moves_little(ctx: ScriptContext) -> Iterator[str]:
         away = (key for key, home in homes.items() if _name(ctx, _keyed(ctx, key)) != home)
         return len(list(islice(away, most + 1)))
 
+    require(wait_until(all_serve), f"not every endpoint serves at the start: {Counter(homes.values())}")
     with broken_endpoint(ctx, broken, "check 500"):
         require(wait_until(out_alone), f"{broken} is not taken out alone: {Counter(now.values())}")
     others = [key for key, home in homes.items() if home != broken]

@@ -41,7 +41,9 @@ def checked_out_and_back(ctx: ScriptContext) -> None:
         eventually(ctx, 6, lambda found: found[healthy] == 6, f"{how}: {broken} is not taken out")
         time.sleep(HANDOVER)
         found = count_answers(ctx, 20)
-        require(found[healthy] == 20, f"{how}: out, but requests went to {dict(found)}, expected all to {healthy}")
+        require(not found[broken], f"{how}: out, but requests went to {dict(found)}, expected all to {healthy}")
+        # Where the machine is late, checks of the healthy one fail too, or old workers serve longer.
+        eventually(ctx, 20, lambda found: found[healthy] == 20, f"{how}: not all requests go to {healthy}")
     eventually(ctx, 6, lambda found: found[broken], f"{how}: {broken} is healthy again and gets no request")
 
 
