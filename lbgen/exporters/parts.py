@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 CONFIG = "/etc/lbgen"  # where a container has the rendered files, read-only
 DIGITS = 10  # of a digest in a name
+_LONGEST = 50  # name of a part, so that what is put after it fits into the 63 letters of DNS
 _SLOTS = 10  # the least number of addresses that a name of replicas may get, beyond those there are now
 # Limits of one process, and what is known to one process alone.
 _PER_REPLICA = {
@@ -51,7 +53,7 @@ _BY_CLIENT = frozenset({Feature.LISTENER_ACCESS, Feature.ROUTE_ACCESS, Feature.L
 
 class Request(Struct, frozen=True):
     """What `lbgen.export` is asked for. `replicas` by tier, "" of a topology without tiers; `engine` for tiers that
-    name none. `namespace` and `autoscale` are for Kubernetes."""
+    name none. `namespace` and `autoscale` are for Kubernetes, `gateway_class` is for the Gateway API."""
 
     topology: Topology
     engine: str | None = None
@@ -59,6 +61,7 @@ class Request(Struct, frozen=True):
     accept: tuple[str, ...] = ()
     namespace: str = "default"
     autoscale: bool = False
+    gateway_class: str = "lbgen"
 
     @property
     def name(self) -> str:
@@ -281,8 +284,12 @@ def digest(*contents: bytes | str) -> str:
 
 
 def label(name: str) -> str:
-    """A name as DNS has it: lower-case letters, digits and hyphens, 50 at most."""
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:50].rstrip("-")
+    """A name as DNS has it: lower-case letters, digits and hyphens, 50 at most. It ends with a digest where it is not
+    the name itself, so that two names stay two."""
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    if name == plain[:_LONGEST]:
+        return name
+    return f"{plain[: _LONGEST - DIGITS - 1].rstrip('-')}-{digest(name)}".lstrip("-")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -328,6 +335,11 @@ def text_file(name: str, template: str, /, **values: object) -> RenderedFile:
 def exported(
     target: str, files: list[RenderedFile], copies: list[File], findings: list[Diagnostic], request: Request
 ) -> Exported:
-    """The folder, sorted by name."""
+    """The folder, sorted by name. LbgenError LB311 where two tiers would have the same file (`web` with its agent, and
+    `web-agent`)."""
     every = tuple(sorted(files, key=lambda file: file.name))
+    for one, other in pairwise(every):
+        if one.name == other.name:
+            message, span = f"two tiers would have the file {one.name}", request.topology.span("tiers")
+            raise LbgenError(Diagnostic("LB311", message, span, "tiers", "give one of them another name"))
     return Exported(target, Rendered(target, VERSION, every, copies=tuple(copies)), tuple(dict.fromkeys(findings)))

@@ -21,6 +21,7 @@ from lbgen.exporters.parts import (
     dump,
     exported,
     kept_otherwise,
+    label,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
@@ -141,7 +142,7 @@ def _inventory(parts: tuple[Part, ...]) -> RenderedFile:
 
 
 def _group(part: Part) -> str:
-    return part.name.replace("-", "_")
+    return label(part.name).replace("-", "_")
 
 
 def _playbook(request: Request, parts: tuple[Part, ...]) -> RenderedFile:
