@@ -33,6 +33,7 @@ USER = "lbgen"
 _ETC, _RUN = "/etc/lbgen", "/run/lbgen"
 _LOGS = "/var/log/lbgen"
 _HOT = "start.sh"  # of an engine that reloads by another process beside the first
+_LOAD = "load.sh"  # puts the files where the engine runs
 _TARGET = Target(
     "systemd",
     work=lambda name: f"{_RUN}/{name}",
@@ -71,8 +72,8 @@ def export(request: Request) -> Exported:
     findings: list[Diagnostic] = []
     for part in parts:
         unit = _unit(part)
-        scripts = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
-        files += part.files(f"files/{part.name}", scripts)
+        hot = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
+        files += part.files(f"files/{part.name}", (*hot, _load(part, hot)))
         files.append(text_file(f"units/lbgen-{part.name}.service", "engine.service.j2", v=unit))
         if part.spec.agent:
             wait = AGENT_FILE if AGENT_FILE in part.rendered else METRICS_FILE
@@ -95,20 +96,19 @@ def _is_hot(part: Part) -> bool:
 
 def _unit(part: Part) -> Unit:
     spec, folder = part.spec, f"{_RUN}/{part.name}"
-    copy = f"/bin/sh -c 'cp -RLf {_ETC}/{part.name}/* .'"
-    check = _check(part)
-    log = () if not spec.access_log else (f"/bin/ln -sf {_LOGS}/{part.name}.log {spec.access_log}",)
-    prepare = (copy, *log, *map(_command, spec.setup if spec.argv else ()), *check)
+    files = f"/bin/sh {_ETC}/{part.name}/{_LOAD}"
+    prepare = (files, *map(_command, spec.setup if spec.argv else ()))
     user, kind = (USER, "exec") if not spec.kernel else ("root", "exec" if spec.argv else "oneshot")
     load = tuple(map(_command, spec.setup))
     if _is_hot(part):
-        start, reload = f"/bin/sh {folder}/{_HOT}", (copy, *check, f"kill -{NEXT_SIGNAL.removeprefix('SIG')} $MAINPID")
+        start = f"/bin/sh {folder}/{_HOT}"
+        reload: tuple[str, ...] = (files, f"kill -{NEXT_SIGNAL.removeprefix('SIG')} $MAINPID")
     elif spec.argv:
         start = _command(spec.argv)
         signal = () if spec.reload is None else (f"kill -{spec.reload.name.removeprefix('SIG')} $MAINPID",)
-        reload = (copy, *check, *(load if spec.kernel else ()), *signal) if signal or spec.watched else ()
+        reload = (files, *(load if spec.kernel else ()), *signal) if signal or spec.watched else ()
     else:
-        start, reload = load[0], (copy, *check, *load)
+        start, reload = load[0], (files, *load)
     capabilities = "CAP_NET_ADMIN" if spec.kernel else "CAP_NET_BIND_SERVICE" if has_low_port(part.plan) else ""
     if spec.kernel and spec.argv:
         capabilities += " CAP_NET_RAW CAP_NET_BROADCAST"
@@ -116,11 +116,23 @@ def _unit(part: Part) -> Unit:
     return Unit(part, start, prepare, reload, stop, capabilities, user, kind)
 
 
-def _check(part: Part) -> tuple[str, ...]:
-    """The engine's own checker, where it ends by itself."""
+def _load(part: Part, more: tuple[RenderedFile, ...]) -> RenderedFile:
+    """The script that has the engine's own checker, where it ends by itself, see the files before they are used."""
     binary = Binary(Path(part.engine.binaries[0].command), part.version)
-    spec = part.engine.check(part.plan, binary, Path(f"{_RUN}/{part.name}"))
-    return () if spec.serves else (_command(spec.argv),)
+    spec = part.engine.check(part.plan, binary, Path(f"{_RUN}/{part.name}/next"))
+    copies = (each.path for each in part.rendered.copies if each.source is not None)
+    names = sorted({*part.rendered, *(each.name for each in more), *copies})
+    folders = sorted({str(Path(name).parent) for name in names} - {"."})
+    return text_file(
+        _LOAD,
+        "load.sh.j2",
+        caller=f"The unit runs it in {_RUN}/{part.name}, at its start and for a reload.",
+        source=f"{_ETC}/{part.name}",
+        names=names,
+        folders=folders,
+        check="" if spec.serves else shlex.join(spec.argv),
+        log=f"{_LOGS}/{part.name}.log {part.spec.access_log}" if part.spec.access_log else "",
+    )
 
 
 def _command(argv: tuple[str, ...]) -> str:
