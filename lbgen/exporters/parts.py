@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
+LOAD = "load.sh"  # puts the files where the engine runs
 CONFIG = "/etc/lbgen"  # where a container has the rendered files, read-only
 DIGITS = 10  # of a digest in a name
 _LONGEST = 50  # name of a part, so that what is put after it fits into the 63 letters of DNS
@@ -330,6 +332,25 @@ def _environment() -> Environment:
 def text_file(name: str, template: str, /, **values: object) -> RenderedFile:
     """A file of the export, made by a template of `templates/export`."""
     return RenderedFile(name, _environment().get_template(template).render(lbgen=VERSION, **values))
+
+
+def load_script(part: Part, source: str, work: str, log: str, more: tuple[RenderedFile, ...] = ()) -> RenderedFile:
+    """A shell script that puts the files of a part and `more` from the folder `source` into `work`, once the engine's
+    own checker, where it ends by itself, has seen them; `log` is where the access log goes."""
+    binary = Binary(Path(part.engine.binaries[0].command), part.version)
+    spec = part.engine.check(part.plan, binary, Path(f"{work}/next"))
+    copies = (each.path for each in part.rendered.copies if each.source is not None)
+    names = sorted({*part.rendered, *(each.name for each in more), *copies})
+    return text_file(
+        LOAD,
+        "load.sh.j2",
+        work=work,
+        source=source,
+        names=shlex.quote("".join(f"{name}\n" for name in names)),
+        folders=shlex.join(sorted({str(Path(name).parent) for name in names} - {"."})),
+        check="" if spec.serves else shlex.join(spec.argv),
+        log=f"{log} {part.spec.access_log}" if part.spec.access_log else "",
+    )
 
 
 def exported(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
-from lbgen.engines.api import Binary, RenderedFile
+from lbgen.engines.api import RenderedFile
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
 from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
 from lbgen.exporters.parts import (
+    LOAD,
     Exported,
     Part,
     Request,
@@ -22,6 +22,7 @@ from lbgen.exporters.parts import (
     exported,
     kept_otherwise,
     label,
+    load_script,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
@@ -33,7 +34,6 @@ USER = "lbgen"
 _ETC, _RUN = "/etc/lbgen", "/run/lbgen"
 _LOGS = "/var/log/lbgen"
 _HOT = "start.sh"  # of an engine that reloads by another process beside the first
-_LOAD = "load.sh"  # puts the files where the engine runs
 _TARGET = Target(
     "systemd",
     work=lambda name: f"{_RUN}/{name}",
@@ -73,7 +73,8 @@ def export(request: Request) -> Exported:
     for part in parts:
         unit = _unit(part)
         hot = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
-        files += part.files(f"files/{part.name}", (*hot, _load(part, hot)))
+        load = load_script(part, f"{_ETC}/{part.name}", f"{_RUN}/{part.name}", f"{_LOGS}/{part.name}.log", hot)
+        files += part.files(f"files/{part.name}", (*hot, load))
         files.append(text_file(f"units/lbgen-{part.name}.service", "engine.service.j2", v=unit))
         if part.spec.agent:
             wait = AGENT_FILE if AGENT_FILE in part.rendered else METRICS_FILE
@@ -96,7 +97,7 @@ def _is_hot(part: Part) -> bool:
 
 def _unit(part: Part) -> Unit:
     spec, folder = part.spec, f"{_RUN}/{part.name}"
-    files = f"/bin/sh {_ETC}/{part.name}/{_LOAD}"
+    files = f"/bin/sh {_ETC}/{part.name}/{LOAD}"
     prepare = (files, *map(_command, spec.setup if spec.argv else ()))
     user, kind = (USER, "exec") if not spec.kernel else ("root", "exec" if spec.argv else "oneshot")
     load = tuple(map(_command, spec.setup))
@@ -114,25 +115,6 @@ def _unit(part: Part) -> Unit:
         capabilities += " CAP_NET_RAW CAP_NET_BROADCAST"
     stop = tuple(f"-{_command(each)}" for each in spec.teardown)
     return Unit(part, start, prepare, reload, stop, capabilities, user, kind)
-
-
-def _load(part: Part, more: tuple[RenderedFile, ...]) -> RenderedFile:
-    """The script that has the engine's own checker, where it ends by itself, see the files before they are used."""
-    binary = Binary(Path(part.engine.binaries[0].command), part.version)
-    spec = part.engine.check(part.plan, binary, Path(f"{_RUN}/{part.name}/next"))
-    copies = (each.path for each in part.rendered.copies if each.source is not None)
-    names = sorted({*part.rendered, *(each.name for each in more), *copies})
-    folders = sorted({str(Path(name).parent) for name in names} - {"."})
-    return text_file(
-        _LOAD,
-        "load.sh.j2",
-        caller=f"The unit runs it in {_RUN}/{part.name}, at its start and for a reload.",
-        source=f"{_ETC}/{part.name}",
-        names=names,
-        folders=folders,
-        check="" if spec.serves else shlex.join(spec.argv),
-        log=f"{_LOGS}/{part.name}.log {part.spec.access_log}" if part.spec.access_log else "",
-    )
 
 
 def _command(argv: tuple[str, ...]) -> str:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import lbgen
 from lbgen.diagnostics import EngineError
 from lbgen.engines.api import engines
 from lbgen.runtime.common.executables import find
 from lbgen.runtime.common.ports import free_port
-from lbgen.runtime.standins.server import stand_in_servers
-from lbgen.runtime.standins.stand_in import StandIn
-from lbgen.spec.load import load_bytes
 from tests.support.engine_lists import L7_ENGINES, need_binary
+from tests.support.exports import MAIN, Moving
 from tests.support.machine import Machine, machine, why_unavailable
 from tests.support.stacks import pool_of, serves
 from tests.support.traffic import traffic
@@ -35,18 +29,6 @@ pytestmark = [
 ]
 NAME = "moved"
 UNIT = f"lbgen-{NAME}"
-MAIN = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml", "traefik": "dynamic/http.yaml"}
-TOPOLOGY = """\
-version: 1
-name: moved
-listeners: {{ web: {{ port: {web} }} }}
-pools:
-  app: {{ endpoints: [{{ address: "127.0.0.1:{app}" }}] }}
-  api: {{ endpoints: [{{ address: "127.0.0.1:{api}" }}] }}
-routes:
-  - {{ name: api, match: [{{ path: {{ prefix: {prefix} }} }}], forward: api }}
-  - {{ name: rest, forward: app }}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +43,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         yield made
 
 
-def applied(host: Machine, topology: str, engine: str) -> None:
+def applied(host: Machine, moving: Moving, engine: str, prefix: str) -> None:
     """Export and do what the README says for a machine without Ansible, up to the reload."""
-    found = lbgen.export(load_bytes(topology.encode(), "moved.yaml", Path.cwd()), "systemd", engine=engine)
-    found.write(host.shared)
-    [commands] = re.findall(r"Without Ansible.*?```sh\n(.*?)```", found.files["README.md"], re.DOTALL)
-    host.run(commands)
+    host.run(moving.commands("systemd", engine, prefix, host.shared, "Without Ansible"))
 
 
 def shown(host: Machine, name: str) -> str:
@@ -87,19 +66,14 @@ def wait_until(what: Callable[[], bool], host: Machine) -> None:
 def test_units_serve_through_reloads_refusals_and_a_crash(engine: str, host: Machine) -> None:
     need_binary(engine)
     web = free_port(start=81 if engine == "nginx" else 21_000)  # a low port is a capability in the unit
-    app = free_port(start=21_100)
-    api = free_port(start=21_200)
-    text = partial(TOPOLOGY.format, web=web, app=app, api=api)
-    with ExitStack() as stack:
-        ends = (StandIn("app", "app", "127.0.0.1", app), StandIn("api", "api", "127.0.0.1", api))
-        stack.enter_context(stand_in_servers(ends))
-        applied(host, text(prefix="/one"), engine)
+    moving = Moving(NAME, web, "127.0.0.1", free_port(start=21_100), free_port(start=21_200))
+    with moving.endpoints(), ExitStack() as stack:
+        applied(host, moving, engine, "/one")
         wait_until(lambda: serves(web, "/steady"), host)
         clients = stack.enter_context(ExitStack())
         kept, fresh = (clients.enter_context(traffic(web, fresh=each)) for each in (False, True))
-        applied(host, text(prefix="/two"), engine)
-        wait_until(lambda: pool_of(web, "/two") == "api", host)
-        assert pool_of(web, "/one") == "app"
+        applied(host, moving, engine, "/two")
+        wait_until(lambda: (pool_of(web, "/two"), pool_of(web, "/one")) == ("api", "app"), host)
         loaded = f"/run/lbgen/{NAME}/{MAIN[engine]}"
         before = host.run(f"cat {loaded}").stdout
         host.run(f"echo 'nonsense {{' >>/etc/lbgen/{NAME}/{MAIN[engine]}")
@@ -110,7 +84,7 @@ def test_units_serve_through_reloads_refusals_and_a_crash(engine: str, host: Mac
         time.sleep(1)
         assert pool_of(web, "/two") == "api"
         assert shown(host, "ActiveState") == "active"
-        applied(host, text(prefix="/three"), engine)
+        applied(host, moving, engine, "/three")
         wait_until(lambda: pool_of(web, "/three") == "api", host)
         time.sleep(1)
         clients.close()
