@@ -197,12 +197,13 @@ def _linked(plan: Plan, target: Target, counts: Mapping[str, int]) -> Plan:
     def endpoints(pool: Pool) -> tuple[Endpoint, ...]:
         if pool.leads_to is None:
             several = 1 if pool.sticky else target.names
-            return tuple(x if x.is_ip else replace(x, addresses=several) for x in pool.endpoints)
+            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in pool.endpoints)
         tier = pool.leads_to[0]
         found = target.endpoints(f"{topology}-{tier}", counts[tier])
         first = pool.endpoints[0]
         named = (replace(first, host=host, is_ip=False, addresses=most) for host, most in found)
-        return tuple(replace(x, field=f"{pool.field}.endpoints[{n}]") for n, x in enumerate(named)) or pool.endpoints
+        every = tuple(replace(x, field=f"{pool.field}.endpoints[{n}]") for n, x in enumerate(named)) or pool.endpoints
+        return tuple(replace(x, early=not x.is_ip) for x in every)
 
     return replace(plan, pools=tuple(replace(pool, endpoints=endpoints(pool)) for pool in plan.pools))
 

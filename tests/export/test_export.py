@@ -265,7 +265,12 @@ def test_other_files_have_another_name(tmp_path: Path) -> None:
 def test_tiers_reach_each_other_by_headless_names() -> None:
     found = exported("hybrid-edge", "kubernetes")
     config = objects(found, "hybrid-edge")["ConfigMap"][0]["data"]["haproxy.cfg"]
-    assert "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns" in config
+    assert (
+        "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns init-addr none"
+        in config
+    )
+    config = exported("hybrid-edge", "compose").files["hybrid-edge/haproxy.cfg"]
+    assert "server s1 hybrid-web-1:8081 resolvers dns init-addr libc,none" in config, "no address after a reload"
     behind = objects(found, "hybrid-web")
     assert [each["metadata"]["name"] for each in behind["Service"]] == ["hybrid-web", "hybrid-web-headless"]
     assert behind["Service"][1]["spec"]["clusterIP"] == "None"
