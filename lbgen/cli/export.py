@@ -27,7 +27,7 @@ class ExportedFiles(Printed, frozen=True):
 @click.command(
     epilog="\b\nExamples:\n  lbgen export shop.yaml --to compose -e nginx -o shop-compose\n"
     "  lbgen export hybrid.yaml --to kubernetes --replicas edge=3 --autoscale -o deploy\n"
-    "  lbgen export shop.yaml --to gateway-api --accept all --json"
+    "  lbgen export shop.yaml --to gateway-api --gateway-class istio --accept all -o gateway"
 )
 @topology_option
 @click.option("--to", "target", type=click.Choice(TARGETS), required=True, help="Who runs the folder.")
@@ -42,6 +42,7 @@ class ExportedFiles(Printed, frozen=True):
 @options.replicas
 @click.option("--namespace", default="default", show_default=True, help="Kubernetes: where it runs.")
 @click.option("--autoscale", is_flag=True, help="Kubernetes: also a HorizontalPodAutoscaler for each tier.")
+@click.option("--gateway-class", default="lbgen", show_default=True, help="Gateway API: the class of the Gateway.")
 @options.accept
 @options.json_flag
 def export_command(
@@ -52,6 +53,7 @@ def export_command(
     replicas: tuple[str, ...],
     namespace: str,
     autoscale: bool,
+    gateway_class: str,
     accept: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -70,6 +72,7 @@ def export_command(
         accept=accept,
         namespace=namespace,
         autoscale=autoscale,
+        gateway_class=gateway_class,
     )
     if output is not None:
         written = found.write(output)

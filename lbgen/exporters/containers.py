@@ -14,7 +14,7 @@ from msgspec import Struct
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
-from lbgen.exporters.parts import CONFIG
+from lbgen.exporters.parts import CONFIG, LOAD, load_script
 from lbgen.plan.model import Mode, Protocol
 from lbgen.runtime.common.route_probes import make_probes
 from lbgen.runtime.docker.desired import hot_restart_script
@@ -33,7 +33,7 @@ PRIVILEGED = 1024  # the first port that needs no privilege
 LOW_PORTS = "net.ipv4.ip_unprivileged_port_start"
 START, HEALTHY = "start.sh", "healthy.sh"  # beside the rendered files
 _ABOUT = "Run by /bin/sh in the engine's container."
-_COPY = f"cp -RLf {CONFIG}/* ."
+_LOAD = f"sh {CONFIG}/{LOAD}"
 _ANYONE = "192.0.2.1"  # of RFC 5737: a client that no topology names
 _OK = range(200, 400)
 _PROBE_SECONDS = 2
@@ -66,17 +66,21 @@ def health_check(plan: Plan) -> HealthCheck | None:
 
 
 def scripts(part: Part, *, hot: bool = False) -> tuple[RenderedFile, ...]:
-    """start.sh, which puts the files into the working folder and becomes the engine; `hot`: one that starts another
-    process beside it on SIGHUP, where the engine can do that. healthy.sh, which ends with 0 while it serves."""
+    """start.sh, which puts the files into the working folder and becomes the engine; healthy.sh, which ends with 0
+    while it serves. `hot`: for files that change while it runs: also load.sh, and where the engine can do that, a
+    start.sh that starts another process beside it on SIGHUP."""
     spec, check = part.spec, health_check(part.plan)
+    load = (load_script(part, CONFIG, WORK, "/dev/stdout"),) if hot else ()
     argv = (
         hot_restart_script(spec.hot_restart_argv)
         if hot and spec.hot_restart_argv
         else f"exec {shlex.join(spec.argv)}\n"
     )
     log = f"ln -sf /dev/stdout {spec.access_log}\n" if spec.access_log else ""
-    start = RenderedFile(START, f"# {_ABOUT}\nset -e\n{_COPY}\n{log}set +e\n{argv}")
-    return (start,) if check is None else (start, RenderedFile(HEALTHY, f"# {_ABOUT}\n{_probe(check)}\n"))
+    copy = f"{_LOAD}\n" if hot else f"cp -RLf {CONFIG}/* .\n{log}"
+    start = RenderedFile(START, f"# {_ABOUT}\nset -e\n{copy}set +e\n{argv}")
+    healthy = () if check is None else (RenderedFile(HEALTHY, f"# {_ABOUT}\n{_probe(check)}\n"),)
+    return (start, *healthy, *load)
 
 
 def _probe(check: HealthCheck) -> str:
@@ -94,7 +98,7 @@ def _probe(check: HealthCheck) -> str:
 
 def reload_script(signal: str) -> str:
     """What a shell runs in the working folder once the mounted files are others."""
-    return f"{_COPY} && kill -{signal} 1" if signal else _COPY
+    return f"{_LOAD} && kill -{signal} 1" if signal else _LOAD
 
 
 def agent_script(part: Part) -> str:

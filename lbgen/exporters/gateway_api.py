@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters.gateway_verdicts import findings, unsaid, written
-from lbgen.exporters.parts import Exported, Request, digest, dump, exported, label, refuse, text_file
+from lbgen.exporters.parts import Exported, Request, dump, exported, label, refuse, text_file
 from lbgen.plan.conditions import Exact, Header, Method, Present, Query, Regex
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Mode, Plan, Pool, PoolProtocol, Protocol, Redirect, Route
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     _Object = dict[str, Any]
 
 _API = "gateway.networking.k8s.io/v1"
-_CLASS = "lbgen"  # of the Gateway; which classes there are depends on the cluster
 _MOST_MATCHES, _MOST_HOSTS, _MOST_RULES = 64, 16, 16  # of a rule, of a route, of a route
 _SERVICE_NAME = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(\..+)?")
 _GRPC_PATH = re.compile(r"/(?P<service>[A-Za-z0-9_.]+)(?:/(?P<method>[A-Za-z0-9_]+))?")
@@ -59,9 +58,8 @@ def export(request: Request) -> Exported:
 
 
 def _name(*words: str) -> str:
-    """A name of DNS; with a digest where it is not the words themselves."""
-    whole = "-".join(words)
-    return whole if label(whole) == whole else f"{label(whole)[:40].rstrip('-')}-{digest(whole)}"
+    """A name of DNS."""
+    return label("-".join(words))
 
 
 def _meta(request: Request, name: str, **labels: str) -> _Object:
@@ -82,7 +80,8 @@ def _copies(plan: Plan) -> Iterator[File]:
 
 
 def _gateway(request: Request, plan: Plan) -> _Object:
-    spec: _Object = {"gatewayClassName": _CLASS, "listeners": [_listener(plan, x) for x in plan.listeners]}
+    listeners = [_listener(plan, x) for x in plan.listeners]
+    spec: _Object = {"gatewayClassName": request.gateway_class, "listeners": listeners}
     verified = [x for x in plan.listeners if x.tls is not None and x.tls.client_ca is not None]
     if verified:
         per_port = [{"port": x.port, "tls": {"validation": _client_validation(plan, x)}} for x in verified]
@@ -394,7 +393,7 @@ def _readme(request: Request, plan: Plan) -> RenderedFile:
         name=request.name,
         label=label(request.name),
         namespace=request.namespace,
-        gateway_class=_CLASS,
+        gateway_class=request.gateway_class,
         verdicts=verdicts,
         keys=[file.path for file in plan.files if file.secret],
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
+LOAD = "load.sh"  # puts the files where the engine runs
 CONFIG = "/etc/lbgen"  # where a container has the rendered files, read-only
 DIGITS = 10  # of a digest in a name
+_LONGEST = 50  # name of a part, so that what is put after it fits into the 63 letters of DNS
 _SLOTS = 10  # the least number of addresses that a name of replicas may get, beyond those there are now
 # Limits of one process, and what is known to one process alone.
 _PER_REPLICA = {
@@ -51,7 +55,7 @@ _BY_CLIENT = frozenset({"listener.access", "route.access", "route.sources", "poo
 
 class Request(Struct, frozen=True):
     """What `lbgen.export` is asked for. `replicas` by tier, "" of a topology without tiers; `engine` for tiers that
-    name none. `namespace` and `autoscale` are for Kubernetes."""
+    name none. `namespace` and `autoscale` are for Kubernetes, `gateway_class` is for the Gateway API."""
 
     topology: Topology
     engine: str | None = None
@@ -59,6 +63,7 @@ class Request(Struct, frozen=True):
     accept: tuple[str, ...] = ()
     namespace: str = "default"
     autoscale: bool = False
+    gateway_class: str = "lbgen"
 
     @property
     def name(self) -> str:
@@ -192,12 +197,13 @@ def _linked(plan: Plan, target: Target, counts: Mapping[str, int]) -> Plan:
     def endpoints(pool: Pool) -> tuple[Endpoint, ...]:
         if pool.leads_to is None:
             several = 1 if pool.sticky else target.names
-            return tuple(x if x.is_ip else replace(x, addresses=several) for x in pool.endpoints)
+            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in pool.endpoints)
         tier = pool.leads_to[0]
         found = target.endpoints(f"{topology}-{tier}", counts[tier])
         first = pool.endpoints[0]
         named = (replace(first, host=host, is_ip=False, addresses=most) for host, most in found)
-        return tuple(replace(x, field=f"{pool.field}.endpoints[{n}]") for n, x in enumerate(named)) or pool.endpoints
+        every = tuple(replace(x, field=f"{pool.field}.endpoints[{n}]") for n, x in enumerate(named)) or pool.endpoints
+        return tuple(replace(x, early=not x.is_ip) for x in every)
 
     return replace(plan, pools=tuple(replace(pool, endpoints=endpoints(pool)) for pool in plan.pools))
 
@@ -281,8 +287,12 @@ def digest(*contents: bytes | str) -> str:
 
 
 def label(name: str) -> str:
-    """A name as DNS has it: lower-case letters, digits and hyphens, 50 at most."""
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:50].rstrip("-")
+    """A name as DNS has it: lower-case letters, digits and hyphens, 50 at most. It ends with a digest where it is not
+    the name itself, so that two names stay two."""
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    if name == plain[:_LONGEST]:
+        return name
+    return f"{plain[: _LONGEST - DIGITS - 1].rstrip('-')}-{digest(name)}".lstrip("-")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -325,9 +335,33 @@ def text_file(name: str, template: str, /, **values: object) -> RenderedFile:
     return RenderedFile(name, _environment().get_template(template).render(lbgen=VERSION, **values))
 
 
+def load_script(part: Part, source: str, work: str, log: str, more: tuple[RenderedFile, ...] = ()) -> RenderedFile:
+    """A shell script that puts the files of a part and `more` from the folder `source` into `work`, once the engine's
+    own checker, where it ends by itself, has seen them; `log` is where the access log goes."""
+    binary = Binary(Path(part.engine.binaries[0].command), part.version)
+    spec = part.engine.check(part.plan, binary, Path(f"{work}/next"))
+    copies = (each.path for each in part.rendered.copies if each.source is not None)
+    names = sorted({*part.rendered, *(each.name for each in more), *copies})
+    return text_file(
+        LOAD,
+        "load.sh.j2",
+        work=work,
+        source=source,
+        names=shlex.quote("".join(f"{name}\n" for name in names)),
+        folders=shlex.join(sorted({str(Path(name).parent) for name in names} - {"."})),
+        check="" if spec.serves else shlex.join(spec.argv),
+        log=f"{log} {part.spec.access_log}" if part.spec.access_log else "",
+    )
+
+
 def exported(
     target: str, files: list[RenderedFile], copies: list[File], findings: list[Diagnostic], request: Request
 ) -> Exported:
-    """The folder, sorted by name."""
+    """The folder, sorted by name. LbgenError LB311 where two tiers would have the same file (`web` with its agent, and
+    `web-agent`)."""
     every = tuple(sorted(files, key=lambda file: file.name))
+    for one, other in pairwise(every):
+        if one.name == other.name:
+            message, span = f"two tiers would have the file {one.name}", request.topology.span("tiers")
+            raise LbgenError(Diagnostic("LB311", message, span, "tiers", "give one of them another name"))
     return Exported(target, Rendered(target, VERSION, every, copies=tuple(copies)), tuple(dict.fromkeys(findings)))

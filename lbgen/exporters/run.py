@@ -24,20 +24,21 @@ def export(
     accept: tuple[str, ...] = (),
     namespace: str = "default",
     autoscale: bool = False,
+    gateway_class: str = "lbgen",
 ) -> Exported:
     """The folder by which `to` (one of `TARGETS`) runs `topology`; `write` puts it on disk. The same topology gives the
     same bytes.
 
     `engine` serves the topology, or its tiers that name none; the Gateway API needs none. `replicas` by tier, "" of a
-    topology without tiers. `namespace` and `autoscale` are for Kubernetes. `Exported.findings` say what a target keeps
-    in another way (LB310).
+    topology without tiers. `namespace` and `autoscale` are for Kubernetes, `gateway_class` is for the Gateway API.
+    `Exported.findings` say what a target keeps in another way (LB310).
 
     Raises LbgenError (findings, verdicts, LB311: what the target cannot hold), UsageError LB225 (unknown tier), LB305
     (unknown engine or none), LB409 (unknown target).
     """
     if to not in TARGETS:
         raise UsageError(Diagnostic("LB409", f"there is no target {to!r}", hint=f"one of: {', '.join(TARGETS)}"))
-    request = Request(topology, engine, replicas or {}, accept, namespace, autoscale)
+    request = Request(topology, engine, replicas or {}, accept, namespace, autoscale, gateway_class)
     module = import_module(f"lbgen.exporters.{to.replace('-', '_')}")
     found: Exported = module.export(request)
     return found

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
-from lbgen.engines.api import Binary, RenderedFile
+from lbgen.engines.api import RenderedFile
 from lbgen.engines.metrics_spec import FILE as METRICS_FILE
 from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
 from lbgen.exporters.parts import (
+    LOAD,
     Exported,
     Part,
     Request,
@@ -21,6 +21,8 @@ from lbgen.exporters.parts import (
     dump,
     exported,
     kept_otherwise,
+    label,
+    load_script,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
@@ -70,8 +72,9 @@ def export(request: Request) -> Exported:
     findings: list[Diagnostic] = []
     for part in parts:
         unit = _unit(part)
-        scripts = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
-        files += part.files(f"files/{part.name}", scripts)
+        hot = (RenderedFile(_HOT, hot_restart_script(part.spec.hot_restart_argv)),) if _is_hot(part) else ()
+        load = load_script(part, f"{_ETC}/{part.name}", f"{_RUN}/{part.name}", f"{_LOGS}/{part.name}.log", hot)
+        files += part.files(f"files/{part.name}", (*hot, load))
         files.append(text_file(f"units/lbgen-{part.name}.service", "engine.service.j2", v=unit))
         if part.spec.agent:
             wait = AGENT_FILE if AGENT_FILE in part.rendered else METRICS_FILE
@@ -94,32 +97,24 @@ def _is_hot(part: Part) -> bool:
 
 def _unit(part: Part) -> Unit:
     spec, folder = part.spec, f"{_RUN}/{part.name}"
-    copy = f"/bin/sh -c 'cp -RLf {_ETC}/{part.name}/* .'"
-    check = _check(part)
-    log = () if not spec.access_log else (f"/bin/ln -sf {_LOGS}/{part.name}.log {spec.access_log}",)
-    prepare = (copy, *log, *map(_command, spec.setup if spec.argv else ()), *check)
+    files = f"/bin/sh {_ETC}/{part.name}/{LOAD}"
+    prepare = (files, *map(_command, spec.setup if spec.argv else ()))
     user, kind = (USER, "exec") if not spec.kernel else ("root", "exec" if spec.argv else "oneshot")
     load = tuple(map(_command, spec.setup))
     if _is_hot(part):
-        start, reload = f"/bin/sh {folder}/{_HOT}", (copy, *check, f"kill -{NEXT_SIGNAL.removeprefix('SIG')} $MAINPID")
+        start = f"/bin/sh {folder}/{_HOT}"
+        reload: tuple[str, ...] = (files, f"kill -{NEXT_SIGNAL.removeprefix('SIG')} $MAINPID")
     elif spec.argv:
         start = _command(spec.argv)
         signal = () if spec.reload is None else (f"kill -{spec.reload.name.removeprefix('SIG')} $MAINPID",)
-        reload = (copy, *check, *(load if spec.kernel else ()), *signal) if signal or spec.watched else ()
+        reload = (files, *(load if spec.kernel else ()), *signal) if signal or spec.watched else ()
     else:
-        start, reload = load[0], (copy, *check, *load)
+        start, reload = load[0], (files, *load)
     capabilities = "CAP_NET_ADMIN" if spec.kernel else "CAP_NET_BIND_SERVICE" if has_low_port(part.plan) else ""
     if spec.kernel and spec.argv:
         capabilities += " CAP_NET_RAW CAP_NET_BROADCAST"
     stop = tuple(f"-{_command(each)}" for each in spec.teardown)
     return Unit(part, start, prepare, reload, stop, capabilities, user, kind)
-
-
-def _check(part: Part) -> tuple[str, ...]:
-    """The engine's own checker, where it ends by itself."""
-    binary = Binary(Path(part.engine.binaries[0].command), part.version)
-    spec = part.engine.check(part.plan, binary, Path(f"{_RUN}/{part.name}"))
-    return () if spec.serves else (_command(spec.argv),)
 
 
 def _command(argv: tuple[str, ...]) -> str:
@@ -141,7 +136,7 @@ def _inventory(parts: tuple[Part, ...]) -> RenderedFile:
 
 
 def _group(part: Part) -> str:
-    return part.name.replace("-", "_")
+    return label(part.name).replace("-", "_")
 
 
 def _playbook(request: Request, parts: tuple[Part, ...]) -> RenderedFile:

@@ -51,6 +51,11 @@ def test_generated_parts_are_fresh(page):
     assert generate.current(path) == path.read_text(encoding="utf-8"), f"{page} is stale: run `make docs`"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_shown_commands_find_their_files(page):
+    assert [block["text"] for block in blocks(page, "console") if "error LB110: no such file" in block["text"]] == []
+
+
 def test_generated_files_of_the_package_are_fresh():
     expected = generate.generated_files()
     assert {path: path.read_text(encoding="utf-8") for path in expected} == expected, "stale: run `make docs`"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import stat
 import subprocess
@@ -17,6 +18,7 @@ import yaml
 import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.exporters import kubernetes, swarm
+from lbgen.exporters.parts import label
 from lbgen.exporters.run import TARGETS
 from lbgen.severity import Severity
 from lbgen.spec.load import load_bytes
@@ -149,6 +151,21 @@ def test_a_limit_of_each_replica_is_a_finding(checked: lbgen.Topology, target: s
     assert all(each.code == "LB310" and each.severity is Severity.WARNING and each.span.line for each in told)
 
 
+@pytest.mark.parametrize("names", [("web" * 20 + "1", "web" * 20 + "2"), ("a.b", "a-b"), ("Web", "web")])
+def test_names_that_differ_stay_two(names: tuple[str, str]) -> None:
+    assert len({label(name) for name in names}) == 2
+    assert all(re.fullmatch("[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?", label(name)) for name in names)
+    assert label("a-b") == "a-b"
+
+
+def test_two_tiers_cannot_have_one_file(tmp_path: Path) -> None:
+    text = (ROOT / "examples/hybrid-edge/topology.yaml").read_text(encoding="utf-8")
+    renamed = text.replace("tier: web", "tier: edge-agent").replace("  web: {", "  edge-agent: {")
+    (tmp_path / "named.yaml").write_text(f"{renamed}metrics: {{ port: 9100 }}\n", encoding="utf-8")
+    with pytest.raises(LbgenError, match=r"LB311.*two tiers would have the file units/lbgen-hybrid-edge-agent.service"):
+        lbgen.export(lbgen.load(str(tmp_path / "named.yaml")), "systemd", accept=("all",))
+
+
 def test_unknown_names_are_usage_errors(checked: lbgen.Topology) -> None:
     for words in ({"to": "nomad"}, {"to": "compose"}, {"to": "compose", "engine": "nginx", "replicas": {"web": 2}}):
         with pytest.raises(UsageError):
@@ -248,7 +265,12 @@ def test_other_files_have_another_name(tmp_path: Path) -> None:
 def test_tiers_reach_each_other_by_headless_names() -> None:
     found = exported("hybrid-edge", "kubernetes")
     config = objects(found, "hybrid-edge")["ConfigMap"][0]["data"]["haproxy.cfg"]
-    assert "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns" in config
+    assert (
+        "server-template s1- 10 hybrid-web-headless.default.svc.cluster.local:8081 resolvers dns init-addr none"
+        in config
+    )
+    config = exported("hybrid-edge", "compose").files["hybrid-edge/haproxy.cfg"]
+    assert "server s1 hybrid-web-1:8081 resolvers dns init-addr libc,none" in config, "no address after a reload"
     behind = objects(found, "hybrid-web")
     assert [each["metadata"]["name"] for each in behind["Service"]] == ["hybrid-web", "hybrid-web-headless"]
     assert behind["Service"][1]["spec"]["clusterIP"] == "None"
@@ -316,8 +338,9 @@ def gateway(tmp_path: Path, **words: str) -> lbgen.Exported:
 
 
 def test_the_gateway_api_says_all_that_it_has_a_word_for(tmp_path: Path) -> None:
-    found = gateway(tmp_path)
+    found = gateway(tmp_path, gateway_class="istio")
     assert found.findings == ()
+    assert yaml.safe_load(found.files["gateway.yaml"])["spec"]["gatewayClassName"] == "istio"
     routes = list(yaml.safe_load_all(found.files["routes.yaml"]))
     kinds = [each["kind"] for each in routes]
     assert kinds == ["HTTPRoute", "HTTPRoute", "GRPCRoute", "HTTPRoute", "HTTPRoute", "TLSRoute", "UDPRoute"]

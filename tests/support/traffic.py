@@ -27,12 +27,15 @@ class Traffic:
     pool: str = "app"
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
+    fresh: bool = False  # each request on a connection of its own
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> None:
-        request = f"GET /steady HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept-Encoding: identity\r\n\r\n".encode()
+        more = "Connection: close\r\n" if self.fresh else ""
+        host = f"{self.host}:{self.port}"
+        request = f"GET /steady HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
             try:
@@ -126,9 +129,11 @@ def _closed(connection: socket.socket) -> bool:
 
 
 @contextmanager
-def traffic(port: int, pool: str = "app", pause: float = PAUSE, host: str = "127.0.0.1") -> Iterator[Traffic]:
+def traffic(
+    port: int, pool: str = "app", pause: float = PAUSE, host: str = "127.0.0.1", *, fresh: bool = False
+) -> Iterator[Traffic]:
     """Clients that ask again and again for as long as the block lasts."""
-    seen = Traffic(port, pool, pause, host)
+    seen = Traffic(port, pool, pause, host, fresh)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
     for each in threads:
         each.start()

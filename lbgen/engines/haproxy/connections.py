@@ -119,10 +119,14 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
             yield Objection(approximate(note, counted), where, "pool.connections.max_per_endpoint")
 
 
-ENDPOINT_NAMES = Contributor(
-    sections=_resolvers,
-    server=lambda use, number, endpoint: ["resolvers dns init-addr none"] if is_resolved(endpoint) else [],
-)
+def _resolved(use: PoolUse, _: int, endpoint: Endpoint) -> Iterator[str]:
+    """A process that takes over at a reload has no address of a name until a DNS server answers, unless it asks before
+    it serves. Not for several addresses: all servers of a template would keep the first."""
+    if is_resolved(endpoint):
+        yield f"resolvers dns init-addr {'libc,none' if endpoint.early and endpoint.addresses == 1 else 'none'}"
+
+
+ENDPOINT_NAMES = Contributor(sections=_resolvers, server=_resolved)
 KEEPALIVE = Contributor(server=_keep)
 BACKUPS = Contributor(backend=_all_backups, server=lambda use, number, endpoint: ["backup"] if endpoint.backup else [])
 MAX_PER_ENDPOINT = Contributor(server=_max_per_endpoint, objections=_objections)

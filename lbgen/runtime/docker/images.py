@@ -37,7 +37,9 @@ PROGRAMS = "/usr/local/sbin"
 _NO_PLAN = Plan("", (), (), ())  # an engine ends in the same way, whatever it serves
 _HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
 HELPER = "helper"
-_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln")  # of the scripts of exported containers (lbgen.exporters)
+# Of the scripts of exported containers (lbgen.exporters). A static probe in their place would need a compiler here, and
+# the official images, which have a shell, would need it put into them; root-less and read-only, a shell adds no right.
+_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln", "/bin/mkdir", "/bin/mv", "/bin/rm")
 
 
 class Built(Struct, frozen=True):

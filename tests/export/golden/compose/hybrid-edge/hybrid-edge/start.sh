@@ -1,5 +1,5 @@
 # Run by /bin/sh in the engine's container.
 set -e
-cp -RLf /etc/lbgen/* .
+sh /etc/lbgen/load.sh
 set +e
 exec haproxy -W -db -f haproxy.cfg

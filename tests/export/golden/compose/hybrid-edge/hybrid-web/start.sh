@@ -1,6 +1,5 @@
 # Run by /bin/sh in the engine's container.
 set -e
-cp -RLf /etc/lbgen/* .
-ln -sf /dev/stdout access.log
+sh /etc/lbgen/load.sh
 set +e
 exec nginx -p /run/lbgen/ -e stderr -c nginx.conf -g 'daemon off;'
