@@ -20,19 +20,23 @@ PAUSE = 0.03  # seconds; clients that ask more often take a CPU from what they w
 
 @dataclass(slots=True)
 class Traffic:
-    """What clients on kept connections saw. A connection that the proxy closed between two requests, with a `FIN` seen
-    before the next request was sent, is opened anew: nothing was lost. Anything else that fails is."""
+    """What clients on kept connections, or (`kept` false) on a new one for each request, saw. A connection that the
+    proxy closed between two requests, with a `FIN` seen before the next request was sent, is opened anew: nothing was
+    lost. Anything else that fails is. `name`: the `Host` that they ask for, else the address."""
 
     port: int
     pool: str = "app"
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
+    name: str = ""
+    kept: bool = True
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> None:
-        request = f"GET /steady HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept-Encoding: identity\r\n\r\n".encode()
+        name = self.name or f"{self.host}:{self.port}"
+        request = f"GET /steady HTTP/1.1\r\nHost: {name}\r\nAccept-Encoding: identity\r\n\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
             try:
@@ -48,7 +52,7 @@ class Traffic:
                     self.good += 1
                 else:
                     self.lost.append(f"status {status}")
-                if closes:
+                if closes or not self.kept:
                     connection.close()
                     connection = None
             except (OSError, ValueError) as error:
@@ -59,6 +63,10 @@ class Traffic:
             time.sleep(self.pause)
         if connection is not None:
             connection.close()
+
+    def stop(self) -> None:
+        """Have its clients end after the request that they wait for."""
+        self._stop.set()
 
 
 def _answer(connection: socket.socket) -> tuple[int, bytes, bool]:
@@ -135,7 +143,7 @@ def traffic(port: int, pool: str = "app", pause: float = PAUSE, host: str = "127
     try:
         yield seen
     finally:
-        seen._stop.set()
+        seen.stop()
         for each in threads:
             each.join()
 

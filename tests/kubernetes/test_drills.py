@@ -1,0 +1,177 @@
+"""Drills in a real cluster: what clients lose while versions, nodes and endpoints change (`make kubernetes`).
+
+Two nodes are started on this machine; with KUBECONFIG set, the drills run in that cluster instead, but for those that
+cut a node off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kubernetes.cluster import AWAY_SECONDS, Cluster, cluster, why_none
+from tests.kubernetes.control_plane import PROGRAMS, Kubectl
+from tests.kubernetes.workload import ENDPOINTS, NAMESPACE, TOPOLOGIES, Counts, Deployed, clients, images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OTHER = os.environ.get("KUBECONFIG", "")
+WHY_NOT = "" if OTHER else why_none()
+pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.root,
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+    pytest.mark.xdist_group("kubernetes"),
+]
+ENGINES = ("haproxy", "nginx", "envoy")
+UPDATES = 20
+TABLE = PROGRAMS / "drills.md"  # what the drills found, a line each
+REFUSED = {  # text that no engine takes
+    "haproxy": {"global": "no-such-word here"},
+    "nginx": {"http": "no_such_word here;"},
+    "envoy": {"bootstrap": "no_such_field: 1"},
+}
+
+
+@dataclass
+class Place:
+    """Where the drills run; `cluster` where it is this machine's."""
+
+    kubectl: Kubectl
+    cluster: Cluster | None
+
+    @property
+    def dns(self) -> str:
+        found: str = self.kubectl.get("service", "kube-dns", "--namespace", "kube-system")["spec"]["clusterIP"]
+        return found
+
+    def address(self, service: str) -> tuple[tuple[str, int], int]:
+        """Address and port of a Service for clients, and the process whose network they are in: that of a node, which
+        reaches all addresses of the cluster, or (0) this host's."""
+        found = self.kubectl.get("service", service, "--namespace", NAMESPACE)
+        port = int(found["spec"]["ports"][0]["port"])
+        if self.cluster is not None:
+            return (found["spec"]["clusterIP"], port), self.cluster.nodes[0].process.pid
+        given = found["status"]["loadBalancer"].get("ingress", [])
+        if not given:
+            pytest.skip("the cluster gives Services of type LoadBalancer no address")
+        return (given[0].get("ip") or given[0]["hostname"], port), 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with ExitStack() as stack:
+        if OTHER:
+            found = Place(Kubectl(Path(OTHER)), None)
+        else:
+            archive = images(tmp_path_factory.mktemp("images"), ENGINES)
+            running = stack.enter_context(cluster(tmp_path_factory.mktemp("cluster"), archive))
+            found = Place(running.kubectl, running)
+        found.kubectl.run("create", "namespace", NAMESPACE)
+        stack.callback(found.kubectl.run, "delete", "namespace", NAMESPACE, "--wait=false")
+        Deployed(found.kubectl, tmp_path_factory.mktemp("app"), "nginx").apply(ENDPOINTS)
+        yield found
+
+
+@pytest.fixture(params=[(name, engine) for name in TOPOLOGIES for engine in ENGINES], ids="-".join, scope="module")
+def deployed(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    name, engine = request.param
+    topology = TOPOLOGIES[name](engine, place.dns)
+    made = Deployed(place.kubectl, tmp_path_factory.mktemp(f"{name}-{engine}"), engine)
+    made.apply(topology)
+    yield Case(place, made, name, topology)
+    made.delete()
+
+
+@dataclass
+class Case:
+    """A topology that runs in the cluster."""
+
+    place: Place
+    deployed: Deployed
+    name: str
+    topology: dict
+
+    @property
+    def front(self) -> str:
+        return "hybrid-edge" if self.name == "hybrid" else self.name
+
+    def version(self, number: int, **more: object) -> dict:
+        """The topology with another header in its answers, so that its files are others."""
+        routes = [
+            x | {"response_headers": {"set": {"x-version": str(number)}}} if x["name"] in ("shop", "storefront") else x
+            for x in self.topology["routes"]
+        ]
+        return self.topology | {"routes": routes} | more
+
+    def says(self, what: str, counts: Counts) -> None:
+        lost = f"{len(counts.lost)} of {counts.good:,} lost in {counts.seconds:.0f} s"
+        with TABLE.open("a", encoding="utf-8") as table:
+            table.write(f"| {self.name} | {self.deployed.engine} | {what} | {lost} |\n")
+        assert counts.good > 100
+        assert not counts.lost, f"{lost}: {Counter(counts.lost).most_common(5)}"
+
+
+def test_updates_lose_nothing(deployed: Case) -> None:
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        for number in range(UPDATES):
+            deployed.deployed.apply(deployed.version(number))
+    deployed.says(f"{UPDATES} updates", counts)
+
+
+def test_a_configuration_that_the_engine_refuses_replaces_nothing(deployed: Case) -> None:
+    engine = deployed.deployed.engine
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        deployed.deployed.apply(deployed.version(100, engines={engine: REFUSED[engine]}), wait=False)
+        assert not deployed.deployed.wait("20s", check=False)
+        for name in deployed.deployed.names:
+            deployed.place.kubectl.run("rollout", "undo", "--namespace", NAMESPACE, f"deployment/{name}")
+        deployed.deployed.wait()
+    deployed.says("a configuration that the engine refuses", counts)
+
+
+def test_endpoints_are_scaled(deployed: Case) -> None:
+    kubectl = deployed.place.kubectl
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        for number in (5, 1, 2):
+            kubectl.run("scale", "--namespace", NAMESPACE, "deployment/app", f"--replicas={number}")
+            kubectl.run("rollout", "status", "--namespace", NAMESPACE, "deployment/app", "--timeout", "60s")
+            time.sleep(8)
+    deployed.says("endpoints 2-5-1-2", counts)
+
+
+def test_a_node_is_drained(deployed: Case) -> None:
+    if deployed.place.cluster is None:
+        pytest.skip("nodes of another cluster are not ours to drain")
+    kubectl, node = deployed.place.kubectl, deployed.place.cluster.nodes[-1].name
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        kubectl.run("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "120s", seconds=150)
+    kubectl.run("uncordon", node)
+    deployed.says("drain", counts)
+
+
+def test_a_node_is_cut_off(deployed: Case) -> None:
+    if deployed.place.cluster is None:
+        pytest.skip("nodes of another cluster are not ours to cut off")
+    kubectl, node = deployed.place.kubectl, deployed.place.cluster.nodes[-1]
+    for name in (*deployed.deployed.names, "app"):  # on both nodes again
+        kubectl.run("rollout", "restart", "--namespace", NAMESPACE, f"deployment/{name}")
+        kubectl.run("rollout", "status", "--namespace", NAMESPACE, f"deployment/{name}", "--timeout", "120s")
+    time.sleep(10)
+    try:
+        with clients(*deployed.place.address(deployed.front)) as counts:
+            node.cable("down")
+            time.sleep(AWAY_SECONDS + 15)
+    finally:
+        node.cable("up")
+        kubectl.run("wait", "--for", "condition=Ready", "--timeout", "60s", f"node/{node.name}")
+        deployed.deployed.wait()
+    deployed.says("a node is cut off", counts)
