@@ -98,11 +98,12 @@ class Part(Struct, frozen=True):
 
 
 class Exported(Struct, frozen=True):
-    """A folder for one target, by file name, and what the target does not keep."""
+    """A folder for one target, by file name, what the target does not keep, and the parts that are in it."""
 
     target: str
     rendered: Rendered
     findings: tuple[Diagnostic, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -326,8 +327,12 @@ def text_file(name: str, template: str, /, **values: object) -> RenderedFile:
 
 
 def exported(
-    target: str, files: list[RenderedFile], copies: list[File], findings: list[Diagnostic], request: Request
+    target: str,
+    files: list[RenderedFile],
+    copies: list[File],
+    findings: list[Diagnostic],
+    parts: tuple[Part, ...] = (),
 ) -> Exported:
     """The folder, sorted by name."""
-    every = tuple(sorted(files, key=lambda file: file.name))
-    return Exported(target, Rendered(target, VERSION, every, copies=tuple(copies)), tuple(dict.fromkeys(findings)))
+    rendered = Rendered(target, VERSION, tuple(sorted(files, key=lambda file: file.name)), copies=tuple(copies))
+    return Exported(target, rendered, tuple(dict.fromkeys(findings)), parts)
