@@ -169,4 +169,8 @@ LB433 no swarm or cluster
     answers. Nothing was changed.
   example: $ lbgen up topology.yaml -e haproxy --runtime swarm    # on a daemon without a swarm
   remedy: Run `docker swarm init` (or set DOCKER_HOST to a manager), or choose a context that `kubectl` can use.
+LB434 a cluster refuses something
+  cause: `kubectl` failed; the finding has what it said. What served before serves on.
+  example: $ lbgen up topology.yaml -e haproxy --runtime kubernetes    # without the right to create Deployments
+  remedy: Do what it says; `kubectl auth can-i --list` shows your rights in the namespace.
 """

@@ -16,8 +16,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import lbgen
+from lbgen.conformance.runner import CaseState
+from lbgen.conformance.verify.cases import ScheduledCase
+from lbgen.conformance.verify.faults import fault_cases
+from lbgen.conformance.verify.jobs import Job
+from lbgen.conformance.verify.requests import request_cases
+from lbgen.conformance.verify.run import CLIENT
+from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
+from lbgen.conformance.verify.worker import run_cases, stand_ins
+from lbgen.engines.api import Binary
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.rendered import render_with
+from lbgen.exporters import parts
+from lbgen.plan.overlay import with_version
+from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local import network
+from lbgen.runtime.standins.server import stand_in_servers
 from tests.kubernetes.cluster import AWAY_SECONDS, Cluster, cluster, why_none
-from tests.kubernetes.control_plane import PROGRAMS, Kubectl
+from tests.kubernetes.control_plane import PROGRAMS, ROOT, Kubectl
 from tests.kubernetes.workload import ENDPOINTS, NAMESPACE, TOPOLOGIES, Counts, Deployed, clients, images
 
 if TYPE_CHECKING:
@@ -175,3 +193,53 @@ def test_a_node_is_cut_off(deployed: Case) -> None:
         kubectl.run("wait", "--for", "condition=Ready", "--timeout", "60s", f"node/{node.name}")
         deployed.deployed.wait()
     deployed.says("a node is cut off", counts)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """An engine in a pod, as clients outside of the cluster see it: through a port of its node."""
+
+    place: Place
+    host: str
+    ports: dict[str, int]
+
+    def address(self, listener: str) -> tuple[str, int]:
+        return self.host, self.ports[listener]
+
+    def access_lines(self) -> list[str]:
+        words = ("--selector", "app.kubernetes.io/part-of=shop", "--tail=-1")
+        return self.place.kubectl.run("logs", "--namespace", NAMESPACE, *words).stdout.splitlines()
+
+    def ensure_alive(self) -> None:
+        pass  # kubelet starts it again, and the case has failed
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path: Path) -> None:
+    """The cases of `lbgen verify`, with its shorter times; clients and endpoints are outside of the cluster."""
+    if place.cluster is None:
+        pytest.skip("endpoints at the topology's addresses need a network of ours")
+    network.ip("route replace local 10.0.0.0/16 dev lo", f"route replace local {CLIENT}/24 dev lo")
+    version = engine_by_name(engine).versions[0]
+    plan = with_version(resolve(lbgen.load(str(ROOT / "examples/shop/topology.yaml"))), engine, version)
+    scale = choose_scale(plan, lambda _: True)
+    plan = scale_times(plan, scale)
+    cases = (*(ScheduledCase(x) for x in request_cases(plan, CLIENT, most=1_000, seed=1)), *fault_cases(plan, CLIENT))
+    deployed = Deployed(place.kubectl, tmp_path, engine)
+    with pytest.MonkeyPatch.context() as patch, stand_in_servers(stand_ins(plan, tmp_path)) as endpoints:
+        patch.setattr(parts, "render_with", lambda which, at, *more: render_with(which, scale_times(at, scale), *more))
+        deployed.apply((ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8"), replicas={"": 1})
+        found = place.kubectl.get("pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")
+        service = place.kubectl.get("service", "shop", "--namespace", NAMESPACE)
+        pod = Pod(
+            place, found["items"][0]["status"]["hostIP"], {x["name"]: x["nodePort"] for x in service["spec"]["ports"]}
+        )
+        job = Job(engine, version, Binary(Path(engine), version), plan, cases, folder=str(tmp_path))
+        done = run_cases(job, pod, endpoints, no_progress)
+    deployed.delete()
+    failed = [each for each in done.results if each.state is CaseState.FAIL]
+    states = Counter(str(each.state) for each in done.results)
+    with TABLE.open("a", encoding="utf-8") as table:
+        table.write(f"| shop | {engine} | verify | {dict(states)} |\n")
+    assert failed == []
+    assert states[str(CaseState.PASS)] > 100

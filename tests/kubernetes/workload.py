@@ -84,14 +84,21 @@ class Deployed:
     engine: str
     names: tuple[str, ...] = ()
 
-    def apply(self, topology: dict[str, Any] | str, wait: bool = True) -> None:
+    def apply(
+        self, topology: dict[str, Any] | str, *, wait: bool = True, replicas: dict[str, int] | None = None
+    ) -> None:
         """Export a topology and apply it as the folder's README says."""
         text = topology if isinstance(topology, str) else yaml.safe_dump(topology, sort_keys=False)
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "topology.yaml"
         file.write_text(text, encoding="utf-8")
         found = lbgen.export(
-            lbgen.load(str(file)), "kubernetes", engine=self.engine, accept=("all",), namespace=NAMESPACE
+            lbgen.load(str(file)),
+            "kubernetes",
+            engine=self.engine,
+            accept=("all",),
+            namespace=NAMESPACE,
+            replicas=replicas,
         )
         found.write(self.folder / "export")
         self.kubectl.run("apply", "--server-side", "--kustomize", str(self.folder / "export"))
