@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import lbgen
 from lbgen.conformance.runner import CaseState
@@ -25,6 +26,7 @@ from lbgen.conformance.verify.requests import request_cases
 from lbgen.conformance.verify.run import CLIENT
 from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
 from lbgen.conformance.verify.worker import run_cases, stand_ins
+from lbgen.diagnostics import LbgenError
 from lbgen.engines.api import Binary
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import render_with
@@ -243,3 +245,39 @@ def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path
         table.write(f"| shop | {engine} | verify | {dict(states)} |\n")
     assert failed == []
     assert states[str(CaseState.PASS)] > 100
+
+
+def test_a_stack_is_started_changed_taken_back_and_removed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lbgen up --runtime kubernetes` and what comes after it."""
+    if place.kubectl.config is not None:
+        monkeypatch.setenv("KUBECONFIG", str(place.kubectl.config))
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    shop = TOPOLOGIES["shop"]("haproxy", place.dns)
+
+    def loaded(**more: object) -> lbgen.Topology:
+        (tmp_path / "shop.yaml").write_text(yaml.safe_dump(shop | more), encoding="utf-8")
+        return lbgen.load(str(tmp_path / "shop.yaml"))
+
+    how = {"runtime": "kubernetes", "accept": ("all",), "namespace": NAMESPACE}
+    stack = lbgen.up(loaded(), ["haproxy"], **how)
+    assert [each.running for each in stack.engines] == [True, True]
+    assert lbgen.up(loaded(), ["haproxy"], **how).unchanged
+    with clients(*place.address("shop")) as counts:
+        changed = loaded(max_body="7MiB")
+        assert [str(x.action) for x in lbgen.preview(changed, by_reload=True).parts] == ["replace without a gap"]
+        assert lbgen.reload(changed).reloaded
+        with pytest.raises(LbgenError, match=r"LB413 .*haproxy: CrashLoopBackOff"):
+            lbgen.reload(loaded(engines={"haproxy": REFUSED["haproxy"]}))
+        assert len(lbgen.up(changed, ["haproxy"], replicas={"": 3}, **how).engines) == 3
+    words = ("--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")
+    assert len(place.kubectl.get("configmaps", *words)["items"]) == 3  # of versions that `rollout undo` knows
+    assert any(each.record for each in lbgen.logs("shop"))
+    lbgen.down("shop")
+    found = place.kubectl.get("deployments,services,configmaps,pods,networkpolicies,poddisruptionbudgets", *words)
+    assert found["items"] == []
+    assert place.kubectl.get("deployment", "app", "--namespace", NAMESPACE)
+    assert counts.good > 100
+    assert not counts.lost

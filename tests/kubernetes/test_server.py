@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.skipif(bool(WHY_NONE), reason=WHY_NONE), pytest.mark.xdist_group("kubernetes")]
 EXAMPLES = sorted(ROOT.glob("examples/*/topology.yaml"))
+SHOP = ROOT / "examples/shop/topology.yaml"
 KEYS = ROOT / "tests/errors"
 STRICT = ("apply", "--dry-run=server", "--validate=strict")
 GUARDED = {f"pod-security.kubernetes.io/{what}": "restricted" for what in ("enforce", "warn", "audit")}
@@ -104,3 +106,56 @@ def test_the_server_sees_a_field_that_there_is_not(kubectl: Kubectl, tmp_path: P
     done = kubectl.run(*STRICT, "--kustomize", str(tmp_path), check=False)
     assert done.returncode
     assert "mostSurge" in done.stderr
+
+
+@pytest.fixture
+def here(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kubectl:
+    """That server as the one that `kubectl` uses, and a state directory of our own."""
+    monkeypatch.setenv("KUBECONFIG", str(kubectl.config))
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    return kubectl
+
+
+def names(kubectl: Kubectl, kind: str) -> list[str]:
+    found = kubectl.get(kind, "--namespace", "default", "--selector", "app.kubernetes.io/part-of=shop")
+    return [each["metadata"]["name"] for each in found["items"]]
+
+
+def test_a_preview_names_what_would_be_created(here: Kubectl) -> None:
+    found = lbgen.preview(lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",))
+    assert [(each.name, str(each.action)) for each in found.parts] == [("haproxy", "create")]
+    assert names(here, "deployments") == []
+
+
+def test_a_first_start_that_does_not_get_ready_leaves_nothing(here: Kubectl) -> None:
+    """There is no controller here that would start pods."""
+    told: list[lbgen.Progress] = []
+    with pytest.raises(LbgenError, match="LB403 haproxy: not all of its pods are ready after 2 s") as refused:
+        lbgen.up(
+            lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",), seconds=2, progress=told.append
+        )
+    assert refused.value.diagnostics
+    assert told[0].detail == "the context tests, namespace default"
+    for kind in ("deployments", "services", "configmaps", "networkpolicies"):
+        assert names(here, kind) == []
+    assert lbgen.ps() == ()
+
+
+def test_what_is_not_ours_is_not_touched(here: Kubectl, tmp_path: Path) -> None:
+    found = lbgen.export(lbgen.load(str(SHOP)), "kubernetes", engine="haproxy", accept=("all",))
+    found.write(tmp_path / "export")
+    here.run("apply", "--server-side", "--kustomize", str(tmp_path / "export"))
+    try:
+        with pytest.raises(LbgenError, match=r"LB406 .* is there, and belongs to an unknown state directory"):
+            lbgen.up(lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",), seconds=2)
+        assert names(here, "deployments") == ["shop"]
+    finally:
+        here.run("delete", "--kustomize", str(tmp_path / "export"))
+
+
+def test_without_a_cluster_nothing_is_done(here: Kubectl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable, value in (("KUBECONFIG", str(tmp_path / "none")), ("PATH", str(tmp_path))):
+        monkeypatch.setenv(variable, value)
+        with pytest.raises(LbgenError, match="LB433"):
+            lbgen.up(lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",))
