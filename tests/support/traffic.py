@@ -20,23 +20,23 @@ PAUSE = 0.03  # seconds; clients that ask more often take a CPU from what they w
 
 @dataclass(slots=True)
 class Traffic:
-    """What clients on kept connections, or (`kept` false) on a new one for each request, saw. A connection that the
-    proxy closed between two requests, with a `FIN` seen before the next request was sent, is opened anew: nothing was
-    lost. Anything else that fails is. `name`: the `Host` that they ask for, else the address."""
+    """What clients on kept connections saw. A connection that the proxy closed between two requests, with a `FIN` seen
+    before the next request was sent, is opened anew: nothing was lost. Anything else that fails is."""
 
     port: int
     pool: str = "app"
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
-    name: str = ""
-    kept: bool = True
+    fresh: bool = False  # each request on a connection of its own
+    name: str = ""  # which they ask for in place of the address
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> None:
-        name = self.name or f"{self.host}:{self.port}"
-        request = f"GET /steady HTTP/1.1\r\nHost: {name}\r\nAccept-Encoding: identity\r\n\r\n".encode()
+        more = "Connection: close\r\n" if self.fresh else ""
+        host = self.name or f"{self.host}:{self.port}"
+        request = f"GET /steady HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
             try:
@@ -52,7 +52,7 @@ class Traffic:
                     self.good += 1
                 else:
                     self.lost.append(f"status {status}")
-                if closes or not self.kept:
+                if closes:
                     connection.close()
                     connection = None
             except (OSError, ValueError) as error:
@@ -134,9 +134,11 @@ def _closed(connection: socket.socket) -> bool:
 
 
 @contextmanager
-def traffic(port: int, pool: str = "app", pause: float = PAUSE, host: str = "127.0.0.1") -> Iterator[Traffic]:
+def traffic(
+    port: int, pool: str = "app", pause: float = PAUSE, host: str = "127.0.0.1", *, fresh: bool = False
+) -> Iterator[Traffic]:
     """Clients that ask again and again for as long as the block lasts."""
-    seen = Traffic(port, pool, pause, host)
+    seen = Traffic(port, pool, pause, host, fresh)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
     for each in threads:
         each.start()
