@@ -7,13 +7,15 @@
 #                      the farm's too; a table at the end
 # make drills   all of what `make test` takes a sample of: faults at every step, every command as every user (hours);
 #               and the goals of forwarding in the kernel (needs root and wrk)
+# make kubernetes   drills in a cluster of two nodes, which is built from Go modules the first time (nine CPU minutes; needs
+#               root, Go, containerd, containernetworking-plugins, conntrack and nft), or in the one of $KUBECONFIG
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 TOPOLOGY ?= examples/shop/topology.yaml
 
-.PHONY: demo up down test test-versions drills golden matrix docs farm clean
+.PHONY: demo up down test test-versions drills kubernetes golden matrix docs farm clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(TOPOLOGY)
@@ -36,6 +38,10 @@ drills: $(VENV)/.test
 	$(BIN)/python -m tests.bench.kernel_reload --direct
 	$(BIN)/python -m tests.bench.direct_cost
 	$(BIN)/python -m tests.bench.kernel_rates
+
+kubernetes: $(VENV)/.test
+	sh tests/kubernetes/build.sh build/kubernetes
+	$(BIN)/python -m pytest -q --drills tests/kubernetes
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

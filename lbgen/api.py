@@ -26,6 +26,9 @@ from lbgen.runtime.common.driver import (
 )
 from lbgen.runtime.common.selection import for_routes
 from lbgen.runtime.json_types import SwapResult
+from lbgen.runtime.orchestrators import model as orchestrated
+from lbgen.runtime.orchestrators import run as orchestrators
+from lbgen.runtime.orchestrators.model import Options
 from lbgen.runtime.registry import docker_unreachable
 from lbgen.runtime.results import Stack
 from lbgen.runtime.stack_request import (
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from lbgen.conformance.preview import Preview
     from lbgen.conformance.verify.report import Report
     from lbgen.runtime.common.driver import Decision, GroupDecision
+    from lbgen.runtime.orchestrators.model import Deployment
     from lbgen.runtime.swap import Proof
     from lbgen.spec.load import Topology
 
@@ -67,6 +71,7 @@ __all__ = [
     "up",
 ]
 
+ORCHESTRATED_SECONDS = 180.0  # for a tier on a swarm or cluster, which may have to pull images
 REQUESTS, FAULTS = 200, 20  # per engine, of the verification before a swap
 
 
@@ -112,8 +117,9 @@ def up(
     accept: tuple[str, ...] = (),
     name: str | None = None,
     replicas: Mapping[str, int] | None = None,
+    namespace: str | None = None,
     progress: Callable[[Progress], None] = no_progress,
-    seconds: float = START_SECONDS,
+    seconds: float | None = None,
     drain: float = DRAIN_SECONDS,
     proof: Proof | None = verify_swap,
 ) -> Stack:
@@ -127,9 +133,14 @@ def up(
     their published ports are others; their open connections live on for `drain` seconds at most.
     A topology of tiers becomes a stack that has a part for each replica, one engine each (see `lbgen.runtime.tiers`);
     `replicas` says how many, by tier, instead of the topology.
-    `progress` is called with every step. `seconds` is how long to wait for listeners, and again for routes, where
+    `progress` is called with every step. `seconds` (20) is how long to wait for listeners, and again for routes, where
     there are up to 1,000 of them; for more it is longer in proportion. If this
     process ends before `up` returns, nothing new keeps running.
+
+    `runtime` may also be `swarm` or `kubernetes`: one engine, or the tiers' own, on what docker or kubectl is set to
+    use (`namespace`: of Kubernetes), in `replicas` (by tier, "" without tiers), with the endpoints of the topology,
+    never stand-ins. `up` returns when all replicas are healthy, for which each tier has `seconds` (180), and takes back
+    what does not get healthy. `drain` does not apply.
 
     With `swap` that engine takes the place of the one that runs (of `engine`, where several do) at the same published
     ports, in containers: first `proof` compares both (None = no comparison; by default at most 200 requests and 20
@@ -139,13 +150,19 @@ def up(
 
     Raises LbgenError (findings, verdicts), UsageError LB305/LB409 (unknown engine, runtime), EngineError LB402 (no
     executable), LB403 (did not start), LB404 (port taken), LB405 (route answers wrongly), LB407 (root), LB408 (state),
-    LB420 (no docker daemon), LB421 (docker refused something), LB422 (no image); with `swap` also UsageError LB406 (no
+    LB420 (no docker daemon), LB421 (docker refused something), LB422 (no image), LB413 (taken back), LB433 (no swarm or
+    cluster); with `swap` also UsageError LB406 (no
     such stack), LB415 (it cannot be done there), DifferenceError LB414 (they differ, with the first difference),
     EngineError LB413 (it did not serve; the engine before serves on).
     """
     warnings: tuple[Diagnostic, ...] = ()
     check_runtime(runtime)
     asked = [engine] if engine is not None else engines
+    if (on := orchestrators.selected(name or topology.name, runtime)) is not None:
+        wanted, warnings = _deployment(topology, on, asked, replicas or {}, accept, name, namespace, swap)
+        result = orchestrators.up(wanted, Options(progress, seconds or ORCHESTRATED_SECONDS))
+        return Stack.of(result, *warnings)
+    seconds = seconds or START_SECONDS
     options = UpOptions(backends, accept, progress, seconds, drain, insist=asked is not None)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None or replicas:
@@ -179,6 +196,7 @@ def preview(
     accept: tuple[str, ...] = (),
     name: str | None = None,
     replicas: Mapping[str, int] | None = None,
+    namespace: str | None = None,
     by_reload: bool = False,
 ) -> Preview:
     """Say what `up` with these arguments would do to what runs now, or, with `by_reload`, what `reload` would, which
@@ -192,6 +210,12 @@ def preview(
     check_runtime(runtime)
     asked = [engine] if engine is not None else engines
     warnings: tuple[Diagnostic, ...] = ()
+    if (on := orchestrators.selected(name or topology.name, runtime)) is not None:
+        if by_reload:
+            wanted, warnings = _changed(topology, on, accept, name)
+        else:
+            wanted, warnings = _deployment(topology, on, asked, replicas or {}, accept, name, namespace)
+        return _shown(wanted.record.name, on, orchestrators.preview(wanted), *warnings)
     options = UpOptions(backends, accept, no_progress, insist=asked is not None)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None or replicas:
@@ -222,6 +246,43 @@ def _shown(name: str, runtime: str, decision: Decision | GroupDecision, *warning
     return Preview.of(name, runtime, decision, *warnings)
 
 
+def _deployment(
+    topology: Topology | Plan,
+    runtime: str,
+    engines: Sequence[str | Engine] | None,
+    replicas: Mapping[str, int],
+    accept: tuple[str, ...],
+    name: str | None,
+    namespace: str | None,
+    swap: str | None = None,
+) -> tuple[Deployment, tuple[Diagnostic, ...]]:
+    """What an orchestrator runs, and warnings about files. UsageError for what does not apply there."""
+    from lbgen.exporters.deployment import deployment  # all exporters
+
+    if swap is not None:
+        hint = f"`lbgen up --runtime {runtime} -e {swap}` rolls the new engine out and takes back what is not healthy"
+        raise UsageError(Diagnostic("LB415", "a swap is done in containers of one machine", hint=hint))
+    if isinstance(topology, Plan):
+        raise UsageError(Diagnostic("LB409", f"{runtime} runs whole topologies, not plans", hint="pass the topology"))
+    if len(engines or ()) > 1:
+        raise UsageError(Diagnostic("LB305", f"{runtime} runs one engine", hint="name one: -e haproxy"))
+    engine = next((x if isinstance(x, str) else x.name for x in engines or ()), None)
+    topology = with_name(topology, name)
+    select_runtime(topology.name, runtime, lambda: (runtime, ()))
+    return deployment(topology, runtime, engine, replicas, accept, namespace or ""), usable_files(topology)
+
+
+def _changed(
+    topology: Topology | Plan, runtime: str, accept: tuple[str, ...], name: str | None
+) -> tuple[Deployment, tuple[Diagnostic, ...]]:
+    """As `_deployment`, with what the stack that runs was given."""
+    now = orchestrated.read(name or topology.name)
+    assert now is not None  # noqa: S101  # as it was selected by its record
+    engines = None if now.engine is None else (now.engine,)
+    kept = (*now.accept, *accept)
+    return _deployment(topology, runtime, engines, now.replicas, kept, name, now.namespace or None)
+
+
 def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:
     of_files, found, runtime, fallen_back = tiers_to_run(wanted, runtime)
     with add_locations([tier.plan for tier in found]):
@@ -249,11 +310,16 @@ def reload(
     The engines' own checkers see the new files first. They are put in place whole, loaded the engine's own way, and
     every route is asked; when one does not answer as it must within `seconds` (longer in proportion where there are
     more than 1,000 routes), all engines go back to the files before.
+    A swarm or cluster replaces the tasks or pods one after the other, with the engine and replicas of `up`.
     `accept` comes on top of what `up` accepted. Raises LbgenError (findings, verdicts), UsageError LB406 (nothing of
     that name runs), EngineError LB401 (a checker refuses the files), LB404 (port taken), LB412 (only possible with a
     new start), LB413 (taken back, and why).
     """
     warnings: tuple[Diagnostic, ...] = ()
+    if (on := orchestrators.selected(name or topology.name, None)) is not None:
+        wanted, warnings = _changed(topology, on, accept, name)
+        done = orchestrators.up(wanted, Options(progress, max(seconds, ORCHESTRATED_SECONDS)))
+        return replace(Stack.of(done, *warnings), reloaded=not done.unchanged, replaced=False)
     if not isinstance(topology, Plan):
         if topology.model.tiers is not None:
             return _tiers_up(*tiers_reload(with_name(topology, name), UpOptions(True, accept, progress, seconds)))

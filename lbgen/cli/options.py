@@ -59,10 +59,16 @@ def runtime(command: F) -> F:
     """Add the option --runtime."""
     return click.option(
         "--runtime",
-        type=click.Choice(["docker", "local"]),
+        type=click.Choice(["docker", "local", "swarm", "kubernetes"]),
         help="docker: containers (see lbgen images), the default when a daemon answers; "
-        "local: unprivileged processes from PATH or lbgen[engines].",
+        "local: unprivileged processes from PATH or lbgen[engines]; swarm, kubernetes: what docker or kubectl is set "
+        "to use, with the topology's own endpoints (see docs/deploy.md).",
     )(command)
+
+
+def namespace(command: F) -> F:
+    """Add the option --namespace."""
+    return click.option("--namespace", help="Kubernetes: where it runs.  [default: default]")(command)
 
 
 def real_endpoints(command: F) -> F:

@@ -40,6 +40,7 @@ _TICK_SECONDS = 1.0
     "  lbgen up shop.yaml -e envoy --real-endpoints   # no stand-ins\n"
     "  lbgen up shop.yaml --runtime local   # no containers\n"
     "  lbgen up hybrid.yaml --replicas web=5   # a topology with tiers\n"
+    "  lbgen up hybrid.yaml --runtime swarm   # on the nodes of a swarm\n"
     "  lbgen up shop.yaml --swap haproxy    # replace the running engine without losing a request"
 )
 @topology_option
@@ -47,6 +48,7 @@ _TICK_SECONDS = 1.0
 @options.runtime
 @options.real_endpoints
 @options.replicas
+@options.namespace
 @click.option(
     "--swap",
     type=values.EngineName(),
@@ -71,6 +73,7 @@ def up_command(
     runtime: str | None,
     real_endpoints: bool,
     replicas: tuple[str, ...],
+    namespace: str | None,
     swap: str | None,
     drain: float,
     accept: tuple[str, ...],
@@ -95,6 +98,7 @@ def up_command(
                 backends=not real_endpoints,
                 accept=accept,
                 replicas=parse_replicas(loaded, replicas),
+                namespace=namespace,
             ),
             as_json=as_json,
         )
@@ -110,6 +114,7 @@ def up_command(
             backends=not real_endpoints,
             accept=accept,
             replicas=parse_replicas(loaded, replicas),
+            namespace=namespace,
             drain=drain,
             progress=progress,
         )
@@ -188,6 +193,7 @@ def reload_command(
 @options.runtime
 @options.real_endpoints
 @options.replicas
+@options.namespace
 @click.option("--reload", "by_reload", is_flag=True, help="Of `lbgen reload` instead of `lbgen up`.")
 @click.option("--name", help="The stack's name (default: the topology's).")
 @options.accept
@@ -199,6 +205,7 @@ def preview_command(
     runtime: str | None,
     real_endpoints: bool,
     replicas: tuple[str, ...],
+    namespace: str | None,
     by_reload: bool,
     name: str | None,
     accept: tuple[str, ...],
@@ -223,6 +230,7 @@ def preview_command(
         accept=accept,
         name=name,
         replicas=parse_replicas(loaded, replicas),
+        namespace=namespace,
         by_reload=by_reload,
     )
     print_preview(found, as_json=as_json)
@@ -270,7 +278,8 @@ def parse_replicas(topology: Topology, written: tuple[str, ...]) -> dict[str, in
         if not number.isascii() or not number.isdigit():
             raise click.UsageError(f"--replicas takes TIER=N or N, not {text!r}")
         if not tier:
-            inner = [each.name for each in lbgen.tiers(topology) if not each.entry]
+            found_tiers = lbgen.tiers(topology)
+            inner = [each.name for each in found_tiers if not each.entry] if found_tiers else [""]
             if len(inner) != 1:
                 hint = f"name one of {', '.join(inner)}" if inner else "no tier of this topology can have replicas"
                 raise click.UsageError(f"--replicas {text} does not name a tier; {hint}")

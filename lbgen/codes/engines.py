@@ -76,7 +76,7 @@ LB408 the state directory cannot be used
   example: $ LBGEN_STATE_DIR=/proc lbgen ps
   remedy: Set `LBGEN_STATE_DIR` to a folder of your own, or remove the damaged file.
 LB409 unknown runtime
-  cause: The runtime is neither `local` nor `docker`.
+  cause: The runtime is none of `local`, `docker`, `swarm` and `kubernetes`, or it cannot run a plan.
   example: $ python -c 'import lbgen; lbgen.up("topology.yaml", runtime="podman")'
   remedy: Use one of the runtimes that the finding lists.
 LB410 the agent's specification cannot be used
@@ -101,7 +101,8 @@ LB414 two engines that behave differently
   example: $ lbgen up topology.yaml --swap haproxy
   remedy: Look at all differences with `lbgen verify -e OLD -e NEW`.
 LB415 a swap that is not possible
-  cause: The stack is local or tiered, runs several engines and none is named, or already runs the new engine.
+  cause: The stack is local, tiered, or on a swarm or cluster, runs several engines and none is named, or already runs
+    the new engine.
   example: $ lbgen up topology.yaml --swap nginx    # while nginx serves
   remedy: Name one engine with `-e`, or change the stack as the finding says.
 LB416 no fingerprint
@@ -163,4 +164,13 @@ LB432 the kernel lacks what an engine works with
   cause: The engine forwards in the kernel by a part that this host's kernel does not have, or has not loaded.
   example: $ lbgen up topology.yaml -e keepalived    # on a kernel without IPVS
   remedy: Load it as the finding says, use another host, or leave the engine out; `render` and `check` need no kernel.
+LB433 no swarm or cluster
+  cause: `--runtime swarm` needs a daemon that manages a swarm; `--runtime kubernetes` needs kubectl and a cluster that
+    answers. Nothing was changed.
+  example: $ lbgen up topology.yaml -e haproxy --runtime swarm    # on a daemon without a swarm
+  remedy: Run `docker swarm init` (or set DOCKER_HOST to a manager), or choose a context that `kubectl` can use.
+LB434 a cluster refuses something
+  cause: `kubectl` failed; the finding has what it said. What served before serves on.
+  example: $ lbgen up topology.yaml -e haproxy --runtime kubernetes    # without the right to create Deployments
+  remedy: Do what it says; `kubectl auth can-i --list` shows your rights in the namespace.
 """

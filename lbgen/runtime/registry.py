@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -13,20 +13,26 @@ from lbgen.diagnostics import Diagnostic, EngineError, Severity, UsageError
 from lbgen.runtime.docker import client, inspect, labels
 from lbgen.runtime.docker import stack as docker
 from lbgen.runtime.local import stack as local
+from lbgen.runtime.orchestrators import run as orchestrators
 from lbgen.runtime.tiers import group
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
-    from lbgen.runtime.common.driver import Driver, Progress
+    from lbgen.runtime.common.driver import Driver, Progress, Running
+    from lbgen.runtime.common.logs import Line
     from lbgen.runtime.common.state import StackState
 
-RUNTIMES = ("local", "docker")
+RUNTIMES = ("local", "docker", *orchestrators.ORCHESTRATORS)
 
 
 def driver(runtime: str) -> Driver:
-    """The runtime of that name."""
+    """The runtime of this machine of that name."""
     return local if runtime == "local" else docker
+
+
+def _runtime(state: StackState) -> Running:
+    return orchestrators if state.runtime in orchestrators.ORCHESTRATORS else driver(state.runtime)
 
 
 def list_stacks(name: str | None = None) -> tuple[StackState, ...]:
@@ -40,7 +46,7 @@ def _every(name: str | None = None) -> tuple[tuple[StackState, ...], tuple[Diagn
     groups = group.list_groups()
     names = None if name is None else {name}.union(*(each.names for each in groups if each.name == name))
     containers, hidden = _containers(names)
-    found = (*local.running(), *containers)
+    found = (*local.running(), *containers, *orchestrators.running(names))
     parts = frozenset(name for each in groups for name in each.names)
     return (*(x for x in found if x.name not in parts), *(group.as_one_stack(each, found) for each in groups)), hidden
 
@@ -95,7 +101,8 @@ def may_have_docker() -> bool:
 def find_stack(name: str | None) -> StackState:
     """The stack of that name; None = the only one of this state directory: those of others have to be named. UsageError
     LB406 when there is none, or several."""
-    here = next((each for each in local.running() if each.name == name), None)
+    ours = (*local.running(), *(orchestrators.running((name,)) if name is not None else ()))
+    here = next((each for each in ours if each.name == name), None)
     if here is not None:  # no daemon needs to be asked
         return here
     known, hidden = _every(name)
@@ -120,8 +127,8 @@ def find_stack(name: str | None) -> StackState:
         raise UsageError(Diagnostic("LB406", message, hint=f"{others}; name a stack if you mean it"))
     if not found:
         raise UsageError(Diagnostic("LB406", "no stack runs", hint="start one with `lbgen up`"))
-    ours = ", ".join(each.name for each in found)
-    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {ours}"))
+    names = ", ".join(each.name for each in found)
+    raise UsageError(Diagnostic("LB406", "several stacks run", hint=f"name one: {names}"))
 
 
 def find_leftovers(name: str | None) -> StackState | None:
@@ -139,4 +146,11 @@ def remove_stack(state: StackState, progress: Callable[[Progress], None]) -> Non
     if isinstance(state, GroupState):
         group.end(state, driver(state.runtime), progress)
     else:
-        driver(state.runtime).end(state, progress)
+        _runtime(state).end(state, progress)
+
+
+def lines(state: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
+    """What a stack printed and the requests that it logged, of one engine or all; `follow`: until it ends."""
+    if isinstance(state, GroupState):
+        return group.lines(state, driver(state.runtime), engine, follow=follow)
+    return _runtime(state).lines(state, engine, follow=follow)

@@ -10,8 +10,6 @@ from lbgen.runtime import registry
 from lbgen.runtime.common import logs as log_files
 from lbgen.runtime.common.driver import Progress, no_progress
 from lbgen.runtime.results import Stack
-from lbgen.runtime.tiers import group
-from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from lbgen.runtime.common.logs import Line, RequestFilter
@@ -35,9 +33,7 @@ def logs(name: str | None = None, engine: str | None = None, *, follow: bool = F
     if engine is not None and engine not in {each.name for each in found.engines}:
         hint = f"one of: {', '.join(each.name for each in found.engines)}"
         raise UsageError(Diagnostic("LB406", f"{engine} is not part of {found.name}", hint=hint))
-    if isinstance(found, GroupState):
-        return group.lines(found, registry.driver(found.runtime), engine, follow=follow)
-    return registry.driver(found.runtime).lines(found, engine, follow=follow)
+    return registry.lines(found, engine, follow=follow)
 
 
 def requests(

@@ -40,6 +40,7 @@ from lbgen.runtime.standins.stand_in import Behaviour, StandIn
 
 if TYPE_CHECKING:
     from lbgen.runtime.local.engine_process import EngineProcess
+    from lbgen.runtime.standins.server import StandInServers
 
 # Cases at a time: answered at once, waiting for a time, with large bodies, tried again.
 QUICK, WAITING, HEAVY, AGAIN = 6, 48, 12, 8
@@ -71,15 +72,22 @@ def verify_engine(job: Job, report: Callable[[JobProgress], None]) -> Finished:
             )
             handle = stack.enter_context(serve)
         report(JobProgress(job.name, "listening"))
-        wait_ready(job.plan, handle, asked=without_verification)
-        subject = EngineUnderTest(job.engine, job.version, job.binary)
-        file = CaseFile("topology", job.plan.name, {}, {}, ())
-        ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
-        session = EngineSession(subject, file, ready, group, handle, strict=False)
-        _wait_for_bytes(session, job)
-        done = _Run(session, job, report).every()
+        done = run_cases(job, handle, group, report)
     report(JobProgress(job.name, "attacking", len(done.results), len(job.cases)))
     return replace(done, results=(*done.results, *safety_results(job)))
+
+
+def run_cases(
+    job: Job, handle: ServingEngine, group: StandInServers, report: Callable[[JobProgress], None]
+) -> Finished:
+    """The results of a job's cases on an engine that serves its plan, wherever that is, before these endpoints."""
+    wait_ready(job.plan, handle, asked=without_verification)
+    subject = EngineUnderTest(job.engine, job.version, job.binary)
+    file = CaseFile("topology", job.plan.name, {}, {}, ())
+    ready = Prepared(job.plan, job.plan, group.stand_ins, verdicts_on(job.plan, job.engine, job.version))
+    session = EngineSession(subject, file, ready, group, handle, strict=False)
+    _wait_for_bytes(session, job)
+    return _Run(session, job, report).every()
 
 
 class _BehindFront(Struct, frozen=True):

@@ -46,6 +46,8 @@ class Step(StrEnum):
     DRAINED = "drained"
     STOPPED = "stopped"
     TAKEN_OVER = "taken over"
+    TARGET = "goes to"
+    DEPLOYED = "deployed"
 
 
 REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
@@ -178,19 +180,8 @@ class Result(Struct, frozen=True):
     cut: int = 0
 
 
-class Driver(Protocol):
-    """One runtime, a module."""
-
-    def up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
-        """Bring `plan` up on `engines`. Raises LbgenError (verdicts), EngineError."""
-        ...
-
-    def reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
-        """Make a running stack serve `plan` without losing a request, or leave it as it was.
-
-        Raises LbgenError (verdicts), EngineError LB401, LB404, LB412, LB413.
-        """
-        ...
+class Running(Protocol):
+    """What every runtime does with stacks that run."""
 
     def running(self, names: Collection[str] | None = None) -> tuple[StackState, ...]:
         """List every stack, including those with a dead process; with `names` only those of that name."""
@@ -202,6 +193,21 @@ class Driver(Protocol):
 
     def lines(self, stack: StackState, engine: str | None, *, follow: bool) -> Iterator[Line]:
         """Yield what the stack printed and the requests it logged; with `follow` until the stack is down."""
+        ...
+
+
+class Driver(Running, Protocol):
+    """A runtime of this machine, a module."""
+
+    def up(self, plan: Plan, engines: Sequence[Engine], options: UpOptions) -> Result:
+        """Bring `plan` up on `engines`. Raises LbgenError (verdicts), EngineError."""
+        ...
+
+    def reload(self, stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
+        """Make a running stack serve `plan` without losing a request, or leave it as it was.
+
+        Raises LbgenError (verdicts), EngineError LB401, LB404, LB412, LB413.
+        """
         ...
 
     def plan_behind_front(self, plan: Plan, before: StackState | None) -> Plan:

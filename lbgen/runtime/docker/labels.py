@@ -125,22 +125,22 @@ def read_saved_plan(stack: str) -> SavedPlan | None:
     return saved.read(saved_folder(stack) / _PLAN_FILE, PLAN_SCHEMA, SavedPlan)
 
 
-_ID = "io.lbgen.owner"
-_PATH = "io.lbgen.owner-path"
+OWNER = "io.lbgen.owner"
+OWNER_PATH = "io.lbgen.owner-path"
 _ID_FILE = "id"
 
 
 def owner_labels() -> dict[str, str]:
     """The labels of what this state directory owns. Raises EngineError LB408."""
-    return {_ID: _directory_id(), _PATH: str(root())}
+    return {OWNER: _directory_id(), OWNER_PATH: str(root())}
 
 
 def foreign_owner(found: Mapping[str, str]) -> str:
     """The owner by the labels of a container, network or volume, in words; "" = this state directory. Without such
     labels the owner is unknown, and counts as another. Raises EngineError LB408."""
-    if found.get(_ID) == _directory_id():
+    if found.get(OWNER) == _directory_id():
         return ""
-    path = found.get(_PATH)
+    path = found.get(OWNER_PATH)
     return f"the state directory {path}" if path else "an unknown state directory"
 
 

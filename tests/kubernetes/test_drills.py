@@ -1,0 +1,283 @@
+"""Drills in a real cluster: what clients lose while versions, nodes and endpoints change (`make kubernetes`).
+
+Two nodes are started on this machine; with KUBECONFIG set, the drills run in that cluster instead, but for those that
+cut a node off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+import lbgen
+from lbgen.conformance.runner import CaseState
+from lbgen.conformance.verify.cases import ScheduledCase
+from lbgen.conformance.verify.faults import fault_cases
+from lbgen.conformance.verify.jobs import Job
+from lbgen.conformance.verify.requests import request_cases
+from lbgen.conformance.verify.run import CLIENT
+from lbgen.conformance.verify.time_scaling import choose_scale, scale_times
+from lbgen.conformance.verify.worker import run_cases, stand_ins
+from lbgen.diagnostics import LbgenError
+from lbgen.engines.api import Binary
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.engines.rendered import render_with
+from lbgen.exporters import parts
+from lbgen.plan.overlay import with_version
+from lbgen.plan.resolve import plan as resolve
+from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.local import network
+from lbgen.runtime.standins.server import stand_in_servers
+from tests.kubernetes.cluster import AWAY_SECONDS, Cluster, cluster, why_none
+from tests.kubernetes.control_plane import PROGRAMS, ROOT, Kubectl
+from tests.kubernetes.workload import ENDPOINTS, NAMESPACE, TOPOLOGIES, Counts, Deployed, clients, images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OTHER = os.environ.get("KUBECONFIG", "")
+WHY_NOT = "" if OTHER else why_none()
+pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.root,
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+    pytest.mark.xdist_group("kubernetes"),
+]
+ENGINES = ("haproxy", "nginx", "envoy")
+UPDATES = 20
+TABLE = PROGRAMS / "drills.md"  # what the drills found, a line each
+REFUSED = {  # text that no engine takes
+    "haproxy": {"global": "no-such-word here"},
+    "nginx": {"http": "no_such_word here;"},
+    "envoy": {"bootstrap": "no_such_field: 1"},
+}
+
+
+@dataclass
+class Place:
+    """Where the drills run; `cluster` where it is this machine's."""
+
+    kubectl: Kubectl
+    cluster: Cluster | None
+
+    @property
+    def dns(self) -> str:
+        found: str = self.kubectl.get("service", "kube-dns", "--namespace", "kube-system")["spec"]["clusterIP"]
+        return found
+
+    def address(self, service: str) -> tuple[tuple[str, int], int]:
+        """Address and port of a Service for clients, and the process whose network they are in: that of a node, which
+        reaches all addresses of the cluster, or (0) this host's."""
+        found = self.kubectl.get("service", service, "--namespace", NAMESPACE)
+        port = int(found["spec"]["ports"][0]["port"])
+        if self.cluster is not None:
+            return (found["spec"]["clusterIP"], port), self.cluster.nodes[0].process.pid
+        given = found["status"]["loadBalancer"].get("ingress", [])
+        if not given:
+            pytest.skip("the cluster gives Services of type LoadBalancer no address")
+        return (given[0].get("ip") or given[0]["hostname"], port), 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with ExitStack() as stack:
+        if OTHER:
+            found = Place(Kubectl(Path(OTHER)), None)
+        else:
+            archive = images(tmp_path_factory.mktemp("images"), ENGINES)
+            running = stack.enter_context(cluster(tmp_path_factory.mktemp("cluster"), archive))
+            found = Place(running.kubectl, running)
+        found.kubectl.run("create", "namespace", NAMESPACE)
+        stack.callback(found.kubectl.run, "delete", "namespace", NAMESPACE, "--wait=false")
+        Deployed(found.kubectl, tmp_path_factory.mktemp("app"), "nginx").apply(ENDPOINTS)
+        yield found
+
+
+@pytest.fixture(params=[(name, engine) for name in TOPOLOGIES for engine in ENGINES], ids="-".join, scope="module")
+def deployed(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    name, engine = request.param
+    topology = TOPOLOGIES[name](engine, place.dns)
+    made = Deployed(place.kubectl, tmp_path_factory.mktemp(f"{name}-{engine}"), engine)
+    made.apply(topology)
+    yield Case(place, made, name, topology)
+    made.delete()
+
+
+@dataclass
+class Case:
+    """A topology that runs in the cluster."""
+
+    place: Place
+    deployed: Deployed
+    name: str
+    topology: dict
+
+    @property
+    def front(self) -> str:
+        return "hybrid-edge" if self.name == "hybrid" else self.name
+
+    def version(self, number: int, **more: object) -> dict:
+        """The topology with another header in its answers, so that its files are others."""
+        routes = [
+            x | {"response_headers": {"set": {"x-version": str(number)}}} if x["name"] in ("shop", "storefront") else x
+            for x in self.topology["routes"]
+        ]
+        return self.topology | {"routes": routes} | more
+
+    def says(self, what: str, counts: Counts) -> None:
+        lost = f"{len(counts.lost)} of {counts.good:,} lost in {counts.seconds:.0f} s"
+        with TABLE.open("a", encoding="utf-8") as table:
+            table.write(f"| {self.name} | {self.deployed.engine} | {what} | {lost} |\n")
+        assert counts.good > 100
+        assert not counts.lost, f"{lost}: {Counter(counts.lost).most_common(5)}"
+
+
+def test_updates_lose_nothing(deployed: Case) -> None:
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        for number in range(UPDATES):
+            deployed.deployed.apply(deployed.version(number))
+    deployed.says(f"{UPDATES} updates", counts)
+
+
+def test_a_configuration_that_the_engine_refuses_replaces_nothing(deployed: Case) -> None:
+    engine = deployed.deployed.engine
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        deployed.deployed.apply(deployed.version(100, engines={engine: REFUSED[engine]}), wait=False)
+        assert not deployed.deployed.wait("20s", check=False)
+        for name in deployed.deployed.names:
+            deployed.place.kubectl.run("rollout", "undo", "--namespace", NAMESPACE, f"deployment/{name}")
+        deployed.deployed.wait()
+    deployed.says("a configuration that the engine refuses", counts)
+
+
+def test_endpoints_are_scaled(deployed: Case) -> None:
+    kubectl = deployed.place.kubectl
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        for number in (5, 1, 2):
+            kubectl.run("scale", "--namespace", NAMESPACE, "deployment/app", f"--replicas={number}")
+            kubectl.run("rollout", "status", "--namespace", NAMESPACE, "deployment/app", "--timeout", "60s")
+            time.sleep(8)
+    deployed.says("endpoints 2-5-1-2", counts)
+
+
+def test_a_node_is_drained(deployed: Case) -> None:
+    if deployed.place.cluster is None:
+        pytest.skip("nodes of another cluster are not ours to drain")
+    kubectl, node = deployed.place.kubectl, deployed.place.cluster.nodes[-1].name
+    with clients(*deployed.place.address(deployed.front)) as counts:
+        kubectl.run("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "120s", seconds=150)
+    kubectl.run("uncordon", node)
+    deployed.says("drain", counts)
+
+
+def test_a_node_is_cut_off(deployed: Case) -> None:
+    if deployed.place.cluster is None:
+        pytest.skip("nodes of another cluster are not ours to cut off")
+    kubectl, node = deployed.place.kubectl, deployed.place.cluster.nodes[-1]
+    for name in (*deployed.deployed.names, "app"):  # on both nodes again
+        kubectl.run("rollout", "restart", "--namespace", NAMESPACE, f"deployment/{name}")
+        kubectl.run("rollout", "status", "--namespace", NAMESPACE, f"deployment/{name}", "--timeout", "120s")
+    time.sleep(10)
+    try:
+        with clients(*deployed.place.address(deployed.front)) as counts:
+            node.cable("down")
+            time.sleep(AWAY_SECONDS + 15)
+    finally:
+        node.cable("up")
+        kubectl.run("wait", "--for", "condition=Ready", "--timeout", "60s", f"node/{node.name}")
+        deployed.deployed.wait()
+    deployed.says("a node is cut off", counts)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """An engine in a pod, as clients outside of the cluster see it: through a port of its node."""
+
+    place: Place
+    host: str
+    ports: dict[str, int]
+
+    def address(self, listener: str) -> tuple[str, int]:
+        return self.host, self.ports[listener]
+
+    def access_lines(self) -> list[str]:
+        words = ("--selector", "app.kubernetes.io/part-of=shop", "--tail=-1")
+        return self.place.kubectl.run("logs", "--namespace", NAMESPACE, *words).stdout.splitlines()
+
+    def ensure_alive(self) -> None:
+        pass  # kubelet starts it again, and the case has failed
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path: Path) -> None:
+    """The cases of `lbgen verify`, with its shorter times; clients and endpoints are outside of the cluster."""
+    if place.cluster is None:
+        pytest.skip("endpoints at the topology's addresses need a network of ours")
+    network.ip("route replace local 10.0.0.0/16 dev lo", f"route replace local {CLIENT}/24 dev lo")
+    version = engine_by_name(engine).versions[0]
+    plan = with_version(resolve(lbgen.load(str(ROOT / "examples/shop/topology.yaml"))), engine, version)
+    scale = choose_scale(plan, lambda _: True)
+    plan = scale_times(plan, scale)
+    cases = (*(ScheduledCase(x) for x in request_cases(plan, CLIENT, most=1_000, seed=1)), *fault_cases(plan, CLIENT))
+    deployed = Deployed(place.kubectl, tmp_path, engine)
+    with pytest.MonkeyPatch.context() as patch, stand_in_servers(stand_ins(plan, tmp_path)) as endpoints:
+        patch.setattr(parts, "render_with", lambda which, at, *more: render_with(which, scale_times(at, scale), *more))
+        deployed.apply((ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8"), replicas={"": 1})
+        found = place.kubectl.get("pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")
+        service = place.kubectl.get("service", "shop", "--namespace", NAMESPACE)
+        pod = Pod(
+            place, found["items"][0]["status"]["hostIP"], {x["name"]: x["nodePort"] for x in service["spec"]["ports"]}
+        )
+        job = Job(engine, version, Binary(Path(engine), version), plan, cases, folder=str(tmp_path))
+        done = run_cases(job, pod, endpoints, no_progress)
+    deployed.delete()
+    failed = [each for each in done.results if each.state is CaseState.FAIL]
+    states = Counter(str(each.state) for each in done.results)
+    with TABLE.open("a", encoding="utf-8") as table:
+        table.write(f"| shop | {engine} | verify | {dict(states)} |\n")
+    assert failed == []
+    assert states[str(CaseState.PASS)] > 100
+
+
+def test_a_stack_is_started_changed_taken_back_and_removed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lbgen up --runtime kubernetes` and what comes after it."""
+    if place.kubectl.config is not None:
+        monkeypatch.setenv("KUBECONFIG", str(place.kubectl.config))
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    shop = TOPOLOGIES["shop"]("haproxy", place.dns)
+
+    def loaded(**more: object) -> lbgen.Topology:
+        (tmp_path / "shop.yaml").write_text(yaml.safe_dump(shop | more), encoding="utf-8")
+        return lbgen.load(str(tmp_path / "shop.yaml"))
+
+    how = {"runtime": "kubernetes", "accept": ("all",), "namespace": NAMESPACE}
+    stack = lbgen.up(loaded(), ["haproxy"], **how)
+    assert [each.running for each in stack.engines] == [True, True]
+    assert lbgen.up(loaded(), ["haproxy"], **how).unchanged
+    with clients(*place.address("shop")) as counts:
+        changed = loaded(max_body="7MiB")
+        assert [str(x.action) for x in lbgen.preview(changed, by_reload=True).parts] == ["replace without a gap"]
+        assert lbgen.reload(changed).reloaded
+        with pytest.raises(LbgenError, match=r"LB413 .*haproxy: CrashLoopBackOff"):
+            lbgen.reload(loaded(engines={"haproxy": REFUSED["haproxy"]}))
+        assert len(lbgen.up(changed, ["haproxy"], replicas={"": 3}, **how).engines) == 3
+    words = ("--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")
+    assert len(place.kubectl.get("configmaps", *words)["items"]) == 3  # of versions that `rollout undo` knows
+    assert any(each.record for each in lbgen.logs("shop"))
+    lbgen.down("shop")
+    found = place.kubectl.get("deployments,services,configmaps,pods,networkpolicies,poddisruptionbudgets", *words)
+    assert found["items"] == []
+    assert place.kubectl.get("deployment", "app", "--namespace", NAMESPACE)
+    assert counts.good > 100
+    assert not counts.lost

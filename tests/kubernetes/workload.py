@@ -1,0 +1,177 @@
+"""What the drills run in a cluster: endpoints and load balancers by `lbgen export`, and clients that count losses."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import lbgen
+from lbgen.engines.api import engine
+from lbgen.runtime.common.driver import no_progress
+from lbgen.runtime.docker.client import connect
+from lbgen.runtime.docker.images import choose
+from lbgen.runtime.local import network
+from tests.kubernetes.cluster import PAUSE
+from tests.kubernetes.control_plane import PROGRAMS, ROOT
+from tests.support.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.kubernetes.control_plane import Kubectl
+
+HOST = "shop.example"
+NAMESPACE = "drills"
+ENDPOINTS = """\
+version: 1
+name: app
+listeners: { web: { port: 8080 } }
+routes: [{ name: all, respond: { status: 200, body: '{"pool": "app"}', headers: { content-type: application/json } } }]
+"""
+APP = f"app-headless.{NAMESPACE}.svc.cluster.local:8080"
+_RETRIES = {"max": 2, "on": ["connect_failure", "reset"]}
+_CHECKS = {"active": {"interval": "500ms", "timeout": "300ms", "fall": 2, "rise": 1}}
+_ROLLOUT = "180s"
+
+
+def shop(engine: str, dns: str) -> dict[str, Any]:
+    """The shop with a storefront in the cluster."""
+    topology = _example("shop")
+    topology["pools"]["storefront"] = {"endpoints": [{"address": APP}]}
+    if engine == "nginx":  # which has active checks by its agent alone, and needs the address of the DNS
+        topology["resolvers"] = [dns]
+    else:
+        topology["pools"]["storefront"]["health"] = _CHECKS
+    route = next(each for each in topology["routes"] if each["name"] == "storefront")
+    return topology | {"routes": [x | {"retries": _RETRIES} if x is route else x for x in topology["routes"]]}
+
+
+def hybrid(engine: str, dns: str) -> dict[str, Any]:
+    """The hybrid edge with that engine behind HAProxy, and services in the cluster."""
+    topology = _example("hybrid-edge")
+    topology["tiers"]["web"] = {"engine": engine, "replicas": 3}
+    topology.pop("accept")
+    for name in ("shop", "api"):
+        topology["pools"][name]["endpoints"] = [{"address": APP}]
+    if engine == "nginx":
+        topology["resolvers"] = [dns]
+    routes = [x | {"retries": _RETRIES} if x["name"] in ("api", "shop") else x for x in topology["routes"]]
+    return topology | {"routes": routes}
+
+
+TOPOLOGIES: dict[str, Callable[[str, str], dict[str, Any]]] = {"shop": shop, "hybrid": hybrid}
+
+
+def _example(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "examples" / name / "topology.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+@dataclass
+class Deployed:
+    """A topology in the cluster, and the folder that its exports are written to."""
+
+    kubectl: Kubectl
+    folder: Path
+    engine: str
+    names: tuple[str, ...] = ()
+
+    def apply(
+        self, topology: dict[str, Any] | str, *, wait: bool = True, replicas: dict[str, int] | None = None
+    ) -> None:
+        """Export a topology and apply it as the folder's README says."""
+        text = topology if isinstance(topology, str) else yaml.safe_dump(topology, sort_keys=False)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "topology.yaml"
+        file.write_text(text, encoding="utf-8")
+        found = lbgen.export(
+            lbgen.load(str(file)),
+            "kubernetes",
+            engine=self.engine,
+            accept=("all",),
+            namespace=NAMESPACE,
+            replicas=replicas,
+        )
+        found.write(self.folder / "export")
+        self.kubectl.run("apply", "--server-side", "--kustomize", str(self.folder / "export"))
+        objects = (
+            each for name, text in found.files.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text)
+        )
+        self.names = tuple(each["metadata"]["name"] for each in objects if each["kind"] == "Deployment")
+        if wait:
+            self.wait()
+
+    def wait(self, seconds: str = _ROLLOUT, check: bool = True) -> bool:
+        """Whether all Deployments have only pods of the newest version, all ready."""
+        words = ("rollout", "status", "--namespace", NAMESPACE, "--timeout", seconds)
+        done = [self.kubectl.run(*words, f"deployment/{name}", seconds=240, check=check) for name in self.names]
+        return not any(each.returncode for each in done)
+
+    def delete(self) -> None:
+        self.kubectl.run("delete", "--kustomize", str(self.folder / "export"), "--wait=false")
+
+
+@dataclass
+class Counts:
+    """What clients got: answers, and what they lost in words."""
+
+    good: int = 0
+    lost: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@contextmanager
+def clients(address: tuple[str, int], inside: int = 0) -> Iterator[Counts]:
+    """Two clients on kept connections and two on new ones, as long as the block lasts; in the network of the process
+    `inside`, where one is given."""
+    every = [Traffic(address[1], host=address[0], name=HOST, fresh=fresh) for fresh in (False, False, True, True)]
+    runs = [(lambda x=each: network.run_inside(inside, x.client)) if inside else each.client for each in every]
+    threads = [threading.Thread(target=run) for run in runs]
+    found, begun = Counts(), time.monotonic()
+    for each in threads:
+        each.start()
+    try:
+        time.sleep(1)
+        yield found
+        time.sleep(1)
+    finally:
+        for each in every:
+            each.stop()
+        for thread in threads:
+            thread.join()
+        found.good = sum(each.good for each in every)
+        found.lost = [word for each in every for word in each.lost]
+        found.seconds = time.monotonic() - begun
+
+
+def images(folder: Path, engines: tuple[str, ...]) -> Path:
+    """An archive of the engines' images by their official names, built from this host's executables where no registry
+    answers, and the pause image."""
+    client = connect()
+    client.api.import_image_from_data(_pause(), PAUSE.rpartition(":")[0], "1", changes=['ENTRYPOINT ["/pause"]'])
+    wanted = [PAUSE]
+    for target in map(engine, engines):
+        official = target.images.official[target.versions[0]]
+        client.images.get(choose(client, target, target.versions[0], no_progress).reference).tag(official)
+        wanted.append(official)
+    archive = folder / "images.tar"
+    with archive.open("wb") as file:
+        for piece in client.api.get_image(wanted):
+            file.write(piece)
+    return archive
+
+
+def _pause() -> bytes:
+    """An archive with the pause program alone."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(PROGRAMS / "pause", "pause")
+    return buffer.getvalue()
