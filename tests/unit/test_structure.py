@@ -35,7 +35,7 @@ SKELETON = {
     "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols",
     "pools": "sticky health_checks retries timeouts",
     "run": "run live transaction health_status access_log",
-    "text of the engine": "buffers names plugin protobuf statements strings",
+    "text of the engine": "buffers definitions names plugin protobuf statements strings",
 }
 KNOWN = set(" ".join(SKELETON.values()).split())
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from lbgen.engines.nginx.view import Config
+    from lbgen.engines.nginx.statements import Config
     from lbgen.json_types import AccessRecord
     from lbgen.plan.features import Feature
     from lbgen.plan.model import Plan

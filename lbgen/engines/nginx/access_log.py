@@ -7,16 +7,18 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.metrics_spec import L4_MARK
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
+from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
-from lbgen.engines.nginx.strings import EMPTY, directive, text
-from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Location, LogFormat, Map, Text
+from lbgen.engines.nginx.statements import NONE, Entry, Line, LogFormat, Text
+from lbgen.engines.nginx.strings import directive, text
+from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpRoute, HttpServer, L4Server
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Listener, Mode, Plan
+from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lbgen.json_types import AccessRecord
 
@@ -65,34 +67,52 @@ def shared_log(plan: Plan) -> tuple[Line, ...]:
 
 
 def _server(at: HttpServer) -> Iterable[Line]:
-    return () if shared_log(at.plan) else log_directives(at.listener)
+    return () if shared_log(at.on.plan) else log_directives(at.listener)
 
 
-def pool_variable(locations: Iterable[Location]) -> Atom:
+def pool_variable(*, has_lost: bool) -> Atom:
     """The variable with the upstream of a request: nginx's own, unless the gRPC module forwards, which has none."""
-    lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
-    return reference(POOL) if lost else Atom("$proxy_host")
+    return reference(POOL) if has_lost else Atom("$proxy_host")
 
 
-class LoggedRoutes:
-    """The variables of the log in locations; collects the pool of each route, which a map adds to the log."""
+def _location(at: HttpRoute) -> Iterator[Line]:
+    if at.listener.logs:
+        name, pools = at.route.name, at.on.logged_pools
+        if isinstance(at.route.action, Forward):
+            pools[name] = text(inline_upstream(at.on.upstreams[name]))
+        yield Line(_SET, (_ROUTE, text(name)))
 
-    def __init__(self) -> None:
-        self._pools: dict[str, Text] = {}
 
-    @property
-    def maps(self) -> tuple[Map, ...]:
-        """The map from the route of a request to its pool."""
-        entries = tuple(Entry(Literal(name, "key"), pool) for name, pool in self._pools.items())
-        return (Map(NONE, text(inline(ROUTE)), reference(POOL), EMPTY, entries),)
+def _http(on: HttpBlock, lost: bool) -> None:
+    """The map from the route of a request to its pool, where nginx has no variable with it."""
+    if lost:
+        entries = (Entry(Literal(name, "key"), pool) for name, pool in on.logged_pools.items())
+        on.definitions.map(Section.LOG, POOL, text(inline(ROUTE)), *entries)
 
-    def add(self, listener: Listener, name: str, upstream: Atom | None) -> tuple[Line, ...]:
-        """The directives of a location of the route `name`; `upstream` None: it forwards to none."""
-        if not listener.logs:
-            return ()
-        if upstream is not None:
-            self._pools[name] = text(inline_upstream(upstream))
-        return (Line(_SET, (_ROUTE, text(name))),)
+
+def _stream(at: L4Server) -> Iterator[Line]:
+    """The log of connections, and the one that the agent counts."""
+    listener = at.listener
+    traffic = {"received": "$bytes_received", "sent": "$bytes_sent"}
+    pool, endpoint, seconds = at.upstream.text, "$upstream_addr", "$session_time"
+    if listener.access_log:
+        start = {"time": "$msec", "listener": listener.name, "client": "$remote_addr", "pool": pool}
+        values = {**start, "endpoint": endpoint, "status": "$status", "duration": seconds, **traffic}
+        yield from _l4_file(at, f"json-{listener.name}", FILE, "{", values)
+    if listener.metrics and listener.protocol is not Protocol.UDP:
+        counted = {"pool": pool, "endpoint": endpoint, "seconds": seconds, **traffic}
+        yield from _l4_file(at, f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
+
+
+def _l4_file(at: L4Server, name: str, file: str, start: str, values: Mapping[str, str]) -> Iterator[Line]:
+    """A log whose lines are one JSON object each; of a listener that is alone it stands in the stream block."""
+    fields = ",".join(f'"{key}":"{value}"' for key, value in values.items())
+    log = directive("access_log", file, name, "buffer=64k", "flush=1s")
+    if at.definitions.first("log_format", name):
+        form = directive("log_format", name, "escape=json", f"'{start}{fields}}}'")
+        at.definitions.add(Section.L4, form, *([log] if at.is_alone else ()))
+    if not at.is_alone:
+        yield log
 
 
 def parse_line(line: str) -> AccessRecord | None:
@@ -132,4 +152,5 @@ def _milliseconds(times: Any) -> float:  # noqa: ANN401  # JSON data
     return round(sum(float(each) for each in _SECONDS.findall(times)) * 1000)
 
 
-ACCESS_LOG = Contributor(server=_server)
+ACCESS_LOG = Contributor(http=_http, server=_server, location=_location)
+L4_LOG = Contributor(stream=_stream)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpForward, Line
+from lbgen.engines.nginx.view import Contributor, HttpForward
 from lbgen.engines.text import Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.statements import Line
     from lbgen.plan.policy import Compression
 
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
@@ -20,10 +21,11 @@ def _forward(at: HttpForward) -> Iterator[Line]:
     """Where nginx buffers, its gzip holds back what an endpoint has sent until there is more; the gRPC module never
     buffers."""
     gzip, asked = at.route.compression, at.action.buffering
-    if asked.request and at.module == "proxy":
+    is_proxy, buffers = at.protocol.module == "proxy", not at.on.has_tls
+    if asked.request and is_proxy:
         yield directive("proxy_request_buffering", "on")
-    own = (at.buffers and gzip is None) if asked.response is None else asked.response
-    if own != at.buffers and at.module == "proxy":
+    own = (buffers and gzip is None) if asked.response is None else asked.response
+    if own != buffers and is_proxy:
         yield directive("proxy_buffering", "on" if own else "off")
     if gzip is not None:
         yield from _gzip_lines(gzip)

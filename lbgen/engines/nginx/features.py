@@ -1,15 +1,49 @@
-"""The features of nginx, in the order of their directives: one line for each, in whose file is all about it."""
+"""The features of nginx, in the order of their directives: one row for each, in whose file is all about it."""
 
 from __future__ import annotations
 
-from lbgen.engines.nginx.access_log import ACCESS_LOG
+from lbgen.engines.nginx.access import ACCESS
+from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
+from lbgen.engines.nginx.balancing import BALANCING
 from lbgen.engines.nginx.compression import COMPRESSION
+from lbgen.engines.nginx.connections import ENDPOINTS, KEEPALIVE
+from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
-from lbgen.engines.nginx.limits import CLIENT_ADDRESSES, LIMITS
+from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
+from lbgen.engines.nginx.limits import HEAD_LIMITS, MAX_BODY, MAX_CONNECTIONS
+from lbgen.engines.nginx.listeners import UDP
+from lbgen.engines.nginx.mirrors import MIRRORS
 from lbgen.engines.nginx.paths import PATHS
+from lbgen.engines.nginx.rate_limits import RATE_LIMITS
 from lbgen.engines.nginx.retries import RETRIES
+from lbgen.engines.nginx.sticky import STICKY
 from lbgen.engines.nginx.timeouts import TIMEOUTS
 from lbgen.engines.nginx.tls import TLS
 from lbgen.engines.nginx.upstream_protocols import PROTOCOLS
 
-FEATURES = (TLS, ACCESS_LOG, HEADERS, PATHS, LIMITS, CLIENT_ADDRESSES, COMPRESSION, RETRIES, TIMEOUTS, PROTOCOLS)
+FEATURES = (
+    TLS,
+    UDP,
+    ACCESS_LOG,
+    HEADERS,
+    PATHS,
+    HEAD_LIMITS,
+    FORWARDED_HEADERS,
+    ACCESS,
+    CORS,
+    MAX_BODY,
+    MAX_CONNECTIONS,
+    RATE_LIMITS,
+    TIMEOUTS,
+    PROTOCOLS,
+    COMPRESSION,
+    RETRIES,
+    MIRRORS,
+    BALANCING,
+    PASSIVE_CHECKS,
+    ENDPOINTS,
+    STICKY,
+    KEEPALIVE,
+    L4_LOG,
+)

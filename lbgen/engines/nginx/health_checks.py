@@ -1,4 +1,5 @@
-"""Active checks: files with the servers of upstreams, which `lbgen agent` rewrites before it reloads nginx."""
+"""Servers of upstreams and whether they are up: by nginx's own counts of failures, and by active checks, for which
+`lbgen agent` rewrites included files before it reloads nginx."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.agent_spec import AgentSpec, checked_pools
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.nginx.upstreams import FULL_WEIGHT, server_line
+from lbgen.engines.nginx.view import Contributor, UpstreamPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbgen.engines.nginx.view import Upstream
-    from lbgen.plan.model import Plan
+    from lbgen.engines.nginx.statements import Upstream
+    from lbgen.plan.model import Endpoint, Plan
 
+_FULL_WEIGHT = 100  # percent
 _SLOW_START_STEPS = 10
 
 
@@ -56,7 +58,24 @@ def _servers(upstream: Upstream) -> dict[str, Any]:
 
 def _content(servers: Mapping[str, Any], shares: Mapping[str, int]) -> str:
     lines = (
-        server_line(address, weight, options, percent=shares.get(address, FULL_WEIGHT), scale=servers["scale"])
+        server_line(address, weight, options, percent=shares.get(address, _FULL_WEIGHT), scale=servers["scale"])
         for address, weight, options in servers["servers"]
     )
     return "".join(f"{line};\n" for line in lines)
+
+
+def server_line(address: str, weight: int, options: str, *, percent: int = _FULL_WEIGHT, scale: int = 1) -> str:
+    """A `server` directive without its semicolon, at `percent` of its weight."""
+    share = 0 if not weight or not percent else max(1, weight * scale * percent // _FULL_WEIGHT)
+    weighted = f" weight={share}" if share > 1 else ""
+    return f"server {address}{weighted}{options}{'' if share else ' down'}"
+
+
+def _endpoint(at: UpstreamPool, _: Endpoint) -> str:
+    passive = at.pool.passive
+    if passive is None:
+        return " max_fails=0"
+    return f" max_fails={passive.failures} fail_timeout={-(-passive.eject_for // 1000)}s"
+
+
+PASSIVE_CHECKS = Contributor(endpoint=_endpoint)

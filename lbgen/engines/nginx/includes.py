@@ -10,7 +10,7 @@ from itertools import chain, count
 
 from msgspec.structs import replace
 
-from lbgen.engines.nginx.view import NONE, Header, Location, Proxy, Server
+from lbgen.engines.nginx.statements import NONE, Header, Location, Proxy, Server
 from lbgen.engines.text import Atom
 
 _FOLDER = "routes"

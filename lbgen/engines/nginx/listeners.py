@@ -1,20 +1,17 @@
-"""Sockets of a listener, and who may state the client's address there."""
+"""Sockets of a listener."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.names import network
 from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.view import Contributor, L4Server
 from lbgen.engines.text import Atom
+from lbgen.plan.model import Listener, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.nginx.view import Line
-    from lbgen.plan.model import Listener
-
-_EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
+    from lbgen.engines.nginx.statements import Line
 
 
 def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
@@ -27,13 +24,17 @@ def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
 
 def listen_parameters(listener: Listener, *, http2: bool = False) -> tuple[Atom, ...]:
     """The parameters of `listen` except default_server; `http2` is one of them before 1.25."""
-    options = " ssl" if listener.tls is not None else ""
+    options = " ssl" if listener.tls is not None and not listener.tls.passthrough else ""
     options += " http2" if http2 else ""
     options += " proxy_protocol" if listener.proxy_protocol else ""
+    if listener.protocol is Protocol.UDP:
+        options += " udp reuseport"  # with a socket per worker all datagrams of a client reach the same worker
     return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
 
 
-def real_ip_from(networks: tuple[str, ...] = _EVERY_ADDRESS) -> Iterator[Line]:
-    """The peers that may state the client's address."""
-    for each in networks:
-        yield directive("set_real_ip_from", network(each))
+def _stream(at: L4Server) -> Iterator[Line]:
+    if at.listener.protocol is Protocol.UDP:
+        yield directive("proxy_buffer_size", "64k")  # what of an answer exceeds the buffer is lost
+
+
+UDP = Contributor(stream=_stream)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import NATIVE, emulated
 from lbgen.engines.conditions import ConditionTable, Rendered
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.definitions import Definitions, Section
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.statements import Entry, Text
 from lbgen.engines.nginx.strings import text, variables
-from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.conditions import (
     Absent,
@@ -35,7 +36,6 @@ from lbgen.plan.regex import matches_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lbgen.engines.nginx.names import Names
     from lbgen.engines.nginx.request_values import RequestValues
     from lbgen.plan.conditions import AnyOperator, AnySubject, Condition
     from lbgen.plan.model import Listener
@@ -49,51 +49,51 @@ _END = r"[ \t]*\n"
 _ELEMENT = r"(?:[^\n]*,)?[ \t]*{}[ \t]*[,\n]"  # of a list
 
 
-class RuleMaps:
-    """Collects the maps that select a rule's location or pool; equal maps are shared."""
+def location_variable(
+    definitions: Definitions,
+    values: RequestValues,
+    candidates: tuple[Candidate, ...],
+    locations: tuple[str, ...],
+    target: str,
+    listener: Listener,
+) -> str:
+    """The variable with the location of the first candidate that matches, `@not_found` when none does; where the maps
+    of several are equal they share one."""
+    known = definitions.known
+    rules = tuple((c.rule.id, c.test_path, location) for c, location in zip(candidates, locations, strict=True))
+    key = ("route", target, values.trusted(listener), rules)
+    if key not in known:
+        name = definitions.names.variable("route", locations[0].removeprefix("@"))
+        source, default, entries = _rule_map(values, candidates, locations, target, listener)
+        known[key] = known.setdefault((source, default, entries), name)
+        if known[key] == name:
+            origin = candidates[0].rule.field
+            definitions.map(Section.RULES, name, source, *entries, default=default, origin=origin)
+    return known[key]
 
-    def __init__(self, names: Names, values: RequestValues) -> None:
-        self.maps: list[Map] = []
-        self._names = names
-        self._values = values
-        self._known: dict[tuple[str, str, tuple[tuple[str, bool, str], ...]], str] = {}
-        self._by_content: dict[tuple[object, ...], Map] = {}
 
-    def variable(
-        self, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str, listener: Listener
-    ) -> str:
-        """The variable with the result of the first candidate that matches, `@not_found` when none does."""
-        rules = tuple((c.rule.id, c.test_path, result) for c, result in zip(candidates, results, strict=True))
-        key = (target, self._values.trusted(listener), rules)
-        if key not in self._known:
-            name = self._names.variable("route", results[0].removeprefix("@"))
-            made = self._map(name, candidates, results, target, listener)
-            known = self._by_content.setdefault((made.source, made.default, made.entries), made)
-            if known is made:
-                self.maps.append(made)
-            self._known[key] = known.name.text.removeprefix("$")
-        return self._known[key]
-
-    def _map(
-        self, name: str, candidates: tuple[Candidate, ...], results: tuple[str, ...], target: str, listener: Listener
-    ) -> Map:
-        """nginx tries the regexes of a map in their order."""
-        origin = Atom(candidates[0].rule.field)
-        tests = [(c, result) for c, result in zip(candidates, results, strict=True) if not c.unconditional]
-        default = Atom(results[-1]) if len(tests) < len(candidates) else _NOT_FOUND
-        keys = key_variables((c for c, _ in tests), self._values, target, listener)
-        if keys == (METHOD,) and all(len(c.rule.match.conditions) == 1 and c.rule.match.methods for c, _ in tests):
-            by_method: dict[str, str] = {}
-            for candidate, result in tests:
-                for method in candidate.rule.match.methods:
-                    by_method.setdefault(method, result)
-            methods = tuple(Entry(Atom(method), Atom(result)) for method, result in by_method.items())
-            return Map(origin, text(inline(METHOD)), reference(name), default, methods)
-        entries = tuple(
-            Entry(Literal(key_regex(c, keys, self._values, target, listener), "regex"), Atom(result))
-            for c, result in tests
-        )
-        return Map(origin, variables(keys), reference(name), default, entries)
+def _rule_map(
+    values: RequestValues,
+    candidates: tuple[Candidate, ...],
+    locations: tuple[str, ...],
+    target: str,
+    listener: Listener,
+) -> tuple[Text, Atom, tuple[Entry, ...]]:
+    """The source of a map, its default and its entries; nginx tries regexes in their order."""
+    tests = [(c, location) for c, location in zip(candidates, locations, strict=True) if not c.unconditional]
+    default = Atom(locations[-1]) if len(tests) < len(candidates) else _NOT_FOUND
+    keys = key_variables((c for c, _ in tests), values, target, listener)
+    if keys == (METHOD,) and all(len(c.rule.match.conditions) == 1 and c.rule.match.methods for c, _ in tests):
+        by_method: dict[str, str] = {}
+        for candidate, location in tests:
+            for method in candidate.rule.match.methods:
+                by_method.setdefault(method, location)
+        methods = tuple(Entry(Atom(method), Atom(location)) for method, location in by_method.items())
+        return text(inline(METHOD)), default, methods
+    entries = tuple(
+        Entry(Literal(key_regex(c, keys, values, target, listener), "regex"), Atom(location)) for c, location in tests
+    )
+    return variables(keys), default, entries
 
 
 def key_variables(

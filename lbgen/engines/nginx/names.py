@@ -1,12 +1,14 @@
-"""Names of nginx variables and named locations, and how they are written in parameters and texts."""
+"""Names of nginx variables, headers and named locations, and how they are written in parameters and texts."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from lbgen.engines.text import Atom
+from lbgen.engines.text import Atom, Literal
 
+_PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
+_SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
 _OTHER = re.compile(r"[^a-z0-9]+")
 _MAPPED = 96  # bits of ::ffff:0:0/96
 _MAX_LENGTH = 42  # with a number appended, still below nginx's default hash bucket for variables
@@ -44,6 +46,17 @@ def inline(name: str) -> Atom:
 def inline_upstream(upstream: Atom) -> str | Atom:
     """The name of an upstream, or the variable that holds it, inside a text."""
     return inline(upstream.text[1:]) if upstream.text.startswith("$") else upstream.text
+
+
+def header_name(name: str) -> Atom | Literal:
+    """A header's name in its usual spelling."""
+    spelled = _SPELLING.get(name) or "-".join(word.capitalize() for word in name.split("-"))
+    return Atom(spelled) if _PLAIN.fullmatch(spelled) else Literal(spelled, "word")
+
+
+def single_upstream(pool: str, at: int) -> str:
+    """The upstream of one endpoint; names of pools contain no tilde."""
+    return f"{pool}~{at}"
 
 
 def named_location(route: str, what: str = "") -> Atom:

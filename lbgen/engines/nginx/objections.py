@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, approximate, habit, refused
 from lbgen.engines.conditions import has_all
+from lbgen.engines.nginx.definitions import Definitions
 from lbgen.engines.nginx.features import FEATURES as CONTRIBUTORS
 from lbgen.engines.nginx.l4 import port_settings
 from lbgen.engines.nginx.matching import CONDITIONS, key_regex, key_variables
-from lbgen.engines.nginx.names import Names
 from lbgen.engines.nginx.pool_objections import pool_objections
 from lbgen.engines.nginx.request_values import RequestValues, is_readable
 from lbgen.engines.nginx.support import VERSIONS
@@ -141,7 +141,7 @@ def _rule(rule: Rule) -> Iterator[Objection]:
             return
     if not has_all(CONDITIONS, match):
         return
-    values, candidate = RequestValues(Names()), Candidate(rule, test_path=True)
+    values, candidate = RequestValues(Definitions()), Candidate(rule, test_path=True)
     if len(key_regex(candidate, key_variables([candidate], values), values)) > _MAX_KEY:
         yield Objection(refused("the conditions of this match exceed the longest line of nginx.conf"), rule.field)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.statements import Check, Entry, Line
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import NONE, Contributor, Entry, HttpServer, Line, Map
+from lbgen.engines.nginx.view import Contributor, HttpServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import Paths, PathsMode
 
@@ -23,30 +25,17 @@ _DOT = "(?:[.]|%2[Ee])"
 _OF_CONNECTIONS = "close|keep-alive|upgrade|te|trailers?|http2-settings|proxy-connection"
 # A name or an address, and a port.
 _HOST = r"^(?:[\w.~%!$&'()*+;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$"
+# Most targets are normal already; of the others nginx's own normal form holds no escapes, see `_ambiguous`.
+NORMAL_FORM = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
 # Bytes of a path and of a query: printable ASCII as browsers send it, without what no URI holds.
 _PATH_BYTE, _QUERY_BYTE = r"[^\x00-\x20#?\x5c\x7f-\xff]", r"[^\x00-\x20#\x7f-\xff]"
 
-
-class PathPolicies:
-    """Collects the maps of the policies in use."""
-
-    def __init__(self) -> None:
-        self.maps: list[Map] = []
-        self._known: dict[Paths, Atom] = {}
-
-    def refused(self, listener: Listener) -> Atom:
-        """The variable that is not 0 for a request that no rule may see: for its target, or since its Connection header
-        names other fields than those of one connection, which nginx would forward."""
-        paths = listener.paths
-        if not self.maps:
-            self.maps.append(_odd_host())
-        if paths not in self._known:
-            number = "" if not self._known else f"_{len(self._known) + 1}"
-            self.maps += (_unclear_targets(paths, f"unclear{number}"), _refused(f"refused{number}", f"unclear{number}"))
-            if paths.mode is PathsMode.NORMALIZE:
-                self.maps.append(_normal())
-            self._known[paths] = reference(f"refused{number}")
-        return self._known[paths]
+_HOST_NOTES = ("Endpoints must read the host that rules saw: none, as of HTTP/1.0, is refused, as is u@a or a:80:80.",)
+_TARGET_NOTES = (
+    "Paths that can be read in two ways are refused, so that no spelling of a path passes a rule: empty",
+    "and dot segments, and escapes that are broken, of slashes, of controls, or of letters and digits.",
+)
+_CONNECTION_NOTES = ("Connection must not name fields that nginx would forward: endpoints get no Connection header.",)
 
 
 def unambiguous_targets(paths: Paths) -> tuple[str, str]:
@@ -56,32 +45,6 @@ def unambiguous_targets(paths: Paths) -> tuple[str, str]:
     ambiguous = "|".join(_ambiguous(paths))
     unless = rf"(?![^?]*(?:{ambiguous}))" if ambiguous else ""
     return plain, rf"^{unless}/{_PATH_BYTE}*{query}"
-
-
-def _unclear_targets(paths: Paths, name: str) -> Map:
-    """The map that is 0 for targets which rules and endpoints read alike, of hosts that they read alike."""
-    notes = (
-        Atom("Paths that can be read in two ways are refused, so that no spelling of a path passes a rule: empty"),
-        Atom("and dot segments, and escapes that are broken, of slashes, of controls, or of letters and digits."),
-    )
-    regexes = unambiguous_targets(paths)
-    entries = tuple(Entry(Literal(each, "regex"), text(inline("odd_host"))) for each in regexes)
-    return Map(NONE, text(inline(PATH)), reference(name), Atom("1"), entries, notes=notes if paths == _STRICT else ())
-
-
-def _odd_host() -> Map:
-    note = Atom("Endpoints must read the host that rules saw: none, as of HTTP/1.0, is refused, as is u@a or a:80:80.")
-    entry = Entry(Literal(_HOST, "regex"), Atom("0"))
-    return Map(NONE, text(inline("endpoint_host")), reference("odd_host"), Atom("1"), (entry,), notes=(note,))
-
-
-def _refused(name: str, unclear: str) -> Map:
-    note = Atom("Connection must not name fields that nginx would forward: endpoints get no Connection header.")
-    entries = (
-        Entry(Literal("", "key"), text(inline(unclear))),
-        Entry(Literal(rf"(?i)^(?:[ \t,]|(?:{_OF_CONNECTIONS})[ \t]*(?:,|$))*$", "regex"), text(inline(unclear))),
-    )
-    return Map(NONE, text(inline("http_connection")), reference(name), Atom("1"), entries, notes=(note,))
 
 
 def target_variable(listener: Listener) -> str:
@@ -124,12 +87,29 @@ def _ambiguous(paths: Paths) -> list[str]:
     return patterns if paths.empty_segments else [*patterns, "//"]
 
 
-def _normal() -> Map:
-    """Most targets are normal already; of the others nginx's own normal form holds no escapes, see `_ambiguous`."""
-    normal = rf"^(?![^?]*//)(?![^?]*/[.][.]?(?:[/?]|$))(?![^?]*%(?:{_UNRESERVED}))"
-    entry = Entry(Literal(normal, "regex"), text(inline(PATH)))
-    default = text(inline("uri"), inline("is_args"), inline("args"))
-    return Map(NONE, text(inline(PATH)), reference(NORMAL), default, (entry,))
+def _checks(at: HttpServer) -> Iterator[Check]:
+    """The variable that is not 0 for a request that no rule may see: for its target, or since its Connection header
+    names other fields than those of one connection, which nginx would forward."""
+    paths, definitions, yes, no = at.listener.paths, at.on.definitions, Atom("1"), Atom("0")
+    if definitions.first("odd_host"):
+        host = Entry(Literal(_HOST, "regex"), no)
+        source = text(inline("endpoint_host"))
+        definitions.map(Section.PATHS, "odd_host", source, host, default=yes, notes=_HOST_NOTES)
+    refused, is_new = definitions.named("refused", "", paths)
+    if is_new:
+        unclear, target = refused.replace("refused", "unclear"), text(inline(PATH))
+        clear = (Entry(Literal(each, "regex"), text(inline("odd_host"))) for each in unambiguous_targets(paths))
+        notes = _TARGET_NOTES if paths == _STRICT else ()
+        definitions.map(Section.PATHS, unclear, target, *clear, default=yes, notes=notes)
+        allowed = (Literal("", "key"), Literal(rf"(?i)^(?:[ \t,]|(?:{_OF_CONNECTIONS})[ \t]*(?:,|$))*$", "regex"))
+        entries = (Entry(each, text(inline(unclear))) for each in allowed)
+        source = text(inline("http_connection"))
+        definitions.map(Section.PATHS, refused, source, *entries, default=yes, notes=_CONNECTION_NOTES)
+        if paths.mode is PathsMode.NORMALIZE:
+            normal = Entry(Literal(NORMAL_FORM, "regex"), target)
+            default = text(inline("uri"), inline("is_args"), inline("args"))
+            definitions.map(Section.PATHS, NORMAL, target, normal, default=default)
+    yield Check(reference(refused), 400)
 
 
-PATHS = Contributor(server=_server)
+PATHS = Contributor(server=_server, checks=_checks)

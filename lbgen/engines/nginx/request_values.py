@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.nginx.names import Names, inline, network, reference
+from lbgen.engines.nginx.definitions import Definitions, Section
+from lbgen.engines.nginx.names import inline, network, reference
+from lbgen.engines.nginx.statements import NONE, Entry, Geo, Network
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import NONE, Entry, Geo, Map, Network, Text
 from lbgen.engines.text import Literal
 from lbgen.plan.policy import Key, KeyKind
 
@@ -35,16 +36,12 @@ _QUERY = r"(?:^|&){}(?=[=&]|$)=?(?<found>[^&]*)"
 
 
 class RequestValues:
-    """Variables with cookies, query parameters and headers, and whether the client is in a network; collects their maps
-    and geo blocks. `trusted` are the variables that are 1
-    for trusted peers, by listener; a listener without trusted proxies has none."""
+    """Variables with cookies, query parameters and headers, and whether the client is in a network. `trusted` are the
+    variables that are 1 for trusted peers, by listener; a listener without trusted proxies has none."""
 
-    def __init__(self, names: Names, trusted: Mapping[str, str] | None = None) -> None:
-        self.maps: list[Map] = []
-        self.geos: list[Geo] = []
-        self._names = names
+    def __init__(self, definitions: Definitions, trusted: Mapping[str, str] | None = None) -> None:
+        self._definitions = definitions
         self._trusted = trusted or {}
-        self._known: dict[tuple[str, ...], str] = {}
 
     def trusted(self, listener: Listener | None) -> str:
         """The variable that is 1 for trusted peers of the listener; empty: none are."""
@@ -56,12 +53,11 @@ class RequestValues:
         if name not in SET_BY_PROXIES or listener is None:
             return plain
         trusted = self.trusted(listener)
-        key = ("from_proxy", name, trusted)
-        if key not in self._known:
-            self._known[key] = self._names.variable("from_proxy", name)
+        variable, is_new = self._definitions.named("from_proxy", name, name, trusted)
+        if is_new:
             entries = (Entry(Literal("1", "key"), text(inline(plain))),) if trusted else ()
-            self._add(self._known[key], text(inline(trusted)) if trusted else EMPTY, entries)
-        return self._known[key]
+            self._definitions.map(Section.VALUES, variable, text(inline(trusted)) if trusted else EMPTY, *entries)
+        return variable
 
     def shared_header(self, name: str, listeners: Iterable[Listener]) -> str:
         """The same where several listeners have one variable: for zones and upstreams."""
@@ -69,12 +65,11 @@ class RequestValues:
         variables = dict.fromkeys(by_port.values())
         if len(variables) < 2:
             return next(iter(variables), header_variable(name))
-        key = ("from_proxies", name, *by_port, *variables)
-        if key not in self._known:
-            self._known[key] = self._names.variable("from_proxies", name)
-            entries = tuple(Entry(Literal(port, "key"), text(inline(own))) for port, own in by_port.items())
-            self._add(self._known[key], text(inline("server_port")), entries)
-        return self._known[key]
+        variable, is_new = self._definitions.named("from_proxies", name, name, *by_port, *variables)
+        if is_new:
+            entries = (Entry(Literal(port, "key"), text(inline(own))) for port, own in by_port.items())
+            self._definitions.map(Section.VALUES, variable, text(inline("server_port")), *entries)
+        return variable
 
     def cookie(self, name: str) -> str:
         """The variable with the first cookie of that name."""
@@ -87,24 +82,20 @@ class RequestValues:
     def client_in(self, networks: tuple[str, ...], listener: Listener | None = None) -> str:
         """The variable that is 1 for clients, also behind the listener's trusted proxies, in these networks; else 0."""
         proxies = () if listener is None else listener.trusted_proxies
-        key = ("from", *networks, "behind", *proxies)
-        if key not in self._known:
-            name = self._known[key] = self._names.variable("from", networks[0])
+        name, is_new = self._definitions.named("from", networks[0], networks, proxies)
+        if is_new:
             entries = tuple(Network(network(each), 1) for each in networks)
-            self.geos.append(Geo(NONE, reference(name), entries, proxies=tuple(map(network, proxies))))
-        return self._known[key]
+            geo = Geo(NONE, reference(name), entries, proxies=tuple(map(network, proxies)))
+            self._definitions.add(Section.VALUES, geo)
+        return name
 
     def _variable(self, source: str, kind: str, pattern: str, name: str) -> str:
-        key = (kind, name)
-        if key not in self._known:
-            variable = self._known[key] = self._names.variable(kind, name)
+        variable, is_new = self._definitions.named(kind, name)
+        if is_new:
             regex = pattern.format(escapes.group(escapes.literal(name), escapes.plain()))
             entry = Entry(Literal(regex, "regex"), text("=", inline("found")))
-            self._add(variable, text(inline(source)), (entry,))
-        return self._known[key]
-
-    def _add(self, name: str, source: Text, entries: tuple[Entry, ...]) -> None:
-        self.maps.append(Map(NONE, source, reference(name), EMPTY, entries))
+            self._definitions.map(Section.VALUES, variable, text(inline(source)), entry)
+        return variable
 
 
 def is_readable(header: str) -> bool:

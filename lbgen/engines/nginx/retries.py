@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpForward, Line
+from lbgen.engines.nginx.view import Contributor, HttpForward
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
+
+if TYPE_CHECKING:
+    from lbgen.engines.nginx.statements import Line
 
 # `error` is a refused connection as well as one that breaks, `timeout` the time to connect as well as to respond.
 _CONDITIONS = {
@@ -29,8 +33,8 @@ def _forward(at: HttpForward) -> Iterator[Line]:
     conditions = [*sorted(causes), *(f"http_{status}" for status in policy.statuses)]
     if policy.all_methods and (policy.statuses or policy.causes - {RetryCause.CONNECT_FAILURE}):
         conditions.append("non_idempotent")
-    yield directive(f"{at.module}_next_upstream", *conditions)
-    yield directive(f"{at.module}_next_upstream_tries", str(policy.max + 1))
+    yield directive(f"{at.protocol.module}_next_upstream", *conditions)
+    yield directive(f"{at.protocol.module}_next_upstream_tries", str(policy.max + 1))
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:

@@ -9,69 +9,70 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines import escapes
-from lbgen.engines.nginx.names import inline, reference
+from lbgen.engines.nginx.definitions import Section
+from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.paths import target_variable
+from lbgen.engines.nginx.statements import Entry
 from lbgen.engines.nginx.strings import text
-from lbgen.engines.nginx.view import Entry, Map
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.names import Names
-    from lbgen.engines.nginx.strings import Texts
-    from lbgen.engines.nginx.view import Text
-    from lbgen.plan.model import Listener, Redirect, Rule
+    from lbgen.engines.nginx.statements import Text
+    from lbgen.engines.nginx.view import HttpRoute
+    from lbgen.plan.model import Redirect, Rewrite
 
 _TAIL = inline("tail")
 _PORTS = {"http": 80, "https": 443}
 
 
-class Rewrites:
-    """Variables with rewritten targets; their maps go to `maps`."""
+def rewritten_target(at: HttpRoute, rewrite: Rewrite | Redirect | None) -> str:
+    """The variable with the target that the endpoint gets, or that a redirect leads to."""
+    target = target_variable(at.listener)
+    if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
+        return target
+    if rewrite.path is not None:
+        return _with_path(at, rewrite.path, target)
+    return _with_prefix(at, rewrite.prefix or "/", target)
 
-    def __init__(self, names: Names, texts: Texts, maps: list[Map]) -> None:
-        self._names = names
-        self._texts = texts
-        self._maps = maps
-        self._known: dict[tuple[str, str, str], str] = {}
 
-    def with_path(self, path: str, rule: Rule, target: str) -> str:
-        """The variable with `path` and the query of the variable `target`."""
-        return self._variable(("", path, target), rule, path, self._entry(r"/[^?]*(?<tail>\?.*)", path))
+def redirect_address(at: HttpRoute, action: Redirect) -> Text:
+    """The address that a redirect leads to."""
+    scheme = action.scheme or at.listener.scheme
+    default = _PORTS[scheme]
+    port = action.port or (default if action.scheme else at.listener.client_port)
+    host: str | Atom = action.host or inline("host")
+    authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
+    return at.on.definitions.text(*authority, inline(rewritten_target(at, action)))
 
-    def with_prefix(self, prefix: str, rule: Rule, target: str) -> str:
-        """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
-        matched, new = rule.match.path, prefix.rstrip("/")
-        if not isinstance(matched, PrefixPath):
-            return self.with_path(new or "/", rule, target)
-        start = escapes.path_literal(matched.value.rstrip("/"))
-        below = self._entry(f"{start}(?<tail>/.*)", new)
-        if not start:
-            return self._variable((f"{start}/", new, target), rule, new or "/", below)
-        rest = self._entry(f"{start}(?<tail>.*)", new or "/")
-        entries = (rest,) if new else (below, rest)
-        return self._variable((f"{start}/", new, target), rule, new or "/", *entries)
 
-    def redirect(self, action: Redirect, rule: Rule, listener: Listener) -> Text:
-        """The address that a redirect leads to."""
-        scheme = action.scheme or listener.scheme
-        default = _PORTS[scheme]
-        port = action.port or (default if action.scheme else listener.client_port)
-        host: str | Atom = action.host or inline("host")
-        authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
-        target = target_variable(listener)
-        if action.path is not None:
-            target = self.with_path(action.path, rule, target)
-        elif action.prefix is not None:
-            target = self.with_prefix(action.prefix, rule, target)
-        return self._texts.of(*authority, inline(target))
+def _with_path(at: HttpRoute, path: str, target: str) -> str:
+    """The variable with `path` and the query of the variable `target`."""
+    return _variable(at, ("", path, target), path, _entry(at, r"/[^?]*(?<tail>\?.*)", path))
 
-    def _entry(self, regex: str, new: str) -> Entry:
-        return Entry(Literal(f"^{regex}$", "regex"), self._texts.of(new, _TAIL))
 
-    def _variable(self, key: tuple[str, str, str], rule: Rule, default: str, *entries: Entry) -> str:
-        if key not in self._known:
-            name = self._known[key] = self._names.variable("target", rule.route)
-            source = text(inline(key[2]))
-            self._maps.append(Map(Atom(rule.field), source, reference(name), self._texts.of(default), entries))
-        return self._known[key]
+def _with_prefix(at: HttpRoute, prefix: str, target: str) -> str:
+    """The variable with the target whose matched prefix, or exact path, is replaced; never empty or `//`."""
+    matched, new = at.rule.match.path, prefix.rstrip("/")
+    if not isinstance(matched, PrefixPath):
+        return _with_path(at, new or "/", target)
+    start = escapes.path_literal(matched.value.rstrip("/"))
+    key = (f"{start}/", new, target)
+    below = _entry(at, f"{start}(?<tail>/.*)", new)
+    if not start:
+        return _variable(at, key, new or "/", below)
+    rest = _entry(at, f"{start}(?<tail>.*)", new or "/")
+    return _variable(at, key, new or "/", *((rest,) if new else (below, rest)))
+
+
+def _entry(at: HttpRoute, regex: str, new: str) -> Entry:
+    return Entry(Literal(f"^{regex}$", "regex"), at.on.definitions.text(new, _TAIL))
+
+
+def _variable(at: HttpRoute, key: tuple[str, str, str], default: str, *entries: Entry) -> str:
+    definitions = at.on.definitions
+    name, is_new = definitions.named("target", at.rule.route, *key)
+    if is_new:
+        source, value = text(inline(key[2])), definitions.text(default)
+        definitions.map(Section.TARGETS, name, source, *entries, default=value, origin=at.rule.field)
+    return name

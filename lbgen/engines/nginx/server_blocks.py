@@ -8,111 +8,67 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.nginx import paths
+from lbgen.engines.nginx.actions import answer_location, build_body, build_guard, forward
 from lbgen.engines.nginx.features import FEATURES
-from lbgen.engines.nginx.limits import HeadLimits, real_ip_listeners
 from lbgen.engines.nginx.listeners import listen_parameters
 from lbgen.engines.nginx.location_tree import PathLocation, path_locations
-from lbgen.engines.nginx.matching import RuleMaps
+from lbgen.engines.nginx.matching import location_variable
 from lbgen.engines.nginx.names import named_location, reference
-from lbgen.engines.nginx.view import (
-    Answer,
-    Check,
-    ClientTimes,
-    Header,
-    HttpServer,
-    InternalRedirect,
-    Location,
-    Proxy,
-    Server,
-)
+from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
+from lbgen.engines.nginx.statements import Answer, ClientTimes, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Forward, Listener, Plan, Route, Rule
+from lbgen.plan.model import Forward, Listener, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.actions import Body, RouteActions
-    from lbgen.engines.nginx.headers import HeaderLines
+    from lbgen.engines.nginx.actions import Body
     from lbgen.engines.nginx.tls import VirtualServer
+    from lbgen.engines.nginx.view import HttpBlock
+
+_LOCATIONS = [each.location for each in FEATURES if each.location]
+_COPIES = [each.copies for each in FEATURES if each.copies]
 
 
-class ServerBlocks:
-    """Builds the server blocks of a plan."""
-
-    def __init__(self, plan: Plan, actions: RouteActions) -> None:
-        self.actions = actions
-        self.rule_maps = RuleMaps(actions.names, actions.values)
-        self.head_limits = HeadLimits(actions.names)
-        self.paths = paths.PathPolicies()
-        self._plan = plan
-        self._real_ip = real_ip_listeners(plan)
-        self._routes = {route.name: route for route in plan.routes}
-
-    def build(
-        self,
-        listener: Listener,
-        server: VirtualServer,
-        standard: HeaderLines,
-        headers: tuple[Header, ...],
-        grpc: tuple[Header, ...],
-        times: ClientTimes | None,
-    ) -> Server:
-        """One block of a listener. `standard` are its headers; `headers`, `grpc` and `times` those that differ from the
-        http block."""
-        block = _ServerBlock(self, listener, standard)
-        own = path_locations(
-            server.table.rules,
-            test_raw_paths=paths.matches_raw_path(listener),
-            single=paths.ignores_locations(listener),
-        )
-        exact = {p.path for p in own if p.kind is ExactPath}
-        locations = [block.location(each, exact) for each in own]
-        if not any(p.path == "/" and p.kind is PrefixPath for p in own):
-            locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
-        routes = {rule.route: self._routes[rule.route] for rule in block.rules}
-        answers = (self.actions.answer_location(each) for each in (*routes.values(), *block.target_routes.values()))
-        named = (*block.named, *(each for each in answers if each is not None))
-        real_ip = listener.name in self._real_ip
-        at = HttpServer(self._plan, self.actions.version.number, listener, server.certificate, real_ip)
-        return Server(
-            origin=Atom(listener.field),
-            listen=listen_parameters(listener, http2=listener.http2 and not self.actions.version.http2_directive),
-            hosts=server.names,
-            default=server.default,
-            headers=headers,
-            grpc=grpc,
-            times=times,
-            locations=tuple(sorted(locations, key=_file_order)),
-            named=named,
-            refused=self.paths.refused(listener),
-            checks=self._checks(listener),
-            lines=tuple(line for each in FEATURES if each.server for line in each.server(at)),
-            has_not_found=block.has_not_found,
-        )
-
-    def _checks(self, listener: Listener) -> tuple[Check, ...]:
-        """The checks of every well-formed request to the listener."""
-        checks = self.head_limits.checks(listener)
-        if listener.access is not None:
-            denied = self.actions.guards.access.variable(listener.access, listener, f"{listener.field}.access")
-            checks = (*checks, Check(denied, 403))
-        return checks
-
-    def route(self, rule: Rule) -> Route:
-        return self._routes[rule.route]
+def build_server(on: HttpBlock, listener: Listener, server: VirtualServer, times: ClientTimes | None) -> Server:
+    """One block of a listener; `times` are those that differ from the http block."""
+    block = _ServerBlock(on, listener)
+    own = path_locations(
+        server.table.rules,
+        test_raw_paths=paths.matches_raw_path(listener),
+        single=paths.ignores_locations(listener),
+    )
+    exact = {p.path for p in own if p.kind is ExactPath}
+    locations = [block.location(each, exact) for each in own]
+    if not any(p.path == "/" and p.kind is PrefixPath for p in own):
+        locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
+    answers = map(answer_location, (*block.routes.values(), *block.target_routes.values()))
+    named = (*block.named, *(each for each in answers if each is not None))
+    at = HttpServer(on, listener, server.certificate)
+    return Server(
+        origin=Atom(listener.field),
+        listen=listen_parameters(listener, http2=listener.http2 and not on.version.http2_directive),
+        hosts=server.names,
+        default=server.default,
+        times=times,
+        locations=tuple(sorted(locations, key=_file_order)),
+        named=named,
+        checks=tuple(check for each in FEATURES if each.checks for check in each.checks(at)),
+        lines=tuple(line for each in FEATURES if each.server for line in each.server(at)),
+        has_not_found=block.has_not_found,
+    )
 
 
 class _ServerBlock:
-    """The locations of one server block; `rules` are those that some location uses."""
+    """The locations of one server block; `routes` are those of rules that some location uses."""
 
-    def __init__(self, servers: ServerBlocks, listener: Listener, standard: HeaderLines) -> None:
+    def __init__(self, on: HttpBlock, listener: Listener) -> None:
         self.named: list[Location] = []
-        self.rules: list[Rule] = []
+        self.routes: dict[str, HttpRoute] = {}
         self.has_not_found = False
-        self.target_routes: dict[str, Route] = {}
-        self._servers = servers
-        self._actions = servers.actions
+        self.target_routes: dict[str, HttpRoute] = {}
+        self._on = on
         self._listener = listener
-        self._standard = standard
         self._target = paths.target_variable(listener)
         self._bodies: dict[str, Body] = {}
         self._names: dict[tuple[str, Body], Atom] = {}
@@ -123,7 +79,8 @@ class _ServerBlock:
     def location(self, own: PathLocation, exact: set[str]) -> Location:
         """The location of one path, which has an exact one of its own when it is in `exact`."""
         first = own.candidates[0]
-        self.rules += [c.rule for c in own.candidates]
+        for each in own.candidates:
+            self.routes.setdefault(each.rule.route, self._route(each.rule))
         prefix = own.kind is PrefixPath
         empty = Location(
             origin=Atom(first.rule.field),
@@ -134,7 +91,8 @@ class _ServerBlock:
             return self._direct(empty, first.rule)
         self.has_not_found = self.has_not_found or not own.candidates[-1].unconditional
         locations = tuple(self._named(c.rule).text for c in own.candidates)
-        variable = self._servers.rule_maps.variable(own.candidates, locations, self._target, self._listener)
+        on = self._on
+        variable = location_variable(on.definitions, on.values, own.candidates, locations, self._target, self._listener)
         return replace(empty, redirect_to=InternalRedirect(reference(variable)))
 
     def _direct(self, location: Location, rule: Rule) -> Location:
@@ -148,14 +106,13 @@ class _ServerBlock:
 
     def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
         """`location` with the guard of the rule's route and its body."""
-        route = self._servers.route(rule)
-        log = self._actions.log_variables(route, self._listener)
-        location = replace(location, log_variables=log, route=Atom(route.name))
-        guard = self._actions.guard(route, self._listener, named=location.name is not None)
+        at = self._route(rule)
+        location = self._start(location, at)
+        guard = build_guard(at, named=location.name is not None)
         if guard is None or isinstance(body, Proxy):
-            if routes := self._actions.pool_selection.routes_by_target(route):
-                return self._by_target(location, rule, route, routes)
-            return replace(self._with_mirrors(_add_body(location, body), route), guard=guard)
+            if routes := routes_by_target(self._on, at.route):
+                return self._by_target(location, at, routes)
+            return replace(self._with_copies(_add_body(location, body), at), guard=guard)
         # `return` would precede the limits, so the answer is in a location of its own.
         key = (rule.route, body)
         if key not in self._answers:
@@ -164,36 +121,44 @@ class _ServerBlock:
         redirect = InternalRedirect(self._answers[key], after_limits=bool(guard.lines))
         return replace(location, guard=guard, redirect_to=redirect)
 
-    def _by_target(self, location: Location, rule: Rule, route: Route, routes: tuple[Route, ...]) -> Location:
+    def _by_target(self, location: Location, whole: HttpRoute, routes: tuple[Route, ...]) -> Location:
         """Targets of a split with different protocols have a location each."""
         names = []
         for each in routes:
-            body = self._actions.build_body(rule, each, self._listener, self._standard)
+            at = replace(whole, route=each)
+            body = build_body(at)
             key = (each.name, body)
             if key not in self._names:
-                self.target_routes[each.name] = each
+                self.target_routes[each.name] = at
                 self._names[key] = self._next_name(each.name, "to")
-                log = self._actions.log_variables(each, self._listener)
-                empty = Location(location.origin, name=self._names[key], log_variables=log, route=Atom(each.name))
-                guard = self._actions.guard(route, self._listener, named=True)
-                self.named.append(replace(self._with_mirrors(_add_body(empty, body), each), guard=guard))
+                empty = self._start(Location(location.origin, name=self._names[key]), at)
+                guard = build_guard(whole, named=True)
+                self.named.append(replace(self._with_copies(_add_body(empty, body), at), guard=guard))
             names.append(self._names[key])
-        variable = self._actions.pool_selection.target_location(route, tuple(names))
+        variable = target_location(self._on, whole.route, tuple(names))
         return replace(location, redirect_to=InternalRedirect(variable))
 
-    def _with_mirrors(self, location: Location, route: Route) -> Location:
-        """Each mirror has a location."""
-        proxy = location.proxy
-        if proxy is None or not isinstance(route.action, Forward) or not route.action.mirrors:
+    def _start(self, location: Location, at: HttpRoute) -> Location:
+        lines = tuple(line for each in _LOCATIONS for line in each(at))
+        return replace(location, log_variables=lines, route=Atom(at.route.name))
+
+    def _with_copies(self, location: Location, at: HttpRoute) -> Location:
+        """With what else it takes to forward a request, such as locations of mirrors."""
+        proxy, action = location.proxy, at.route.action
+        if proxy is None or not isinstance(action, Forward):
             return location
-        key = (route.name, proxy)
+        key = (at.route.name, proxy)
         if key not in self._mirrored:
-            self._variants[route.name, "mirror"] += 1
-            variant = self._variants[route.name, "mirror"]
-            mirrors = self._actions.mirrors
-            self._mirrored[key], more = mirrors.add_mirrors(location, route, route.action, proxy, variant)
-            self.named += more
+            number = self._variants[at.route.name, "mirror"] + 1
+            made = [each(forward(at, action), location, proxy, number) for each in _COPIES]
+            lines = [line for lines, _ in made for line in lines]
+            self._variants[at.route.name, "mirror"] += bool(lines)
+            self._mirrored[key] = replace(proxy, lines=(*proxy.lines, *lines))
+            self.named += [each for _, locations in made for each in locations]
         return replace(location, proxy=self._mirrored[key])
+
+    def _route(self, rule: Rule) -> HttpRoute:
+        return HttpRoute(self._on, self._listener, rule, self._on.plan.route(rule.route))
 
     def _next_name(self, route: str, what: str) -> Atom:
         """An unused name for a location of the route in this block."""
@@ -203,8 +168,7 @@ class _ServerBlock:
 
     def _body(self, rule: Rule) -> Body:
         if rule.id not in self._bodies:
-            route = self._servers.route(rule)
-            self._bodies[rule.id] = self._actions.build_body(rule, route, self._listener, self._standard)
+            self._bodies[rule.id] = build_body(self._route(rule))
         return self._bodies[rule.id]
 
     def _named(self, rule: Rule) -> Atom:

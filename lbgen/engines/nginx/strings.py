@@ -1,5 +1,4 @@
-"""Parameters of free text and variables: how they are quoted, one function per kind of place; long ones are split into
-constants, since nginx limits their length."""
+"""Parameters of free text and variables: how they are quoted, one function per kind of place."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
-from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.view import NONE, Line, Map, Text
+from lbgen.engines.nginx.names import inline
+from lbgen.engines.nginx.statements import NONE, Line, Text
 from lbgen.engines.text import Atom, Literal, Types, printed, without_marks
 
 MAX_LENGTH = 3000
@@ -71,8 +70,8 @@ QUOTES = {"part": part, "word": word, "key": key, "regex": regex}
 
 
 def text(*parts: str | Atom) -> Text:
-    """A parameter; strings are free text, atoms are variables. ValueError for `$`, which only `Texts` can write."""
-    return _text([_part(part) for part in parts])
+    """A parameter; strings are free text, atoms are variables. ValueError for `$`, which `Definitions` can write."""
+    return joined([_part(part) for part in parts])
 
 
 def _part(part: str | Atom) -> Atom | Literal:
@@ -83,7 +82,7 @@ def _part(part: str | Atom) -> Atom | Literal:
     return Literal(part, "part")
 
 
-def _text(parts: list[Atom | Literal]) -> Text:
+def joined(parts: list[Atom | Literal]) -> Text:
     bare = None
     if len(parts) == 1:
         only = parts[0]
@@ -168,53 +167,3 @@ def unindent(body: Markup) -> Markup:
     return Markup("\n").join(
         line[margin:] if line[0] == " " else line for line in lines
     )  # marks of `at` are not indented
-
-
-class Texts:
-    """Builds parameters of any length and collects their constants."""
-
-    def __init__(self) -> None:
-        self.constants: list[Map] = []
-        self.dollar = False
-        self._empty: Atom | None = None
-
-    def of(self, *parts: str | Atom) -> Text:
-        """A parameter of any length."""
-        cut: list[Atom | Literal] = []
-        for each in parts:
-            cut += [each] if isinstance(each, Atom) else [Literal(piece, "part") for piece in pieces(each)]
-        self.dollar = self.dollar or any(isinstance(p, Literal) and "$" in p.text for p in cut)
-        while sum(map(_size, cut)) > MAX_LENGTH:
-            cut = self._folded(cut)
-        return _text(cut)
-
-    def body(self, content: str) -> Text:
-        """The text of a `return`; for an empty text nginx would send its own page."""
-        if content:
-            return self.of(content)
-        if self._empty is None:
-            self._empty = self._constant([])
-        return text(self._empty)
-
-    def _folded(self, parts: list[Atom | Literal]) -> list[Atom | Literal]:
-        """The same text in fewer parts: runs of parts become constants."""
-        out: list[Atom | Literal] = []
-        run: list[Atom | Literal] = []
-        used = 0
-        for part in parts:
-            if run and used + _size(part) > MAX_LENGTH:
-                out.append(self._constant(run))
-                run, used = [], 0
-            run.append(part)
-            used += _size(part)
-        out.append(self._constant(run))
-        return out
-
-    def _constant(self, run: list[Atom | Literal]) -> Atom:
-        name = f"text_{len(self.constants) + 1}"
-        self.constants.append(Map(NONE, EMPTY, reference(name), Text(tuple(run)), ()))
-        return inline(name)
-
-
-def _size(part: Atom | Literal) -> int:
-    return size(part.text) if isinstance(part, Literal) else len(part.text)

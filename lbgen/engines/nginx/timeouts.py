@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lbgen.engines.api import Objection, approximate, habit
-from lbgen.engines.nginx.view import ClientTimes, Contributor, Times
+from lbgen.engines.nginx.statements import ClientTimes, Times
+from lbgen.engines.nginx.view import Contributor
 from lbgen.engines.text import Atom
 from lbgen.plan.model import ClientTimeouts, Forward, Plan, Timeouts
 

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.support import VERSIONS
-from lbgen.engines.nginx.view import Contributor, HttpServer, Line
+from lbgen.engines.nginx.view import Contributor, HttpServer, L4Server
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.statements import Line
     from lbgen.plan.model import HostPattern, HostTable, Listener
     from lbgen.plan.tls import Certificate, File, ListenerTls
 
-# The http and the stream block cannot share a zone, and zones of upstreams have the names of pools.
-HTTP_SESSIONS, STREAM_SESSIONS = Atom("tls~http"), Atom("tls~stream")
 _NAME = r"[a-z0-9._*:\[\]-]+"
 
 
@@ -77,8 +75,9 @@ def virtual_servers(listener: Listener, tls: ListenerTls) -> tuple[VirtualServer
     )
 
 
-def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: Atom) -> Iterator[Line]:
-    """The TLS directives of a server block; `sessions` is the name of their cache."""
+def _directives(tls: ListenerTls, certificate: Certificate | None, sessions: str) -> Iterator[Line]:
+    """The TLS directives of a server block. `sessions` is the zone of their cache, which the http and the stream block
+    cannot share; zones of upstreams have the names of pools."""
     if certificate is None:
         yield directive("ssl_reject_handshake", "on")
     else:
@@ -96,7 +95,7 @@ def tls_directives(tls: ListenerTls, certificate: Certificate | None, sessions: 
         # nginx does not verify the client again when a session is resumed.
         yield directive("ssl_session_tickets", "off")
     elif certificate is not None:
-        yield directive("ssl_session_cache", f"shared:{sessions.text}:10m")
+        yield directive("ssl_session_cache", f"shared:{sessions}:10m")
         yield directive("ssl_session_timeout", "1d")
 
 
@@ -142,10 +141,19 @@ def _bracketed(name: str) -> str:
 
 
 def _server(at: HttpServer) -> Iterator[Line]:
-    if at.listener.http2 and VERSIONS[at.version].http2_directive:
+    if at.listener.http2 and at.on.version.http2_directive:
         yield directive("http2", "on")
     if at.listener.tls is not None:
-        yield from tls_directives(at.listener.tls, at.certificate, HTTP_SESSIONS)
+        yield from _directives(at.listener.tls, at.certificate, "tls~http")
 
 
-TLS = Contributor(server=_server)
+def _stream(at: L4Server) -> Iterator[Line]:
+    tls = at.listener.tls
+    if tls is not None and tls.passthrough:
+        yield directive("ssl_preread", "on")
+    elif tls is not None:
+        yield directive("server_name", *at.names)
+        yield from _directives(tls, at.certificate, "tls~stream")
+
+
+TLS = Contributor(server=_server, stream=_stream)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.tls import file_path
-from lbgen.engines.nginx.view import Contributor, Line
+from lbgen.engines.nginx.view import Contributor, HttpForward, L4Server, UpstreamProtocol
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
 from lbgen.plan.policy import RetryCause
@@ -18,21 +16,12 @@ from lbgen.plan.policy import RetryCause
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbgen.engines.nginx.statements import Line
     from lbgen.plan.tls import PoolTls
 
 PROXY, GRPC = "proxy", "grpc"
 _GRPC_MODULE = "nginx's gRPC module, which implements HTTP/2 to endpoints here,"
 _SYSTEM_CA = "/etc/ssl/certs/ca-certificates.crt"  # nginx has no default
-
-
-class UpstreamProtocol(Struct, frozen=True):
-    """`module` is the nginx module whose directives apply, `scheme` that of its `_pass` directive; `http2`: the proxy
-    module speaks HTTP/2."""
-
-    module: str
-    scheme: str
-    lines: tuple[Line, ...]
-    http2: bool = False
 
 
 def upstream_module(pool: Pool, version: Version) -> str:
@@ -102,4 +91,18 @@ def _grpc(plan: Plan, route: Route, action: Forward, version: Version) -> Iterat
             yield Objection(refused(why), f"{route.field}.retries", "route.retries")
 
 
-PROTOCOLS = Contributor(objections=_objections)
+def _forward(at: HttpForward) -> tuple[Line, ...]:
+    return at.protocol.lines
+
+
+def _stream(at: L4Server) -> Iterator[Line]:
+    if at.pool.proxy_protocol is not None:
+        yield directive("proxy_protocol", "on")
+    if at.pool.tls is not None:
+        yield directive("proxy_ssl", "on")
+        for line in tls_lines(at.pool, at.pool.tls, PROXY):
+            if not (line.name.text == "proxy_ssl_name" and verifies_address(at.pool, at.pool.tls)):
+                yield line
+
+
+PROTOCOLS = Contributor(forward=_forward, stream=_stream, objections=_objections)

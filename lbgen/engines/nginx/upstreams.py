@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.nginx.timeouts import duration
-from lbgen.engines.nginx.view import Endpoint, Upstream
+from lbgen.engines.nginx.features import FEATURES
+from lbgen.engines.nginx.health_checks import server_line
+from lbgen.engines.nginx.names import single_upstream
+from lbgen.engines.nginx.statements import Endpoint, Upstream
+from lbgen.engines.nginx.sticky import needs_single_upstreams
+from lbgen.engines.nginx.strings import directive
+from lbgen.engines.nginx.view import HttpBlock, UpstreamPool
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Balance
 from lbgen.plan.model import Endpoint as PlanEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbgen.plan.model import Plan, Pool
 
 _LOCALHOST = "localhost"
-FULL_WEIGHT = 100  # percent
 _ZONE_MIN_KIB, _ZONE_PER_ENDPOINT_KIB = 64, 2
 _PLACEHOLDER = "127.0.0.1:1"
 """A server that gets no requests: nginx does not eject the only server of an upstream."""
-
-
-def single_upstream(pool: str, at: int) -> str:
-    """The upstream of one endpoint; names of pools contain no tilde."""
-    return f"{pool}~{at}"
 
 
 def with_loopback(plan: Plan) -> Plan:
@@ -44,20 +43,25 @@ def _with_loopback(pool: Pool) -> Pool:
     return replace(pool, endpoints=endpoints, tls=tls)
 
 
-def upstream(pool: Pool, key: Atom, *, l4: bool = False, sticky_route: Atom | None = None) -> Upstream:
-    """The block of a pool. `key` is the input of a hash, `sticky_route` the variable with the id in the cookie."""
-    return _block(pool, pool.name, pool.endpoints, _method(pool.balance, key), l4=l4, sticky_route=sticky_route)
+def upstreams(pools: Sequence[Pool], on: HttpBlock | None, peer: Atom) -> Iterator[Upstream]:
+    """The blocks of pools, and those of single endpoints for requests whose cookie names one, which the others serve
+    while it is out. `on` None: at L4, where `peer` is the variable with the client's address."""
+    for pool in pools:
+        yield _block(UpstreamPool(pool, on, peer), pool.name, Atom(pool.field), pool.endpoints)
+    for pool in pools:
+        for at, endpoint in enumerate(pool.endpoints if on and needs_single_upstreams(on, pool) else ()):
+            others = (replace(e, backup=True) for e in pool.endpoints if e is not endpoint and e.weight)
+            every = (replace(endpoint, weight=1, backup=False), *others)
+            single = UpstreamPool(pool, on, peer, single=True)
+            yield _block(single, single_upstream(pool.name, at), Atom(endpoint.field), every)
 
 
-def _block(
-    pool: Pool,
-    name: str,
-    endpoints: tuple[PlanEndpoint, ...],
-    method: Atom | None,
-    *,
-    l4: bool = False,
-    sticky_route: Atom | None = None,
-) -> Upstream:
+def _block(at: UpstreamPool, name: str, origin: Atom, endpoints: tuple[PlanEndpoint, ...]) -> Upstream:
+    pool = at.pool
+    servers = [_endpoint(at, e) for e in endpoints]
+    if pool.passive is not None and len(servers) == 1:
+        line = server_line(_PLACEHOLDER, 0, "")
+        servers.append(Endpoint(Atom(pool.field), Atom(_PLACEHOLDER), 0, Atom(""), Atom(line)))
     # nginx requires shared memory to resolve names; workers need it to share connection counts and ejections. Other
     # upstreams are faster without.
     shared = (
@@ -66,67 +70,22 @@ def _block(
         or pool.max_per_endpoint is not None
         or pool.passive is not None
     )
-    servers = [_endpoint(e, pool, routed=sticky_route is not None) for e in endpoints]
-    if pool.passive is not None and len(servers) == 1:
-        line = server_line(_PLACEHOLDER, 0, "")
-        servers.append(Endpoint(Atom(pool.field), Atom(_PLACEHOLDER), 0, Atom(""), Atom(line)))
+    zone = directive("zone", name, f"{_ZONE_MIN_KIB + _ZONE_PER_ENDPOINT_KIB * len(servers)}k")
+    lines = (line for each in FEATURES if each.upstream for line in each.upstream(at))
     return Upstream(
-        origin=Atom(pool.field),
+        origin=origin,
         name=Atom.of(r"[a-z0-9._~-]+", name),
         pool=Atom.of(r"[a-z0-9._-]+", pool.name),
-        zone=_ZONE_MIN_KIB + _ZONE_PER_ENDPOINT_KIB * len(servers) if shared else 0,
-        method=method,
+        lines=(*([zone] if shared else ()), *lines),
         endpoints=tuple(servers),
-        keepalive=None if l4 else pool.keepalive,
-        keepalive_idle=duration(pool.keepalive_idle),
-        include=Atom(f"upstreams/{'stream' if l4 else 'http'}/{name}.conf") if pool.active else None,
-        slow_start=bool(pool.slow_start),
-        sticky_route=sticky_route,
+        include=Atom(f"upstreams/{'stream' if at.on is None else 'http'}/{name}.conf") if pool.active else None,
+        slow_start=bool(pool.slow_start) and not at.single,
     )
 
 
-def single_upstreams(pool: Pool) -> Iterator[Upstream]:
-    """A block per endpoint for the requests whose cookie names it; the others serve them while it is out."""
-    for at, endpoint in enumerate(pool.endpoints):
-        others = (replace(e, backup=True) for e in pool.endpoints if e is not endpoint and e.weight)
-        block = _block(pool, single_upstream(pool.name, at), (replace(endpoint, weight=1, backup=False), *others), None)
-        yield replace(block, origin=Atom(endpoint.field), slow_start=False)
-
-
-def server_line(address: str, weight: int, options: str, *, percent: int = FULL_WEIGHT, scale: int = 1) -> str:
-    """A `server` directive without its semicolon, at `percent` of its weight."""
-    share = 0 if not weight or not percent else max(1, weight * scale * percent // FULL_WEIGHT)
-    weighted = f" weight={share}" if share > 1 else ""
-    return f"server {address}{weighted}{options}{'' if share else ' down'}"
-
-
-def _endpoint(endpoint: PlanEndpoint, pool: Pool, *, routed: bool) -> Endpoint:
+def _endpoint(at: UpstreamPool, endpoint: PlanEndpoint) -> Endpoint:
     address = Atom.of(r"[A-Za-z0-9._:\[\]-]+", endpoint.authority)
-    passive = pool.passive
-    options = " max_fails=0"
-    if passive is not None:
-        options = f" max_fails={passive.failures} fail_timeout={-(-passive.eject_for // 1000)}s"
-    if pool.max_per_endpoint is not None:
-        options += f" max_conns={pool.max_per_endpoint}"
-    options += " backup" if endpoint.backup else ""
-    options += "" if endpoint.is_ip else " resolve"
-    weight = endpoint.weight
-    if routed:
-        options += f" route={endpoint.cookie_value}" + ("" if weight else " drain")
-        weight = weight or 1
+    options = "".join(each.endpoint(at, endpoint) for each in FEATURES if each.endpoint)
+    weight = endpoint.weight or int(at.by_cookie)  # one without weight serves those whose cookie names it
     line = server_line(address.text, weight, options)
     return Endpoint(Atom(endpoint.field), address, weight, Atom(options), Atom(line))
-
-
-def _method(balance: Balance, key: Atom) -> Atom | None:
-    match balance:
-        case Balance.ROUND_ROBIN:
-            return None
-        case Balance.LEAST_CONNECTIONS:
-            return Atom("least_conn")
-        case Balance.SOURCE_HASH | Balance.HASH:
-            return Atom(f"hash {key.text} consistent")
-        case Balance.RANDOM:
-            return Atom("random")
-        case _:
-            assert_never(balance)

@@ -1,310 +1,154 @@
-"""Typed shapes of an nginx configuration, as the templates print them; what a feature contributes to it."""
+"""What a feature contributes to nginx.conf, and the parts of a plan that it is asked about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from lbgen.engines.text import Atom, Literal
+from lbgen.plan.policy import Cors, KeyKind
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Objection
-    from lbgen.plan.model import Forward, Listener, Plan, Route
+    from lbgen.engines.nginx.definitions import Definitions
+    from lbgen.engines.nginx.request_values import RequestValues
+    from lbgen.engines.nginx.statements import Check, Header, Line, Location, Proxy, Text, Times
+    from lbgen.engines.nginx.support import Version
+    from lbgen.engines.text import Atom, Literal
+    from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
     from lbgen.plan.tls import Certificate
 
-NONE, PROXY, HTTP = Atom(""), Atom("proxy"), Atom("http")
-REQUEST_ID = Atom("$request_id")
+HeaderLines = dict[str, tuple["Text", ...]]
+"""Header name (lower case) to its lines; no lines drop the header."""
 
 
-class Text(Struct, frozen=True):
-    """One parameter of free text (Literal of kind `part`) and variables (Atom); `bare` is its form without quotes."""
+class HttpBlock(Struct, frozen=True, eq=False, dict=True):
+    """The http block of a plan with its L7 listeners, and the pools that they forward to. `headers` are those that each
+    listener sets, `shared_headers` those in the http block, as `times` are. `real_ip`: the listeners where $remote_addr
+    is the client behind trusted proxies, since a limit counts by it. `has_grpc`: nginx's gRPC module forwards requests.
 
-    parts: tuple[Atom | Literal, ...]
-    bare: Atom | None = None
+    Of routes: `splits` are variables with the selected target, `upstreams` those of their first tries, `logged_pools`
+    what the access log names, `request_headers` those on a listener; `cors_headers` are those of responses by policy.
+    """
 
+    plan: Plan
+    version: Version
+    listeners: tuple[Listener, ...]
+    pools: tuple[Pool, ...]
+    definitions: Definitions
+    values: RequestValues
+    headers: Mapping[str, HeaderLines]
+    shared_headers: HeaderLines
+    times: Times
+    real_ip: frozenset[str]
+    has_grpc: bool
+    splits: dict[str, str] = field(default_factory=dict)
+    upstreams: dict[str, Atom] = field(default_factory=dict)
+    request_headers: dict[tuple[str, str], tuple[Header, ...]] = field(default_factory=dict)
+    logged_pools: dict[str, Text] = field(default_factory=dict)
+    cors_headers: dict[Cors, tuple[tuple[str, Text], ...]] = field(default_factory=dict)
 
-class Header(Struct, frozen=True):
-    name: Atom | Literal
-    value: Text
-    replaces: bool = False  # that of the endpoint
+    @cached_property
+    def has_tls(self) -> bool:
+        return any(x.tls is not None for x in self.listeners)
 
+    @cached_property
+    def keyed_limits(self) -> int:
+        """How many limits count by a key of the request."""
+        counters = (c for route in self.plan.routes for c in (route.rate_limit, route.concurrency) if c is not None)
+        return sum(c.key.kind is not KeyKind.ROUTE for c in counters)
 
-class Entry(Struct, frozen=True):
-    key: Atom | Literal
-    value: Text | Atom
-
-
-class Map(Struct, frozen=True, eq=False):
-    origin: Atom
-    source: Text
-    name: Atom
-    default: Text | Atom
-    entries: tuple[Entry, ...]
-    volatile: bool = False  # evaluated on every use
-    notes: tuple[Atom, ...] = ()  # comment lines, also for the maps below
-
-
-class Network(Struct, frozen=True):
-    network: Atom
-    value: int
-
-
-class Geo(Struct, frozen=True, eq=False):
-    """A number per network; the narrowest wins. `source` None = the client, behind `proxies` by X-Forwarded-For."""
-
-    origin: Atom
-    name: Atom
-    networks: tuple[Network, ...]
-    default: int = 0
-    proxies: tuple[Atom, ...] = ()
-    source: Atom | None = None
-
-
-class Line(Struct, frozen=True):
-    name: Atom
-    args: tuple[Atom | Literal | Text, ...]
-    origin: Atom = NONE
-
-
-class Check(Struct, frozen=True):
-    """The answer when the variable is neither empty nor 0."""
-
-    variable: Atom
-    status: int
-
-
-class Guard(Struct, frozen=True):
-    """Checks and limits before a route's action; `add` are the headers of their answers."""
-
-    checks: tuple[Check, ...]
-    add: tuple[Header, ...] = ()
-    lines: tuple[Line, ...] = ()
-
-
-class Share(Struct, frozen=True, eq=False):
-    percent: Atom
-    value: Atom
-
-
-class Split(Struct, frozen=True, eq=False):
-    origin: Atom
-    name: Atom
-    shares: tuple[Share, ...]
-    source: Atom = REQUEST_ID
-
-
-class Times(Struct, frozen=True):
-    connect: Atom
-    read: Atom
-    send: Atom
-
-
-class Proxy(Struct, frozen=True):
-    """A `*_pass` directive and what belongs to it. `upstream` is a name or a variable; `target` None = as sent by the
-    client; `headers` empty = those of the server block."""
-
-    upstream: Atom
-    target: Atom | None = None
-    headers: tuple[Header, ...] = ()
-    standard_headers: bool = False  # those of the http block precede `headers`
-    times: Times | None = None
-    hide: tuple[Atom | Literal, ...] = ()
-    add: tuple[Header, ...] = ()
-    module: Atom = PROXY  # the nginx module whose directives apply
-    scheme: Atom = HTTP
-    lines: tuple[Line, ...] = ()
-    mirrors: tuple[Line, ...] = ()
-    checks: tuple[Check, ...] = ()
-
-
-class Answer(Struct, frozen=True):
-    """`content_type` None = the default; `body_at` = where the body is, for statuses that take an address."""
-
-    status: int
-    text: Text | None  # None = nginx's own page
-    content_type: Literal | None = None
-    add: tuple[Header, ...] = ()
-    body_at: Atom | None = None
-
-
-class InternalRedirect(Struct, frozen=True):
-    """Continue at `to`, a location or variable; `after_limits`: once the guard's limits let the request pass."""
-
-    to: Atom
-    after_limits: bool = False
-
-
-class Location(Struct, frozen=True):
-    """`path` is an exact location, `below` a prefix one; a match by segment has both. `name` is a named location."""
-
-    origin: Atom
-    path: Literal | None = None
-    below: Literal | None = None
-    name: Atom | None = None
-    proxy: Proxy | None = None
-    answer: Answer | None = None
-    redirect_to: InternalRedirect | None = None
-    guard: Guard | None = None
-    log_variables: tuple[Line, ...] = ()  # variables of the access log
-    route: Atom = NONE  # the name of its route, not printed
-    include: Atom | None = None  # the file with the body, where several locations have it
-
-
-class ClientTimes(Struct, frozen=True):
-    head: Atom
-    body: Atom
-    keepalive: Atom
-
-
-class Server(Struct, frozen=True, eq=False):
-    """A server block. `headers` empty and `times` None = as in the http block."""
-
-    origin: Atom
-    listen: tuple[Atom, ...]
-    hosts: tuple[Atom | Literal, ...]
-    default: bool
-    headers: tuple[Header, ...]
-    grpc: tuple[Header, ...]
-    times: ClientTimes | None
-    locations: tuple[Location, ...]
-    named: tuple[Location, ...]
-    refused: Atom  # the variable that is not 0 for a refused request
-    checks: tuple[Check, ...] = ()
-    lines: tuple[Line, ...] = ()
-    has_not_found: bool = False  # some map leads to the location of requests that no rule matches
-
-
-class Endpoint(Struct, frozen=True, eq=False):
-    """A server of an upstream: `options` each after a blank, `line` as `upstreams.server_line` prints it."""
-
-    origin: Atom
-    address: Atom
-    weight: int
-    options: Atom
-    line: Atom
-
-
-class Upstream(Struct, frozen=True):
-    """`zone` is the size of the shared memory in KiB; `include` the file with the servers that the agent rewrites."""
-
-    origin: Atom
-    name: Atom
-    pool: Atom
-    zone: int
-    method: Atom | None
-    endpoints: tuple[Endpoint, ...]
-    keepalive: int | None
-    keepalive_idle: Atom
-    include: Atom | None = None
-    slow_start: bool = False
-    sticky_route: Atom | None = None  # the variable with the `route` that a client's cookie names
-
-
-class StreamServer(Struct, frozen=True):
-    origin: Atom
-    listen: tuple[Atom, ...]
-    upstream: Atom
-    connect: Atom
-    idle: Atom
-    lines: tuple[Line, ...] = ()
-    default: bool = False
-
-
-class LogFormat(Struct, frozen=True, eq=False):
-    origin: Atom
-    listener: Atom
-    request_id: Atom  # the variable with it, or nothing
-    route: Atom
-    pool: Atom
-
-
-class Http(Struct, frozen=True, eq=False):
-    servers: tuple[Server, ...]
-    upstreams: tuple[Upstream, ...]
-    trust_geos: tuple[Geo, ...]
-    trust_maps: tuple[Map, ...]
-    constants: tuple[Map, ...]
-    checks: tuple[Map, ...]  # of every request
-    maps: tuple[Map, ...]
-    splits: tuple[Split, ...]
-    headers: tuple[Header, ...]
-    client_times: ClientTimes | None
-    times: Times | None
-    forwards: bool
-    jumps: bool  # some location hands its requests to another by a status
-    recursive: bool  # such a location leads on to another one
-    plain_text: bool  # some answer has a path for which nginx knows another type
-    keeps_args: bool  # no request loses its $args before it is logged
-    dollar: bool
-    hash_size: int  # of names and variables; 0 = nginx's default
-    long_keys: bool
-    zones: tuple[Line, ...] = ()  # of rate and concurrency limits
-    geos: tuple[Geo, ...] = ()
-    tls: bool = False
-    http2: bool = False  # some clients may speak HTTP/2
-    trailers: bool = False  # some endpoints speak HTTP/2 to the proxy module
-    grpc: tuple[Header, ...] = ()  # `headers` for the gRPC module, empty when it is unused
-    verifies_address: bool = False  # some certificates are verified against addresses
-    log_formats: tuple[LogFormat, ...] = ()
-    log: tuple[Line, ...] = ()  # the access log of all server blocks; empty: each has its own, or none
-    with_real_ip: bool = False  # some listeners replace the peer's address by the client's
-    bodies: tuple[Location, ...] = ()  # of the files that locations include
-    headers_file: bool = False  # `headers` are in a file that locations include
-
-
-class Stream(Struct, frozen=True, eq=False):
-    servers: tuple[StreamServer, ...]
-    upstreams: tuple[Upstream, ...]
-    splits: tuple[Split, ...]
-    maps: tuple[Map, ...] = ()
-    geos: tuple[Geo, ...] = ()
-    zones: tuple[Line, ...] = ()
-    empty_upstream: Atom | None = None  # the upstream that refuses connections
-
-
-class Config(Struct, frozen=True, eq=False):
-    """`lbgen` is our own version, `version` major.minor of nginx, the others what it has (support.py)."""
-
-    lbgen: Atom
-    topology: Atom
-    version: Atom
-    upstreams: bool
-    resolvers: tuple[Atom, ...]
-    http: Http | None
-    stream: Stream | None
-    workers: Atom = Atom("auto")
-    uses_agent: bool = False  # `lbgen agent` rewrites the endpoints and reloads nginx
+    def reachable_targets(self, action: Forward) -> list[Target]:
+        """The targets that get requests; a sticky cookie leads to targets of weight 0 as well."""
+        if 0 not in [t.weight for t in action.targets]:
+            return list(action.targets)
+        sticky = any(self.plan.pool(t.pool).sticky for t in action.targets)
+        return [t for t in action.targets if t.weight or sticky]
 
 
 class HttpServer(Struct, frozen=True, eq=False):
-    """A server block of an L7 listener, as features see it; `certificate` None rejects the handshake. `real_ip`: limits
-    count by the client behind trusted proxies."""
+    """A server block of an L7 listener; `certificate` None rejects the handshake."""
 
-    plan: Plan
-    version: str
+    on: HttpBlock
     listener: Listener
     certificate: Certificate | None
-    real_ip: bool
 
 
-class HttpForward(Struct, frozen=True, eq=False):
-    """A location that forwards, as features see it. `module` is that of nginx whose directives apply; `buffers`: the
-    http block has buffering of responses on."""
+class HttpRoute(Struct, frozen=True, eq=False):
+    """A route in a location for the requests of a rule."""
 
+    on: HttpBlock
+    listener: Listener
+    rule: Rule
     route: Route
-    action: Forward
+
+
+class UpstreamProtocol(Struct, frozen=True):
+    """`module` is the nginx module whose directives apply, `scheme` that of its `_pass` directive; `http2`: the proxy
+    module speaks HTTP/2."""
+
     module: str
-    buffers: bool
+    scheme: str
+    lines: tuple[Line, ...]
+    http2: bool = False
+
+
+class HttpForward(HttpRoute, frozen=True, eq=False):
+    """The same of a route that forwards, by one protocol."""
+
+    action: Forward
+    protocol: UpstreamProtocol
+
+
+class UpstreamPool(Struct, frozen=True, eq=False):
+    """A pool with an upstream. `on` None: at L4, where `peer` is the variable with the client's address. `single`: an
+    upstream of one endpoint, whose backups are the others."""
+
+    pool: Pool
+    on: HttpBlock | None
+    peer: Atom
+    single: bool = False
+
+    @property
+    def by_cookie(self) -> bool:
+        """Whether nginx itself selects the endpoint that a cookie names."""
+        return self.on is not None and self.on.version.upstreams and self.pool.sticky is not None and not self.single
+
+
+class L4Server(Struct, frozen=True, eq=False):
+    """A server of an L4 listener. `names` and `certificate` are those of TLS that ends here; `pool` is that of the
+    first rule, `upstream` its name or a variable. `is_alone`: no other listener has what this one adds."""
+
+    plan: Plan
+    definitions: Definitions
+    listener: Listener
+    pool: Pool
+    upstream: Atom
+    is_alone: bool
+    names: tuple[Atom | Literal, ...] = ()
+    certificate: Certificate | None = None
 
 
 class Contributor(Struct, frozen=True, eq=False):
-    """A feature: the directives that it adds, and its objections; None where it adds nothing.
+    """A feature: what it adds to each part of nginx.conf, and its objections; None where it adds nothing.
 
-    Directives stand in the order of `features.FEATURES`.
+    Directives stand in the order of `features.FEATURES`. What they refer to is added to the block's definitions.
     """
 
+    http: Callable[[HttpBlock, bool], None] | None = None  # definitions for all servers; if the gRPC module forwards
     server: Callable[[HttpServer], Iterable[Line]] | None = None  # before the locations
+    checks: Callable[[HttpServer], Iterable[Check]] | None = None  # of all requests of a server
+    location: Callable[[HttpRoute], Iterable[Line]] | None = None  # at the start of it
+    guard: Callable[[HttpRoute, bool], Iterable[Check | Line]] | None = None  # before the action; if it has a name
+    hides: Callable[[Route], Iterable[str]] | None = None  # headers of endpoints that clients do not get
+    response: Callable[[HttpRoute], Iterable[tuple[str, Text]]] | None = None  # headers that edits may replace
     forward: Callable[[HttpForward], Iterable[Line]] | None = None  # where a location forwards
+    forwarded: Callable[[HttpForward], Iterable[Header]] | None = None  # headers of responses of endpoints
+    # The lines of a location that forwards, and other locations; they are numbered where a route has several.
+    copies: Callable[[HttpForward, Location, Proxy, int], tuple[list[Line], list[Location]]] | None = None
+    upstream: Callable[[UpstreamPool], Iterable[Line]] | None = None  # before the servers
+    endpoint: Callable[[UpstreamPool, Endpoint], str] | None = None  # options of a server
+    stream: Callable[[L4Server], Iterable[Line]] | None = None  # of a server at L4
     objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version

@@ -8,7 +8,7 @@ import pytest
 
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import HttpForward
+from lbgen.engines.nginx.view import HttpForward, UpstreamProtocol
 from lbgen.plan.policy import Buffering
 
 
@@ -24,6 +24,8 @@ from lbgen.plan.policy import Buffering
     ],
 )
 def test_a_location_says_what_differs(buffers: bool, asked: bool | None, written: str) -> None:
+    on = SimpleNamespace(has_tls=not buffers)
     route, action = SimpleNamespace(compression=None), SimpleNamespace(buffering=Buffering(response=asked))
-    lines = COMPRESSION.forward(HttpForward(route, action, "proxy", buffers=buffers))
+    at = HttpForward(on, None, None, route, action, UpstreamProtocol("proxy", "http", ()))
+    lines = COMPRESSION.forward(at)
     assert list(lines) == ([directive("proxy_buffering", written)] if written else [])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from lbgen.engines.nginx.cors import CorsMaps, _origin_key
-from lbgen.engines.nginx.names import Names
-from lbgen.engines.nginx.strings import Texts
+from lbgen.engines.nginx.cors import CORS, _origin_key
+from lbgen.engines.nginx.definitions import Definitions
+from lbgen.engines.nginx.view import HttpRoute
 from lbgen.plan.model import Respond, Route
 from lbgen.plan.policy import Cors, Origin
 
@@ -48,9 +49,11 @@ def test_origins(origin):
 
 def test_headers_are_empty_where_they_do_not_belong():
     cors = Cors((ORIGINS[0],), ("GET", "PUT"), ("x-csrf",), ("x-b",), credentials=True, max_age=60)
-    made = CorsMaps(Names(), Texts())
-    headers = dict(made.headers(Route("r", 0, Respond(200, "", ()), "routes[0]"), cors))
-    values = {x.name.text: x.entries[0].key.text for x in made.maps if x.name.text.startswith("$cors_")}
+    on = SimpleNamespace(definitions=Definitions(), cors_headers={})
+    route = Route("r", 0, Respond(200, "", ()), "routes[0]", cors=cors)
+    headers = dict(CORS.response(HttpRoute(on, None, None, route)))
+    maps = on.definitions.defined().maps
+    values = {x.name.text: x.entries[0].key.text for x in maps if x.name.text.startswith("$cors_")}
 
     def given(preflight: int, origin: str) -> set[str]:
         key = f"{preflight}:{origin}"

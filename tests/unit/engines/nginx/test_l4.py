@@ -30,10 +30,10 @@ TOPOLOGY = {
 def test_the_map_chooses_as_the_oracle(name, source):
     made = plan(lbgen.load(TOPOLOGY))
     block = build_stream(made, list(made.listeners), made.pools)
-    (choice,) = block.maps
+    (choice,) = block.defined.maps
     sources = [each for rule in made.listeners[0].l4_rules for each in rule.sources]
-    assert [n.network.text for geo in block.geos for n in geo.networks] == list(dict.fromkeys(sources))
-    inside = [source.startswith(geo.networks[0].network.text.partition(".0")[0] + ".") for geo in block.geos]
+    assert [n.network.text for geo in block.defined.geos for n in geo.networks] == list(dict.fromkeys(sources))
+    inside = [source.startswith(geo.networks[0].network.text.partition(".0")[0] + ".") for geo in block.defined.geos]
     key = f"{name}\n" + "".join(f"{int(each)}\n" for each in inside)
     found = next((e.value.text for e in choice.entries if re.search(e.key.text, key)), "nobody~")
     wanted = simulate_l4(made, "edge", name or None, source)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from markupsafe import Markup
 
-from lbgen.engines.nginx.strings import Texts, block
+from lbgen.engines.nginx.definitions import Definitions
+from lbgen.engines.nginx.strings import block
 from lbgen.engines.text import Literal
 from tests.unit.engines.nginx.test_quote import texts
 
 
 @given(texts.map(lambda t: t * 300))
 def test_long_texts_are_folded(text):
-    made = Texts()
-    found = made.of(text)
-    known = {m.name.text[1:]: m.default for m in made.constants}
+    made = Definitions()
+    found = made.text(text)
+    known = {m.name.text[1:]: m.default for m in made.defined().maps}
 
     def whole(part):
         if isinstance(part, Literal):

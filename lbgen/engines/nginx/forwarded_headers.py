@@ -1,0 +1,205 @@
+"""The client of a request: headers that say it to endpoints, proxies in front that may state it, and its address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lbgen.engines.nginx.definitions import Section
+from lbgen.engines.nginx.names import header_name, inline, network, reference
+from lbgen.engines.nginx.request_values import header_variable
+from lbgen.engines.nginx.statements import Entry, Geo, Header, Line, Network, Text
+from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server
+from lbgen.engines.text import Atom, Literal
+from lbgen.plan.policy import KeyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.engines.nginx.definitions import Definitions
+    from lbgen.plan.model import Listener, Plan
+
+UPGRADES = (
+    Header(Atom("Connection"), text(inline("connection_upgrade"))),
+    Header(Atom("Upgrade"), text(inline("upgrade"))),
+)
+"""To HTTP/1 endpoints; HTTP/2 has no upgrades."""
+_HOST = Atom("Host")
+_FORWARDED = ("for", "proto", "host", "port")
+_CLIENT = Atom("$binary_remote_addr")
+_EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
+
+
+class Trust(Struct, frozen=True):
+    """The header variables of listeners with the same trusted proxies and the same headers; `suffix` makes their names
+    unique, `peer` is the variable with the address of the TCP peer."""
+
+    listener: Listener
+    suffix: str
+    peer: str
+
+    def name(self, base: str) -> str:
+        return f"{base}{self.suffix}"
+
+
+def trust_by_listener(listeners: Iterable[Listener], with_real_ip: frozenset[str] = frozenset()) -> dict[str, Trust]:
+    """By name of the listener; listeners without trusted proxies are absent. On the listeners `with_real_ip`
+    $remote_addr is the client's address."""
+    shared: dict[tuple[object, ...], Trust] = {}
+    out: dict[str, Trust] = {}
+    for x in listeners:
+        if x.trusted_proxies:
+            peer = "realip_remote_addr" if x.name in with_real_ip else "remote_addr"
+            key = (x.trusted_proxies, x.forwarded_headers, x.request_id, peer, x.public_port)
+            suffix = f"_{len(shared) + 1}" if shared else ""
+            out[x.name] = shared.setdefault(key, Trust(x, suffix, peer))
+    return out
+
+
+def _own_values(listener: Listener, address: str, *, alone: bool) -> dict[str, str | Atom]:
+    """The X-Forwarded values for requests of untrusted peers; `address` is the variable with the peer's address.
+    `alone`: no other listener shares them, so what is the same for every request is written as text."""
+    # $server_port is the port nginx listens on.
+    port = inline("server_port") if listener.public_port is None and not alone else str(listener.client_port)
+    return {
+        "for": inline(address),
+        "proto": listener.scheme if alone else inline("scheme"),
+        "host": inline("endpoint_host"),
+        "port": port,
+    }
+
+
+def standard_headers(listener: Listener, trust: Trust | None = None, *, alone: bool = False) -> HeaderLines:
+    """The headers that this listener sets on every forwarded request; `alone`: it is the only listener."""
+    lines: HeaderLines = {"host": (text(inline("endpoint_host")),)}
+    own = _own_values(listener, "remote_addr", alone=alone)
+    for what in _FORWARDED:
+        value = own[what]
+        if trust:
+            value = inline(trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}"))
+        lines[f"x-forwarded-{what}"] = (text(value),) if trust or listener.forwarded_headers else ()
+    if trust:
+        request_id = trust.name("kept_request_id" if listener.request_id else "passed_request_id")
+        lines["x-request-id"] = (text(inline(request_id)),)
+    else:
+        lines["x-request-id"] = (text(inline("request_id")),) if listener.request_id else ()
+    return lines | {"http2-settings": (), "proxy-connection": (), "trailer": ()}
+
+
+def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
+    """The geo block and the maps behind the headers of listeners with trusted proxies."""
+    listener = trust.listener
+    origin = f"{listener.field}.trusted_proxies"
+    trusted = trust.name("trusted")
+    networks = tuple(Network(network(n), 1) for n in listener.trusted_proxies)
+    source = reference(trust.peer) if trust.peer != "remote_addr" else None
+    definitions.add(Section.TRUST, Geo(Atom(origin), reference(trusted), networks, source=source))
+
+    def keep(name: str, header: str, value: Text, default: Text) -> None:
+        """`value` when a trusted peer sent the header, else the default."""
+        source = text(inline(trusted), ":", inline(header_variable(header)))
+        entry = Entry(Literal("^1:.", "regex"), value)
+        definitions.map(Section.TRUST, trust.name(name), source, entry, default=default, origin=origin)
+
+    own = _own_values(listener, trust.peer, alone=alone)
+    for what in _FORWARDED:
+        header = f"x-forwarded-{what}"
+        sent = inline(header_variable(header))
+        if not listener.forwarded_headers:
+            keep(f"passed_{what}", header, text(sent), EMPTY)
+            continue
+        value = text(sent, ", ", inline(trust.peer)) if what == "for" else text(sent)
+        keep(f"forwarded_{what}", header, value, text(own[what]))
+    name, default = (
+        ("kept_request_id", text(inline("request_id"))) if listener.request_id else ("passed_request_id", EMPTY)
+    )
+    keep(name, "x-request-id", text(inline(header_variable("x-request-id"))), default)
+
+
+def real_ip_listeners(plan: Plan) -> frozenset[str]:
+    """Listeners where $remote_addr must be the client behind trusted proxies, because a limit counts by it."""
+    counting = {
+        route.name
+        for route in plan.routes
+        for counter in (route.rate_limit, route.concurrency)
+        if counter is not None and counter.key.kind is KeyKind.CLIENT_IP
+    }
+    return frozenset(
+        x.name
+        for x in plan.listeners
+        if x.trusted_proxies
+        and not x.proxy_protocol
+        and any(rule.route in counting for table in x.hosts for rule in table.rules)
+    )
+
+
+def header_directives(lines: HeaderLines, more: tuple[Header, ...] = ()) -> tuple[Header, ...]:
+    """As directives, and `more`; nginx drops a header whose value is empty."""
+    every = (Header(header_name(name), value) for name, values in lines.items() for value in values or (EMPTY,))
+    return (*every, *more)
+
+
+def grpc_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """As the gRPC module sends them: the host as `:authority`, which has to be the first, and not as a field beside."""
+    host = next(each for each in headers if each.name == _HOST)
+    rest = (replace(each, value=EMPTY) if each is host else each for each in headers)
+    return (replace(host, name=Atom(":authority")), *rest)
+
+
+def client(on: HttpBlock) -> Atom:
+    """The variable with the client behind trusted proxies."""
+    stated = on.real_ip or any(x.proxy_protocol for x in on.listeners)
+    return unmapped_address(on.definitions, "remote_addr", "client") if stated else _CLIENT
+
+
+def peer(on: HttpBlock) -> Atom:
+    """The variable with the TCP peer, or the source that a PROXY header names."""
+    return unmapped_address(on.definitions, "connected", "peer") if on.real_ip else client(on)
+
+
+def unmapped_address(definitions: Definitions, source: str, name: str) -> Atom:
+    """The variable with the address `source`, of a mapped one the IPv4 address."""
+    if definitions.first("unmapped", name):
+        four = Entry(Literal("^::ffff:(?<four>[0-9.]+)$", "regex"), text(inline("four")))
+        definitions.map(Section.CLIENTS, name, text(inline(source)), four, default=text(inline(source)))
+    return reference(name)
+
+
+def _http(on: HttpBlock, _: bool) -> None:
+    for trust in dict.fromkeys(trust_by_listener(on.listeners, on.real_ip).values()):
+        _define(trust, on.definitions, alone=len(on.listeners) == 1)
+
+
+def _server(at: HttpServer) -> Iterator[Line]:
+    listener = at.listener
+    if listener.proxy_protocol:
+        yield from _stated_by(_EVERY_ADDRESS)
+        yield directive("real_ip_header", "proxy_protocol")
+    elif listener.name in at.on.real_ip:
+        yield from _stated_by(listener.trusted_proxies)
+        yield directive("real_ip_header", "X-Forwarded-For")
+        yield directive("real_ip_recursive", "on")
+    own = at.on.headers[listener.name]
+    if own != at.on.shared_headers:
+        for each in header_directives(own, UPGRADES):
+            yield directive("proxy_set_header", each.name, each.value)
+        if at.on.has_grpc:
+            for each in grpc_headers(header_directives(own)):
+                yield directive("grpc_set_header", each.name, each.value)
+
+
+def _stream(at: L4Server) -> Iterator[Line]:
+    if at.listener.proxy_protocol:
+        yield from _stated_by(_EVERY_ADDRESS)
+
+
+def _stated_by(peers: tuple[str, ...]) -> Iterator[Line]:
+    """The peers that may state the client's address."""
+    for each in peers:
+        yield directive("set_real_ip_from", network(each))
+
+
+FORWARDED_HEADERS = Contributor(http=_http, server=_server, stream=_stream)
