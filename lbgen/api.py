@@ -266,8 +266,9 @@ def _deployment(
         raise UsageError(Diagnostic("LB409", f"{runtime} runs whole topologies, not plans", hint="pass the topology"))
     if len(engines or ()) > 1:
         raise UsageError(Diagnostic("LB305", f"{runtime} runs one engine", hint="name one: -e haproxy"))
-    engine = next((x if isinstance(x, str) else x.name for x in engines or ()), None)
     topology = with_name(topology, name)
+    now = orchestrated.read(topology.name)
+    engine = next((x if isinstance(x, str) else x.name for x in engines or ()), None if now is None else now.engine)
     select_runtime(topology.name, runtime, lambda: (runtime, ()))
     return deployment(topology, runtime, engine, replicas, accept, namespace or ""), usable_files(topology)
 
@@ -278,9 +279,7 @@ def _changed(
     """As `_deployment`, with what the stack that runs was given."""
     now = orchestrated.read(name or topology.name)
     assert now is not None  # noqa: S101  # as it was selected by its record
-    engines = None if now.engine is None else (now.engine,)
-    kept = (*now.accept, *accept)
-    return _deployment(topology, runtime, engines, now.replicas, kept, name, now.namespace or None)
+    return _deployment(topology, runtime, None, now.replicas, (*now.accept, *accept), name, now.namespace or None)
 
 
 def _tiers_up(wanted: TiersRequest, runtime: str | None) -> Stack:

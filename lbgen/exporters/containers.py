@@ -141,8 +141,8 @@ def compose_service(part: Part) -> dict[str, Any]:
     if health_check(part.plan) is not None:
         service["healthcheck"] = {
             "test": ["CMD", "/bin/sh", f"{CONFIG}/{HEALTHY}"],
-            "interval": "5s",
-            "timeout": "3s",
+            "interval": "2s",
+            "timeout": "2s",
             "retries": 3,
             "start_period": "30s",
         }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters import containers
-from lbgen.exporters.containers import WORK
 from lbgen.exporters.parts import (
     CONFIG,
     Exported,
@@ -40,10 +39,12 @@ if TYPE_CHECKING:
     _Object = dict[str, Any]
 
 MOST_BYTES = 500 * 1024  # of a config or secret, in every docker that has swarms
-_MEMORY_BYTES = 64 << 20
+_MEMORY_BYTES = 128 << 20
+# A folder in memory has the owner and mode of what it covers, and everybody may write to no other.
+_WORK = "/tmp"  # noqa: S108  # in the container
 _TARGET = Target(
     "swarm",
-    work=lambda name: WORK,
+    work=lambda name: _WORK,
     endpoints=lambda name, count: ((label(name), slots(count)),),
     resolvers=("127.0.0.11",),
     least=2,
@@ -56,7 +57,7 @@ def export(request: Request) -> Exported:
     """stack.yaml, the files of its configs and secrets, and a README. LbgenError LB311 where a field needs the agent,
     which has to share the engine's folder, and for a file that no config can hold."""
     parts = build_parts(request, _TARGET)
-    stack: _Object = {"version": "3.9", "services": {}, "configs": {}, "secrets": {}}
+    stack: _Object = {"version": "3.9", "services": {}, "configs": {}, "secrets": {}, "networks": {}}
     files: list[RenderedFile] = []
     findings: list[Diagnostic] = []
     for part in parts:
@@ -72,6 +73,9 @@ def export(request: Request) -> Exported:
         service = _service(part, number) | {"configs": _mounts(part, configs, 0o444)}
         if keys:
             service["secrets"] = _mounts(part, keys, 0o400)
+        if part.plan.networks:
+            service["networks"] = ["default", *part.plan.networks]
+            stack["networks"] |= {name: {"external": True} for name in part.plan.networks}
         stack["services"][label(part.name)] = service
         stack["configs"] |= _sources(part, configs)
         stack["secrets"] |= _sources(part, keys)
@@ -131,9 +135,9 @@ def _mounts(part: Part, files: dict[str, bytes], mode: int) -> list[_Object]:
 
 def _service(part: Part, number: int | None) -> _Object:
     """A service of so many tasks, None = one on each node. A task at a port of its node ends before the next begins."""
-    memory = {"type": "tmpfs", "tmpfs": {"size": _MEMORY_BYTES}}
     service = containers.compose_service(part) | {
-        "volumes": [memory | {"target": WORK}, memory | {"target": "/tmp"}],  # noqa: S108  # in the container
+        "working_dir": _WORK,
+        "volumes": [{"type": "tmpfs", "target": _WORK, "tmpfs": {"size": _MEMORY_BYTES}}],
         "logging": {"driver": "json-file", "options": {"max-size": "20m", "max-file": "3"}},
         "deploy": _deploy(part, number),
     }

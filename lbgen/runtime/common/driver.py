@@ -47,10 +47,12 @@ class Step(StrEnum):
     STOPPED = "stopped"
     TAKEN_OVER = "taken over"
     TARGET = "goes to"
-    DEPLOYED = "deployed"
+    TASKS = "tasks ready:"
 
 
-REPORTED_AT_START = frozenset({Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING})  # the others when done
+REPORTED_AT_START = frozenset(
+    {Step.TASKS, Step.PULLING, Step.CHECKING, Step.LOADING, Step.REVERTING}
+)  # the others when done
 
 
 class Progress(Struct, frozen=True, tag=True):

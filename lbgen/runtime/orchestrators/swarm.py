@@ -1,43 +1,556 @@
-"""A swarm, by the docker SDK."""
+"""A swarm, by the docker SDK: the stack file of the export becomes services, configs, secrets and a network.
+
+Their labels say whose they are. A service whose label has the digest of what is wanted stays as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.runtime.orchestrators.model import OrchestratedStack
+import yaml
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lbgen.diagnostics import Diagnostic, EngineError, UsageError
+from lbgen.engines.api import engine as engine_by_name
+from lbgen.runtime.common.driver import Action, PartChange, PartKind, Progress, Step
+from lbgen.runtime.common.logs import Line, access_parser
+from lbgen.runtime.docker import images
+from lbgen.runtime.docker.client import connect, docker_errors
+from lbgen.runtime.docker.labels import foreign_owner, owner_labels
+from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
+from lbgen.runtime.tiers.group import together
+from lbgen.spec.quantities import parse_duration
 
 if TYPE_CHECKING:
-    from lbgen.runtime.common.driver import PartChange, Progress
-    from lbgen.runtime.common.logs import Line
-    from lbgen.runtime.orchestrators.model import Deployment, Options, Record
+    from docker import DockerClient
+
+    from lbgen.runtime.orchestrators.model import Deployment, Options, Record, Service
+
+    _Object = dict[str, Any]
+
+STACK = "io.lbgen.swarm"
+_HASH, _TEMPLATE = "io.lbgen.hash", "io.lbgen.template"  # of a service, and of its tasks alone
+_NAMESPACE = "com.docker.stack.namespace"  # by which `docker stack` lists them
+_VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+_LOOK_SECONDS = 0.5
+_GONE_SECONDS = 60  # for tasks to end, whose network and configs are in use until then
+_SAID = 10  # lines of a task that failed
+_TRIES = 3  # of a task, after which a first start has failed
+
+
+class _Wanted(Struct, frozen=True):
+    """A service as it should be: `spec` as the API takes it, but for the ids of configs and secrets, whose contents
+    `data` has by kind and name."""
+
+    service: Service
+    name: str
+    spec: _Object
+    data: dict[str, dict[str, bytes]]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {_HASH: _digest(self.spec), _TEMPLATE: _digest(self.spec["task_template"])}
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def context(record: Record) -> str:
-    _refuse()
+    """The id of the swarm that the daemon manages. Raises EngineError LB420, LB433."""
+    with closing(connect()) as client:
+        return _swarm_id(client)
+
+
+def _swarm_id(client: DockerClient) -> str:
+    with docker_errors("asking docker about its swarm"):
+        found = client.info().get("Swarm") or {}
+    if not found.get("ControlAvailable"):
+        member = found.get("LocalNodeState") not in (None, "", "inactive")
+        message = "the docker daemon " + ("does not manage its swarm" if member else "is in no swarm")
+        hint = (
+            "set DOCKER_HOST to a manager"
+            if member
+            else "docker swarm init --advertise-addr ADDRESS, or --runtime docker"
+        )
+        raise EngineError(Diagnostic("LB433", message, hint=hint))
+    return str(found["Cluster"]["ID"])
 
 
 def up(wanted: Deployment, options: Options) -> bool:
-    _refuse()
+    """See `Orchestrator.up`. Tiers behind come first, and each service is ready before the next one is touched."""
+    record = wanted.record
+    with closing(connect()) as client:
+        services = _wanted(client, wanted)
+        there = _services(client, record.name)
+        _refuse_others(client, record.name, there)
+        if not any(_action(each, there)[0] is not Action.NONE for each in services) and len(there) == len(services):
+            return False
+        ids = _prepare(client, record.name, services)
+        done: list[tuple[_Wanted, _Object | None]] = []
+        try:
+            for each in reversed(services):
+                action, _ = _action(each, there)
+                if action is not Action.NONE:
+                    done.append((each, there.get(each.name)))
+                    options.progress(
+                        Progress(Step.REPLACING if each.name in there else Step.STARTED, each.service.part)
+                    )
+                    _apply(client, record.name, each, there.get(each.name), ids)
+                _await_ready(client, each, action, options)
+        except BaseException as error:
+            if there:
+                _take_back(client, record.name, done, error)
+            raise
+        for name in there.keys() - {each.name for each in services}:
+            _remove_services(client, [there[name]], options.progress)
+        _remove_unused(client, record.name)
+    return True
 
 
 def preview(wanted: Deployment) -> tuple[PartChange, ...]:
-    _refuse()
+    """See `Orchestrator.preview`."""
+    with closing(connect()) as client:
+        services = _wanted(client, wanted)
+        there = _services(client, wanted.record.name)
+        _refuse_others(client, wanted.record.name, there)
+    parts = [PartChange(PartKind.ENGINE, each.service.part, *_action(each, there)) for each in services]
+    gone = sorted(there.keys() - {each.name for each in services})
+    return (*parts, *(PartChange(PartKind.ENGINE, _part(there[name]), Action.REMOVE) for name in gone))
+
+
+def _action(each: _Wanted, there: Mapping[str, _Object]) -> tuple[Action, str]:
+    now = there.get(each.name)
+    if now is None:
+        return Action.CREATE, ""
+    labels = now["Spec"]["Labels"]
+    if labels.get(_HASH) == each.labels[_HASH]:
+        return Action.NONE, ""
+    if labels.get(_TEMPLATE) == each.labels[_TEMPLATE]:
+        return Action.RELOAD, "the tasks stay; their number or the way that they are updated changes"
+    if each.service.entry:
+        return Action.INTERRUPT, "each node refuses connections while its task is replaced"
+    return Action.REPLACE, "one task after the other"
 
 
 def state(record: Record) -> OrchestratedStack:
-    return OrchestratedStack(record.name, "", 0, 0, record=record)
+    """See `Orchestrator.state`."""
+    try:
+        with closing(connect()) as client:
+            if (found := _swarm_id(client)) != record.context:
+                raise EngineError(Diagnostic("LB433", f"the docker daemon manages the swarm {found}"))
+            tasks = _tasks(client, record)
+    except EngineError as error:
+        why = f"not seen: {error.diagnostics[0].message}"
+        tasks = [_of_service(each, each.part, ended=why) for each in record.services]
+    return OrchestratedStack(record.name, "", 0, 0, True, tuple(tasks), record=record)
+
+
+def _tasks(client: DockerClient, record: Record) -> list[TaskState]:
+    there = _services(client, record.name)
+    with docker_errors("listing nodes"):
+        nodes = {each["ID"]: each for each in client.api.nodes()}
+    found: list[TaskState] = []
+    for service in record.services:
+        now = there.get(_name(record.name, service.name))
+        if now is None:
+            found.append(_of_service(service, service.part, ended="gone"))
+            continue
+        wanted = [x for x in _list_tasks(client, now["ID"]) if x["DesiredState"] == "running"]
+        names = _task_names(service, wanted, nodes)
+        for task in sorted(wanted, key=lambda x: names[x["ID"]]):
+            status = task["Status"]
+            ended = "" if status["State"] == "running" else f"{status['State']}: {status.get('Err', '')}".rstrip(": ")
+            host = nodes.get(task.get("NodeID", ""), {}).get("Status", {}).get("Addr", "") if service.entry else ""
+            if not service.entry:
+                given = [y for x in task.get("NetworksAttachments") or () for y in x.get("Addresses") or ()]
+                host = given[0].partition("/")[0] if given else ""
+            found.append(_of_service(service, names[task["ID"]], ended=ended, host=host))
+    return found
+
+
+def _of_service(service: Service, name: str, *, ended: str, host: str = "") -> TaskState:
+    addresses = tuple(replace(x, host=host) for x in service.addresses)
+    version = f"{service.title} {service.version}"
+    return TaskState(name, service.title, version, "", "", addresses, ended=ended, died=ended, engine=service.engine)
+
+
+def _task_names(service: Service, tasks: Sequence[_Object], nodes: Mapping[str, _Object]) -> dict[str, str]:
+    """The name of each task, also of those that have ended: PART-SLOT, or PART-NODE where each node has one."""
+    return {
+        each["ID"]: f"{service.part}-{each.get('Slot') or nodes[each['NodeID']]['Description']['Hostname']}"
+        for each in tasks
+        if each.get("Slot") or each.get("NodeID") in nodes
+    }
 
 
 def end(record: Record, progress: Callable[[Progress], None]) -> None:
-    _refuse()
+    """See `Orchestrator.end`."""
+    with closing(connect()) as client:
+        if (found := _swarm_id(client)) != record.context:
+            message = f"{record.name} runs on {record.where}, and the docker daemon manages {found}"
+            raise EngineError(Diagnostic("LB433", message, hint="set DOCKER_HOST to a manager of that swarm"))
+        ours = [x for x in _services(client, record.name).values() if not foreign_owner(x["Spec"]["Labels"])]
+        _remove_services(client, ours, progress)
+        _remove_unused(client, record.name)
+        with docker_errors("removing the network"):
+            for network in client.api.networks(filters={"label": f"{STACK}={record.name}"}):
+                if not foreign_owner(network["Labels"]):
+                    _once_unused(partial(client.api.remove_network, network["Id"]))
 
 
 def lines(record: Record, engine: str | None, *, follow: bool) -> Iterator[Line]:
-    _refuse()
+    """See `Orchestrator.lines`. Of tasks that swarm has forgotten there are none."""
+    client = connect()
+    with docker_errors("listing nodes"):
+        nodes = {each["ID"]: each for each in client.api.nodes()}
+    there = _services(client, record.name)
+    found = [(x, there[name]["ID"]) for x in record.services if (name := _name(record.name, x.name)) in there]
+    sources = [_service_lines(client, service, known, nodes, engine, follow) for service, known in found]
+    if follow:
+        yield from together(sources)
+    else:
+        for source in sources:
+            yield from source
+    client.close()
 
 
-def _refuse() -> NoReturn:
-    hint = "lbgen export --to swarm writes what docker stack deploy applies"
-    raise EngineError(Diagnostic("LB433", "this lbgen does not run stacks on swarms by itself", hint=hint))
+def _service_lines(
+    client: DockerClient, service: Service, known: str, nodes: Mapping[str, _Object], engine: str | None, follow: bool
+) -> Iterator[Line]:
+    names: dict[str, str] = {}
+    parse = access_parser(service.engine)
+    with docker_errors(f"reading the log of {service.name}", whole=False):
+        stream = client.api.service_logs(known, details=True, follow=follow, stdout=True, stderr=True, is_tty=False)
+        for text in _split(stream):
+            details, _, said = text.partition(" ")
+            task = dict(x.partition("=")[::2] for x in details.split(",")).get("com.docker.swarm.task.id", "")
+            if task not in names:
+                names |= _task_names(service, _list_tasks(client, known), nodes)
+            source = names.get(task, service.part)
+            if engine in (None, source):
+                record = parse(said) if parse is not None else None
+                yield Line(source, said, record)
+
+
+def _split(stream: Iterator[bytes]) -> Iterator[str]:
+    rest = b""
+    for part in stream:
+        *whole, rest = (rest + part).split(b"\n")
+        yield from (x.decode("utf-8", "replace") for x in whole)
+
+
+def _name(stack: str, service: str) -> str:
+    return f"{_label(stack)}_{service}"
+
+
+def _label(name: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+
+
+def _part(there: _Object) -> str:
+    return str(there["Spec"]["Labels"].get(f"{STACK}.part", there["Spec"]["Name"]))
+
+
+def _wanted(client: DockerClient, wanted: Deployment) -> list[_Wanted]:
+    stack = yaml.safe_load(wanted.folder["stack.yaml"])
+    contents = {x.path: x.content() for x in wanted.folder.copies if x.source is not None}
+    contents |= {name: text.encode() for name, text in wanted.folder.items()}
+    found = []
+    for service in wanted.record.services:
+        written = stack["services"][service.name]
+        data = {
+            kind: {x["source"]: contents[stack[kind][x["source"]]["file"][2:]] for x in written.get(kind, ())}
+            for kind in ("configs", "secrets")
+        }
+        spec = _spec(wanted.record.name, service, written, _image(client, service, written["image"]))
+        found.append(_Wanted(service, _name(wanted.record.name, service.name), spec, data))
+    return found
+
+
+def _image(client: DockerClient, service: Service, written: str) -> str:
+    """The image that a variable names, else one that was built here, else the official one. One that no registry has
+    is named by its id: nodes that have it ask no registry for it then."""
+    from docker.errors import ImageNotFound
+
+    engine = engine_by_name(service.engine)
+    named = _VARIABLE.fullmatch(written)
+    asked = os.environ.get(named[1], "") if named else written
+    reference = asked or images.look_up(client, engine, service.version).reference or (named[2] if named else "")
+    with docker_errors(f"looking for the image {reference}"):
+        try:
+            found = client.images.get(reference)
+        except ImageNotFound:
+            return reference
+    return reference if found.attrs.get("RepoDigests") else str(found.id)
+
+
+def _spec(stack: str, service: Service, written: _Object, image: str) -> _Object:
+    """What `docker stack deploy` makes of the service."""
+    deploy, check = written["deploy"], written.get("healthcheck")
+    container: _Object = {
+        "Image": image,
+        "Command": written["entrypoint"],
+        "Dir": written["working_dir"],
+        "User": written["user"],
+        "ReadOnly": written["read_only"],
+        "CapabilityDrop": written["cap_drop"],
+        "StopSignal": written["stop_signal"],
+        "StopGracePeriod": _nanoseconds(written["stop_grace_period"]),
+        "Env": [f"{name}={value}" for name, value in written.get("environment", {}).items()],
+        "Sysctls": written.get("sysctls", {}),
+        "Mounts": [
+            {"Type": "tmpfs", "Target": x["target"], "TmpfsOptions": {"SizeBytes": x["tmpfs"]["size"]}}
+            for x in written["volumes"]
+        ],
+        "Configs": [_reference("Config", x) for x in written.get("configs", ())],
+        "Secrets": [_reference("Secret", x) for x in written.get("secrets", ())],
+    }
+    if check is not None:
+        times = {"Interval": "interval", "Timeout": "timeout", "StartPeriod": "start_period"}
+        container["Healthcheck"] = {name: _nanoseconds(check[key]) for name, key in times.items()}
+        container["Healthcheck"] |= {"Test": check["test"], "Retries": check["retries"]}
+    limits, restart = deploy["resources"]["limits"], deploy["restart_policy"]
+    networks = [{"Target": _network(stack), "Aliases": [service.name]}]
+    networks += [{"Target": name} for name in written.get("networks", ()) if name != "default"]
+    template: _Object = {
+        "ContainerSpec": container,
+        "Resources": {"Limits": {"MemoryBytes": int(limits["memory"]), "Pids": limits["pids"]}},
+        "RestartPolicy": {"Condition": restart["condition"], "Delay": _nanoseconds(restart["delay"])},
+        "LogDriver": {"Name": written["logging"]["driver"], "Options": written["logging"]["options"]},
+        "Networks": networks,
+    }
+    if most := deploy.get("placement", {}).get("max_replicas_per_node"):
+        template["Placement"] = {"MaxReplicas": most}
+    ports = [
+        {
+            "Protocol": x["protocol"],
+            "TargetPort": x["target"],
+            "PublishedPort": x["published"],
+            "PublishMode": x["mode"],
+        }
+        for x in written.get("ports", ())
+    ]
+    mode = {"Global": {}} if deploy["mode"] == "global" else {"Replicated": {"Replicas": deploy["replicas"]}}
+    return {
+        "task_template": template,
+        "mode": mode,
+        "update_config": _update(deploy["update_config"]),
+        "rollback_config": _update(deploy["rollback_config"]),
+        "endpoint_spec": {"Mode": deploy["endpoint_mode"], "Ports": ports},
+    }
+
+
+def _network(stack: str) -> str:
+    return f"{_label(stack)}_lbgen"
+
+
+def _nanoseconds(text: str) -> int:
+    return parse_duration(text) * 1_000_000
+
+
+def _update(written: _Object) -> _Object:
+    found = {
+        "Parallelism": written["parallelism"],
+        "Delay": _nanoseconds(written["delay"]),
+        "Monitor": _nanoseconds(written["monitor"]),
+        "Order": written["order"],
+    }
+    return found | ({"FailureAction": written["failure_action"]} if "failure_action" in written else {})
+
+
+def _reference(kind: str, written: _Object) -> _Object:
+    file = {"Name": written["target"], "UID": written["uid"], "GID": written["gid"], "Mode": written["mode"]}
+    return {f"{kind}Name": written["source"], "File": file}
+
+
+def _services(client: DockerClient, stack: str) -> dict[str, _Object]:
+    with docker_errors("listing services"):
+        found = client.api.services(filters={"label": f"{STACK}={stack}"}, status=True)
+    return {each["Spec"]["Name"]: each for each in found}
+
+
+def _list_tasks(client: DockerClient, service: str) -> list[_Object]:
+    with docker_errors("listing tasks"):
+        return list(client.api.tasks(filters={"service": service}))
+
+
+def _refuse_others(client: DockerClient, stack: str, there: Mapping[str, _Object]) -> None:
+    for each in there.values():
+        if owner := foreign_owner(each["Spec"]["Labels"]):
+            message = f"a stack {stack} is on this swarm, and belongs to {owner}"
+            raise UsageError(Diagnostic("LB406", message, hint="give this one another name"))
+
+
+def _labels(stack: str) -> dict[str, str]:
+    return {STACK: stack, _NAMESPACE: _label(stack), **owner_labels()}
+
+
+def _prepare(client: DockerClient, stack: str, services: Sequence[_Wanted]) -> dict[str, str]:
+    """Make the network, configs and secrets that are missing; the ids of those by name."""
+    ids: dict[str, str] = {}
+    with docker_errors("making the network, configs and secrets"):
+        if not client.api.networks(names=[_network(stack)]):
+            client.api.create_network(_network(stack), driver="overlay", labels=_labels(stack))
+        for kind, create in (("configs", client.api.create_config), ("secrets", client.api.create_secret)):
+            there = {each["Spec"]["Name"]: each["ID"] for each in getattr(client.api, kind)()}
+            for name, content in (x for each in services for x in each.data[kind].items()):
+                ids[name] = there.get(name) or create(name, content, labels=_labels(stack))["ID"]
+                there[name] = ids[name]
+    return ids
+
+
+def _apply(client: DockerClient, stack: str, each: _Wanted, now: _Object | None, ids: Mapping[str, str]) -> None:
+    spec = json.loads(json.dumps(each.spec))
+    container = spec["task_template"]["ContainerSpec"]
+    for kind in ("Config", "Secret"):
+        for reference in container[f"{kind}s"]:
+            reference[f"{kind}ID"] = ids[reference[f"{kind}Name"]]
+    labels = _labels(stack) | each.labels | {f"{STACK}.part": each.service.part}
+    with docker_errors(f"deploying {each.name}"):
+        if now is None:
+            client.api.create_service(name=each.name, labels=labels, **spec)
+        else:
+            version = client.api.inspect_service(now["ID"])["Version"]["Index"]
+            client.api.update_service(now["ID"], version, name=each.name, labels=labels, **spec)
+
+
+def _await_ready(client: DockerClient, each: _Wanted, action: Action, options: Options) -> None:
+    """Wait until all tasks of a service are as wanted, and healthy."""
+    rolls = action in (Action.REPLACE, Action.INTERRUPT)
+    until = time.monotonic() + options.seconds
+    while True:
+        with docker_errors(f"looking at {each.name}", whole=False):
+            now = next(
+                x
+                for x in client.api.services(filters={"name": each.name}, status=True)
+                if x["Spec"]["Name"] == each.name
+            )
+            tasks = client.api.tasks(filters={"service": now["ID"]})
+        progress = (now.get("UpdateStatus") or {}).get("State", "")
+        running, number = now["ServiceStatus"]["RunningTasks"], _number(client, now)
+        options.progress(Progress(Step.TASKS, each.service.part, f"{min(running, number)}/{number}"))
+        if progress.startswith("rollback") or progress == "paused":
+            if progress == "rollback_started" and time.monotonic() < until:
+                time.sleep(_LOOK_SECONDS)
+                continue
+            raise EngineError(
+                _not_ready(client, "LB413", each, tasks, "it was rolled back: what served before serves again")
+            )
+        if running >= number and (progress == "completed" or not (rolls or progress)):
+            return
+        failed = [x for x in tasks if x["Status"]["State"] in ("failed", "rejected")]
+        if action is Action.CREATE and len(failed) >= _TRIES:
+            raise EngineError(_not_ready(client, "LB403", each, tasks, "it did not start"))
+        if time.monotonic() > until:
+            code = "LB403" if action is Action.CREATE else "LB413"
+            raise EngineError(
+                _not_ready(client, code, each, tasks, f"{running} of {number} tasks ready in {options.seconds:.0f} s")
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _number(client: DockerClient, now: _Object) -> int:
+    """How many tasks there should be."""
+    if (replicated := now["Spec"]["Mode"].get("Replicated")) is not None:
+        return int(replicated["Replicas"])
+    with docker_errors("listing nodes"):
+        nodes = client.api.nodes()
+    return sum(x["Status"]["State"] == "ready" and x["Spec"]["Availability"] == "active" for x in nodes)
+
+
+def _not_ready(client: DockerClient, code: str, each: _Wanted, tasks: Sequence[_Object], what: str) -> Diagnostic:
+    """With what swarm says of the newest task that failed or waits, and what that printed."""
+    newest = sorted(tasks, key=lambda x: str(x["CreatedAt"]), reverse=True)
+    task = next((x for x in newest if x["Status"].get("Err")), None)
+    if task is None:
+        return Diagnostic(code, f"{each.name}: {what}")
+    said: list[str] = []
+    if task["Status"]["State"] == "failed":
+        with docker_errors(f"reading the log of {each.name}", whole=False):
+            stream = client.api.service_logs(
+                each.name, details=True, tail=_SAID, stdout=True, stderr=True, is_tty=False
+            )
+            said = [x.partition(" ")[2] for x in _split(stream) if task["ID"] in x][-_SAID:]
+    message = f"{each.name}: {what}; a task {task['Status']['State']}: {task['Status']['Err']}"
+    variable = images.environment_variable(each.service.engine)
+    hint = f"docker load it on each node, or have them pull it: {variable}=..." if "No such image" in message else ""
+    return Diagnostic(code, "\n  ".join((message, *said)), hint=hint)
+
+
+def _take_back(
+    client: DockerClient, stack: str, done: Sequence[tuple[_Wanted, _Object | None]], error: BaseException
+) -> None:
+    """Put services back as they were, the last one first, and remove those that are new."""
+    for each, before in reversed(done):
+        with docker_errors(f"taking back {each.name}"):
+            now = client.api.inspect_service(each.name)
+            if before is None:
+                client.api.remove_service(now["ID"])
+            elif now["Spec"]["Labels"].get(_HASH) == each.labels[_HASH]:  # else swarm has rolled it back
+                spec = before["Spec"]
+                client.api.update_service(
+                    now["ID"],
+                    now["Version"]["Index"],
+                    name=spec["Name"],
+                    labels=spec["Labels"],
+                    task_template=spec["TaskTemplate"],
+                    mode=spec["Mode"],
+                    update_config=spec["UpdateConfig"],
+                    rollback_config=spec["RollbackConfig"],
+                    endpoint_spec=spec["EndpointSpec"],
+                )
+    _remove_unused(client, stack)
+
+
+def _remove_services(client: DockerClient, there: Sequence[_Object], progress: Callable[[Progress], None]) -> None:
+    """Remove services, and wait until their tasks have ended."""
+    for each in there:
+        with docker_errors(f"removing {each['Spec']['Name']}"):
+            client.api.remove_service(each["ID"])
+        progress(Progress(Step.STOPPED, _part(each)))
+
+
+def _remove_unused(client: DockerClient, stack: str) -> None:
+    """Remove our configs and secrets that no service has."""
+    from docker.errors import APIError
+
+    used = {
+        reference[f"{kind}Name"]
+        for each in _services(client, stack).values()
+        for kind in ("Config", "Secret")
+        for reference in each["Spec"]["TaskTemplate"]["ContainerSpec"].get(f"{kind}s") or ()
+    }
+    with docker_errors("removing old configs and secrets"):
+        for kind, remove in (("configs", client.api.remove_config), ("secrets", client.api.remove_secret)):
+            for each in getattr(client.api, kind)(filters={"label": f"{STACK}={stack}"}):
+                if each["Spec"]["Name"] not in used and not foreign_owner(each["Spec"]["Labels"]):
+                    with suppress(APIError):  # in use by a service of another's after all
+                        remove(each["ID"])
+
+
+def _once_unused(remove: Callable[[], object]) -> None:
+    """Call `remove` until tasks that end no longer use what it removes."""
+    from docker.errors import APIError, NotFound
+
+    until = time.monotonic() + _GONE_SECONDS
+    while True:
+        try:
+            remove()
+        except NotFound:
+            return
+        except APIError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return

@@ -3,4 +3,4 @@ set -e
 cp -RLf /etc/lbgen/* .
 ln -sf /dev/stdout access.log
 set +e
-exec nginx -p /run/lbgen/ -e stderr -c nginx.conf -g 'daemon off;'
+exec nginx -p /tmp/ -e stderr -c nginx.conf -g 'daemon off;'
