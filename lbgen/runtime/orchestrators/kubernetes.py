@@ -184,7 +184,7 @@ def _wait(cluster: _Cluster, deployment: _Object, options: Options) -> None:
     while True:
         [now] = cluster.objects("get", "deployment", name)
         if _is_rolled_out(now):
-            options.progress(Progress(Step.DEPLOYED, _part(cluster.record, name)))
+            options.progress(Progress(Step.READY, _part(cluster.record, name)))
             return
         hopeless = next(_hopeless(cluster, now), "")
         if hopeless or time.monotonic() > end:
