@@ -5,9 +5,7 @@ The times are those of the contract and do not allow for a machine that is late,
 
 from __future__ import annotations
 
-import http.client
 import os
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,8 +18,7 @@ from lbgen.runtime.common.ports import free_port
 from lbgen.runtime.docker import helper_image, images
 from lbgen.runtime.docker.converge import list_containers
 from lbgen.runtime.docker.labels import Role
-from tests.engines.test_drills import FALL, FIRST, GRACE, INTERVAL, RISE, TIMEOUT, Endpoints, only
-from tests.engines.test_nginx_agent import over
+from tests.engines.test_drills import FALL, FIRST, RISE, Endpoints, drill
 from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
 
 if TYPE_CHECKING:
@@ -96,39 +93,5 @@ def test_an_endpoint_is_out_and_back_in_time(
 ) -> None:
     port = free_port("127.0.0.1", PORTS)
     with lbgen.up(topology(port, ends.host), engine=engine, runtime="docker", accept=("all",)):
-        figures = drill(ends, Serving(daemon, port, tmp_path))
+        figures = drill(ends, Serving(daemon, port, tmp_path), ATTEMPTS)
     print(engine, figures)  # noqa: T201
-
-
-def drill(ends: Endpoints, serving: Serving) -> dict[str, list[str]]:
-    """What each fault took, in each attempt; AssertionError where none of them was in time."""
-    only(serving, {"e0", "e1", "e2"})
-    held = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=5)
-    held.auto_open = 0
-    held.connect()
-    while (mine := over(held)) == "e0":
-        held.close()
-        held.connect()
-    drills = {
-        "kill": (ends.kill, ends.revive),
-        "freeze": (ends.freeze, ends.thaw),
-        "blackhole": (ends.blackhole, ends.clear),
-    }
-    figures: dict[str, list[str]] = {}
-    for name, (fault, remedy) in drills.items():
-        silent = 0 if name == "kill" else TIMEOUT
-        for attempt in range(ATTEMPTS):
-            time.sleep(1.5)  # reloads of the engine are half a second apart
-            begun = time.monotonic()
-            fault()
-            out = only(serving, {"e1", "e2"}) - begun
-            remedy()
-            begun = time.monotonic()
-            back = only(serving, {"e0", "e1", "e2"}) - begun
-            assert over(held) == mine, name
-            figures.setdefault(name, []).append(f"out {out:.2f} s, back {back:.2f} s")
-            if out <= INTERVAL * FALL + silent + GRACE and back <= INTERVAL * RISE + GRACE:
-                break
-            assert attempt + 1 < ATTEMPTS, figures
-    held.close()
-    return figures

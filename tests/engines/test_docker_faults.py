@@ -257,6 +257,22 @@ def test_a_request_to_the_daemon(
     tally.judge()
 
 
+@pytest.mark.drill
+def test_a_down_that_is_cut_short(
+    daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    """By Ctrl-C: nothing is left, or all of it serves on."""
+    act = Act("reload")
+    act.prepare()
+    with proxied(tmp_path, monkeypatch) as there:
+        api.down(NAME)
+    for which in numbers(there.said) if every else ("DELETE",):
+        act.prepare()
+        with suppress(KeyboardInterrupt), proxied(tmp_path, monkeypatch, At(which, pressing)):
+            api.down(NAME)
+        assert not left(daemon, NAME) or act.state() == "before", which
+
+
 @pytest.mark.parametrize("number", sample((signal.SIGINT, signal.SIGTERM), (signal.SIGINT,)), ids=lambda x: x.name)
 def test_the_command_ends_with_one_word(number: signal.Signals, daemon: DockerClient, tmp_path: Path) -> None:
     """Also when it is asked again while it clears up."""

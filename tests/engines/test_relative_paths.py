@@ -1,4 +1,7 @@
-"""Relative files of a topology with a relative path, and a relative state directory, from any working directory."""
+"""Relative files of a topology with a relative path, and a relative state directory, from any working directory.
+
+test_first_contact calls every command from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -65,27 +68,6 @@ def command(cwd: Path, *words: str, expect: int = 0, **env: str) -> subprocess.C
     done = run_lbgen(*words, cwd=cwd, **env)
     assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done
-
-
-@pytest.mark.parametrize("where", sample(PLACES, ("elsewhere",)))
-def test_every_command(where: str, tmp_path: Path) -> None:
-    real = topology(tmp_path)
-    cwd = stand(where, tmp_path)
-    file = os.path.relpath(real, cwd)
-    other = os.path.relpath(real.with_name("other.yaml"), cwd)
-    (cwd / other).write_text(real.read_text().replace("/old", "/new"))
-    command(cwd, "check", file)
-    command(cwd, "render", file, "-e", ENGINE, "-o", "out")
-    assert (cwd / "out" / ENGINE / "tls" / "app.crt").read_bytes() == (real.parent / "certs/app.crt").read_bytes()
-    command(cwd, "explain", file)
-    command(cwd, "route", file, "GET", f"https://app.example:{PORT}/old")
-    command(cwd, "diff", file, other, expect=4)
-    command(cwd, "up", file, "-e", ENGINE, "--runtime", "local")
-    command(cwd, "reload", file)
-    assert "running" in command(cwd, "ps", file).stdout
-    command(cwd, "down", file)
-    if where == "a parent":  # the longest, and it loads the file as the others do
-        command(cwd, "verify", file, "-e", ENGINE, "--requests", "1")
 
 
 @pytest.mark.parametrize("where", sample(PLACES, ("elsewhere",)))

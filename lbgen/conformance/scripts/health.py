@@ -17,7 +17,6 @@ from lbgen.conformance.scripts.context import (
     behaving,
     break_endpoint,
     broken_endpoint,
-    control,
     count_answers,
     eventually,
     get,
@@ -147,28 +146,6 @@ def ejected_and_back(ctx: ScriptContext) -> None:
     require(took >= 1.1, f"{how}: {broken} came back after {took:.1f} s, expected 1.5 s")
 
 
-def all_ejected(ctx: ScriptContext) -> None:
-    """All ejected = 503 at once, nothing reaches an endpoint, and after `eject_for` they are back."""
-    for _ in range(12):
-        if not _reaches_endpoint(ctx, "reset"):
-            break
-    begun = time.monotonic()
-    time.sleep(TAKES_HOLD)
-    asked = ctx.asked
-    found = count_answers(ctx, 6)
-    if time.monotonic() - begun < 1.0:
-        require(found == {"503": 6}, f"both endpoints failed three times in a row: {dict(found)}, expected 503")
-        require(ctx.asked == asked, "an ejected endpoint was asked")
-    eventually(ctx, 4, lambda found: not found["503"], "they are not back after their time")
-
-
-def _reaches_endpoint(ctx: ScriptContext, mode: str) -> bool:
-    """Send a request that an endpoint fails to answer; whether it came to one."""
-    before = ctx.asked
-    ctx.ask(get(ctx.target, control(mode=mode)))
-    return ctx.asked > before
-
-
 @contextmanager
 def _checked_out(ctx: ScriptContext) -> Iterator[bool]:
     """While an endpoint of another pool is taken out by its checks; whether that came about."""
@@ -208,32 +185,6 @@ def places_beside_checks(ctx: ScriptContext) -> Iterator[str]:
             yield f"the only place is taken, then a check took out another pool's endpoint ({out}): {found.status}"
         if (status := under_way[0].result().status) != 200:
             yield f"the request under way: {status}"
-
-
-def ejection_ends_in_time(ctx: ScriptContext) -> None:
-    """The only endpoint of a pool is back after `eject_for` (1.5 s), neither before nor much later."""
-    begun = _fail_three_times(ctx)
-    require(wait_until(lambda: ctx.ask(get(ctx.target)).status == 200), "it does not come back")
-    took = time.monotonic() - begun
-    require(1.3 <= took <= 1.9, f"back after {took:.1f} s, expected 1.5 s")
-
-
-def ejection_begins_anew(ctx: ScriptContext) -> None:
-    """An endpoint that came back fails three times again before it is out again."""
-    _fail_three_times(ctx)
-    require(wait_until(lambda: _reaches_endpoint(ctx, "close")), "it does not come back")
-    time.sleep(TAKES_HOLD)
-    status = ctx.ask(get(ctx.target)).status
-    require(status == 200, f"one failure after it came back: {status}, expected 200")
-
-
-def _fail_three_times(ctx: ScriptContext) -> float:
-    """Eject the only endpoint of a pool; when that was."""
-    for _ in range(3):
-        ctx.ask(get(ctx.target, control(mode="close")))
-    begun = time.monotonic()
-    time.sleep(TAKES_HOLD)
-    return begun
 
 
 def slow_start(ctx: ScriptContext) -> None:
