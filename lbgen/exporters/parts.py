@@ -87,6 +87,7 @@ class Part(Struct, frozen=True):
     entry: bool
     hosts: tuple[str, ...] = ()
     published: tuple[tuple[str, int, str], ...] = ()
+    floating: RenderedFile | None = None  # keepalived's file for the addresses of the listeners
 
     def files(self, under: str, more: tuple[RenderedFile, ...] = ()) -> tuple[RenderedFile, ...]:
         """The rendered files, and `more` beside them, below a folder of the export."""
@@ -132,6 +133,7 @@ class Target(Struct, frozen=True):
     resolvers: tuple[str, ...] = ()
     least: int = 1  # replicas where the topology says nothing
     names: int = 1  # addresses that an endpoint's own name may have
+    floating: Callable[[Plan], RenderedFile | None] | None = None  # keepalived's file for a part in front
 
 
 def slots(replicas: int) -> int:
@@ -156,6 +158,10 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         field = f"tiers.{tier.name}.engine" if tier.name else ""
         raise refuse(tier.plan, message, field, "--to systemd runs it on machines; another engine runs in containers")
     plan = _linked(tier.plan, target, counts)
+    floating = None
+    if target.floating is not None and engine.name != "keepalived":
+        floating = target.floating(plan) if tier.entry else None
+        plan = replace(plan, engines=tuple(each for each in plan.engines if each[0] != "keepalived"))
     if target.address:
         _refuse_absolute(plan, target)
         plan = _in_container(plan, target)
@@ -181,6 +187,7 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         entry=tier.entry,
         hosts=tuple(map(str, hosts)),
         published=published,
+        floating=floating,
     )
 
 

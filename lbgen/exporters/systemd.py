@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from lbgen.engines.agent_spec import FILE as AGENT_FILE
+from lbgen.engines import keepalived
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.metrics_spec import FILE as METRICS_FILE
+from lbgen.engines.keepalived.upstreams import VRRP
 from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
 from lbgen.exporters.parts import (
     LOAD,
@@ -23,22 +23,37 @@ from lbgen.exporters.parts import (
     kept_otherwise,
     label,
     load_script,
+    refuse,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
+    from lbgen.plan.model import Plan
+
+
+def _floating(plan: Plan) -> RenderedFile | None:
+    """keepalived's file where the topology asks for it. LbgenError LB311 where no listener has an address."""
+    found = keepalived.floating(plan)
+    if found is None and VRRP in dict(plan.options("keepalived").verbatim):
+        hint = "write it: listeners: { web: { address: 192.0.2.10, port: 80 } }"
+        raise refuse(plan, "no listener has an address that could float", f"engines.keepalived.{VRRP}", hint)
+    return found
+
 
 USER = "lbgen"
 _ETC, _RUN = "/etc/lbgen", "/run/lbgen"
 _LOGS = "/var/log/lbgen"
+# An engine listens at the floating address before its machine has it.
+_NOT_HERE = "net.ipv4.ip_nonlocal_bind = 1\n-net.ipv6.ip_nonlocal_bind = 1\n"
 _HOT = "start.sh"  # of an engine that reloads by another process beside the first
 _TARGET = Target(
     "systemd",
     work=lambda name: f"{_RUN}/{name}",
     endpoints=lambda name, count: (),  # as in the topology: its hosts, or names that they have
     address=False,
+    floating=_floating,
 )
 
 
@@ -77,8 +92,11 @@ def export(request: Request) -> Exported:
         files += part.files(f"files/{part.name}", (*hot, load))
         files.append(text_file(f"units/lbgen-{part.name}.service", "engine.service.j2", v=unit))
         if part.spec.agent:
-            wait = AGENT_FILE if AGENT_FILE in part.rendered else METRICS_FILE
-            files.append(text_file(f"units/lbgen-{part.name}-agent.service", "agent.service.j2", v=unit, wait=wait))
+            files.append(text_file(f"units/lbgen-{part.name}-agent.service", "agent.service.j2", v=unit))
+        if part.floating is not None:
+            files.append(text_file(f"units/lbgen-{part.name}-floating.service", "floating.service.j2", v=unit))
+            files.append(RenderedFile(f"files/{part.name}/{part.floating.name}", part.floating.text))
+            files.append(RenderedFile(f"sysctl.d/lbgen-{part.name}.conf", _NOT_HERE))
         if unit.reload == () and not part.spec.watched:
             message = f"{part.engine.title} has no reload here: a change restarts it, and cuts open connections"
             findings.append(kept_otherwise(part.plan, message, part.plan.listeners[0].field))
@@ -130,7 +148,8 @@ def _inventory(parts: tuple[Part, ...]) -> RenderedFile:
     """Each tier's machines as the topology names them, or as they are to be named."""
     groups: dict[str, Any] = {}
     for part in parts:
-        names = part.hosts or tuple(f"{part.name}-{n + 1}" if part.tier else part.name for n in range(part.replicas))
+        numbered = bool(part.tier) or part.replicas > 1
+        names = part.hosts or tuple(f"{part.name}-{n + 1}" if numbered else part.name for n in range(part.replicas))
         groups[_group(part)] = {"hosts": {name: {} for name in names}}
     return RenderedFile("inventory.yaml", dump({"all": {"children": groups}}))
 
@@ -140,9 +159,15 @@ def _group(part: Part) -> str:
 
 
 def _playbook(request: Request, parts: tuple[Part, ...]) -> RenderedFile:
-    rows = [(_group(part), part, part.spec.agent, bool(_unit(part).reload)) for part in parts]
+    rows = [(_group(part), part, _units(part), bool(_unit(part).reload)) for part in parts]
     return text_file("playbook.yaml", "playbook.yaml.j2", parts=rows, name=request.name, etc=_ETC)
 
 
+def _units(part: Part) -> tuple[str, ...]:
+    more = (("-agent", part.spec.agent), ("-floating", part.floating is not None))
+    return (f"lbgen-{part.name}", *(f"lbgen-{part.name}{suffix}" for suffix, there in more if there))
+
+
 def _readme(request: Request, parts: tuple[Part, ...]) -> RenderedFile:
-    return text_file("README.md", "systemd.md.j2", name=request.name, parts=parts, etc=_ETC, grace=GRACE_SECONDS)
+    rows = [(part, _units(part)) for part in parts]
+    return text_file("README.md", "systemd.md.j2", name=request.name, parts=rows, etc=_ETC, grace=GRACE_SECONDS)

@@ -192,11 +192,33 @@ def test_agents_run_where_a_field_needs_them(checked: lbgen.Topology, engine: st
     assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in units["units/lbgen-checked.service"]
 
 
+def floating(folder: Path, address: str) -> lbgen.Topology:
+    """A topology whose machines share an address."""
+    text = (
+        CHECKED.replace("port: 80 ", f"port: 80, {address} ") + 'engines: { keepalived: { vrrp: "interface eth0" } }\n'
+    )
+    for name in ("pair.crt", "pair.key"):
+        shutil.copy(KEYS / name, folder)
+    (folder / "floating.yaml").write_text(text, encoding="utf-8")
+    return lbgen.load(str(folder / "floating.yaml"))
+
+
+def test_keepalived_announces_the_addresses_of_machines_in_front(tmp_path: Path) -> None:
+    found = lbgen.export(floating(tmp_path, "address: 192.0.2.1"), "systemd", engine="haproxy", accept=("all",)).files
+    assert "\t\t192.0.2.1\n" in found["files/checked/keepalived.conf"]
+    assert "virtual_server" not in found["files/checked/keepalived.conf"]
+    assert "BindsTo=lbgen-checked.service" in found["units/lbgen-checked-floating.service"]
+    with pytest.raises(LbgenError, match=r"LB311 engines.keepalived.vrrp: no listener has an address that could float"):
+        lbgen.export(floating(tmp_path, "address: 0.0.0.0"), "systemd", engine="haproxy", accept=("all",))
+
+
 @needs["systemd-analyze"]
-@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik", "direct", "keepalived"])
+@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik", "direct", "keepalived", "floating"])
 def test_units_are_valid_and_hardened(checked: lbgen.Topology, engine: str, tmp_path: Path) -> None:
     if engine == "direct":
         found = lbgen.export(lbgen.load(str(ROOT / "examples/hybrid-edge/direct.yaml")), "systemd")
+    elif engine == "floating":
+        found = lbgen.export(floating(tmp_path, "address: 192.0.2.1"), "systemd", engine="nginx", accept=("all",))
     elif engine == "keepalived":
         found = exported("postgres", "systemd", engine)
     else:

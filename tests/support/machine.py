@@ -1,4 +1,4 @@
-"""A machine for exported units: systemd as process 1 of namespaces of its own, in the network of the caller."""
+"""A machine for exported units: systemd as process 1 of namespaces of its own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Machine:
 
     def run(self, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell script there, in /mnt."""
-        argv = ["nsenter", f"--target={self.process}", "--mount", "--uts", "--ipc", "--pid", "--cgroup"]
+        argv = ["nsenter", f"--target={self.process}", "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--net"]
         done = subprocess.run(
             [*argv, "sh", "-ec", f"cd /mnt\n{script}"], capture_output=True, text=True, check=False, timeout=60, env={}
         )
@@ -52,17 +52,18 @@ def why_unavailable() -> str:
 
 
 @contextmanager
-def machine(folder: Path, programs: Mapping[str, Path]) -> Iterator[Machine]:
-    """A machine with `programs` of this environment in /usr/local/sbin, others in /usr. Skips where systemd does not
-    start."""
+def machine(folder: Path, programs: Mapping[str, Path], network: int = 0) -> Iterator[Machine]:
+    """A machine with `programs` of this environment in /usr/local/sbin, others in /usr; `network` is a process whose
+    network it has, instead of the caller's. Skips where systemd does not start."""
     for name in ("root", "shared"):
         (folder / name).mkdir(parents=True)
-    groups = _groups(f"lbgen-test-{os.getpid()}")
+    groups = _groups(f"lbgen-test-{os.getpid()}-{network}")
     packages = Path(sys.prefix).resolve()
     places = {name: path.resolve() for name, path in programs.items()}
     inside = {name: path for name, path in places.items() if path.is_relative_to(packages)}
     words = [f"{name}=/opt/{path.relative_to(packages)}" for name, path in inside.items()]
-    argv = ["unshare", "--pid", "--mount", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child", "sh", _SCRIPT]
+    enter = f"nsenter --net=/proc/{network or 'self'}/ns/net unshare --pid --mount --uts --ipc --cgroup"
+    argv = [*enter.split(), "--fork", "--kill-child", "sh", _SCRIPT]
     log = folder / "console"
     with (
         log.open("wb") as output,

@@ -24,7 +24,7 @@ from lbgen.engines.api import (
 )
 from lbgen.engines.keepalived import objections as plan_objections
 from lbgen.engines.keepalived import run, support
-from lbgen.engines.keepalived.build import build, build_endpoints, quote
+from lbgen.engines.keepalived.build import build, build_endpoints, build_floating, quote
 from lbgen.engines.keepalived.upstreams import VRRP
 from lbgen.engines.verbatim import texts
 from lbgen.resources import folder
@@ -40,6 +40,15 @@ if TYPE_CHECKING:
 @cache
 def _environment() -> Environment:
     return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote})
+
+
+def floating(plan: Plan) -> RenderedFile | None:
+    """What announces a plan's addresses on the machine that has them, whatever engine serves there; None unless the
+    topology has text for VRRP, and a listener with an address."""
+    view = build_floating(plan)
+    if view is None:
+        return None
+    return RenderedFile(run.FILE, *text.render(_environment(), "keepalived.conf.j2", view, texts(plan, ENGINE.name)))
 
 
 class Keepalived(Struct, frozen=True):

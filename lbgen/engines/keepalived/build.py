@@ -63,6 +63,15 @@ def build(plan: Plan) -> View:
     )
 
 
+def build_floating(plan: Plan) -> View | None:
+    """The view of a plan that another engine serves: its listeners' addresses, where the topology has text for VRRP."""
+    floating = _floating(plan)
+    if floating is None:
+        return None
+    topology, name = Atom.of(_NAME, plan.name), Atom.of(_WORD, table_name(plan))
+    return View(Atom(VERSION), topology, name, None, None, floating, direct=True, services=(), tables=())
+
+
 def _floating(plan: Plan) -> Floating | None:
     """None unless the topology has text for VRRP, which names the interface."""
     named = dict.fromkeys(str(ip_address(x.address)) for x in plan.listeners if not is_every_address(x.address))
