@@ -28,8 +28,8 @@ LONGEST = 600
 SKELETON = {
     "engine": "__init__ support objections pool_objections build view features quote",
     "listener": "listeners tls paths limits connections access l4",
-    "matching": "matching conditions location_tree maps predicates prefix_trees routers",
-    "routes": "actions includes middlewares routes server_blocks",
+    "matching": "matching conditions maps predicates prefix_trees routers",
+    "routes": "actions middlewares routes server_blocks",
     "policies": "responses mirrors cors compression rate_limits",
     "headers": "headers forwarded_headers request_values rewrites",
     "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols",

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.names import network, reference, unmapped
-from lbgen.engines.nginx.statements import Check, Geo, Line, Network
+from lbgen.engines.nginx.statements import Check, Geo, Network
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpRoute, HttpServer, L4Server
+from lbgen.engines.nginx.view import Checks, Contributor, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from ipaddress import IPv4Network, IPv6Network
 
     from lbgen.plan.model import Listener
@@ -56,17 +56,17 @@ def _within(inner: IPv4Network | IPv6Network, others: list[IPv4Network | IPv6Net
     )
 
 
-def _checks(at: HttpServer) -> Iterator[Check]:
+def _checks(at: HttpServer) -> Checks:
     if (access := at.listener.access) is not None:
         yield Check(denied_variable(at.on.definitions, access, at.listener, f"{at.listener.field}.access"), 403)
 
 
-def _guard(at: HttpRoute, _: bool) -> Iterator[Check]:
+def _guard(at: HttpRoute, _: bool) -> Checks:
     if (access := at.route.access) is not None:
         yield Check(denied_variable(at.on.definitions, access, at.listener, f"{at.route.field}.access"), 403)
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     """The first matching line applies."""
     access = at.listener.access
     if access is None:

@@ -13,12 +13,12 @@ from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
 from lbgen.engines.nginx.statements import NONE, Entry, Line, LogFormat, Text
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpRoute, HttpServer, L4Server
+from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from lbgen.json_types import AccessRecord
 
@@ -53,7 +53,7 @@ def has_own_text(plan: Plan) -> bool:
     return any(place in ("http", "server") for place, _ in plan.options("nginx").verbatim)
 
 
-def log_directives(listener: Listener) -> Iterator[Line]:
+def log_directives(listener: Listener) -> Lines:
     """The log of a listener."""
     files = ((FILE, listener.access_log), (METRICS_LOG, listener.metrics))
     for file in (file for file, is_written in files if is_written):
@@ -66,16 +66,11 @@ def shared_log(plan: Plan) -> tuple[Line, ...]:
     return tuple(log_directives(l7[0])) if len(l7) == 1 else ()
 
 
-def _server(at: HttpServer) -> Iterable[Line]:
+def _server(at: HttpServer) -> Lines:
     return () if shared_log(at.on.plan) else log_directives(at.listener)
 
 
-def pool_variable(*, has_lost: bool) -> Atom:
-    """The variable with the upstream of a request: nginx's own, unless the gRPC module forwards, which has none."""
-    return reference(POOL) if has_lost else Atom("$proxy_host")
-
-
-def _location(at: HttpRoute) -> Iterator[Line]:
+def _location(at: HttpRoute) -> Lines:
     if at.listener.logs:
         name, pools = at.route.name, at.on.logged_pools
         if isinstance(at.route.action, Forward):
@@ -90,7 +85,7 @@ def _http(on: HttpBlock, lost: bool) -> None:
         on.definitions.map(Section.LOG, POOL, text(inline(ROUTE)), *entries)
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     """The log of connections, and the one that the agent counts."""
     listener = at.listener
     traffic = {"received": "$bytes_received", "sent": "$bytes_sent"}
@@ -104,7 +99,7 @@ def _stream(at: L4Server) -> Iterator[Line]:
         yield from _l4_file(at, f"l4-{listener.name}", METRICS_LOG, f'{L4_MARK}"{listener.name}",', counted)
 
 
-def _l4_file(at: L4Server, name: str, file: str, start: str, values: Mapping[str, str]) -> Iterator[Line]:
+def _l4_file(at: L4Server, name: str, file: str, start: str, values: Mapping[str, str]) -> Lines:
     """A log whose lines are one JSON object each; of a listener that is alone it stands in the stream block."""
     fields = ",".join(f'"{key}":"{value}"' for key, value in values.items())
     log = directive("access_log", file, name, "buffer=64k", "flush=1s")

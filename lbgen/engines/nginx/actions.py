@@ -38,7 +38,9 @@ def build_body(at: HttpRoute) -> Body:
     action = at.route.action
     match action:
         case Forward():
-            return _proxy(forward(at, action))
+            pool = at.on.plan.pool(next(t.pool for t in action.targets if t.weight))
+            protocol = upstream_protocol(pool, at.on.version)  # the same for all targets
+            return _proxy(HttpForward(at.on, at.listener, at.rule, at.route, action, protocol))
         case Redirect():
             return Answer(action.status, redirect_address(at, action), add=_answer_headers(at)[0])
         case Respond() if action.status in ADDRESS_STATUSES:
@@ -47,12 +49,6 @@ def build_body(at: HttpRoute) -> Body:
             return _respond(at, action, action.status)
         case _:
             assert_never(action)
-
-
-def forward(at: HttpRoute, action: Forward) -> HttpForward:
-    """The protocol of the endpoints is the same for all targets."""
-    pool = at.on.plan.pool(next(t.pool for t in action.targets if t.weight))
-    return HttpForward(at.on, at.listener, at.rule, at.route, action, upstream_protocol(pool, at.on.version))
 
 
 def answer_location(at: HttpRoute) -> Location | None:

@@ -1,4 +1,4 @@
-"""How nginx chooses among the endpoints of a pool."""
+"""How nginx chooses among the endpoints of a pool, and its connections to them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, assert_never
 from lbgen.engines.nginx.forwarded_headers import peer
 from lbgen.engines.nginx.names import reference
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, UpstreamPool
+from lbgen.engines.nginx.timeouts import duration
+from lbgen.engines.nginx.view import Contributor, Lines, UpstreamPool
 from lbgen.plan.model import Balance
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.nginx.statements import Line
     from lbgen.engines.text import Atom
+    from lbgen.plan.model import Endpoint
 
 
-def _upstream(at: UpstreamPool) -> Iterator[Line]:
+def _upstream(at: UpstreamPool) -> Lines:
     key = _hash_key(at)
     if at.single:
         return
@@ -47,4 +46,20 @@ def _hash_key(at: UpstreamPool) -> Atom:
     return reference(on.values.cookie(key.name) if key.kind is KeyKind.COOKIE else on.values.parameter(key.name))
 
 
+def _endpoint(at: UpstreamPool, endpoint: Endpoint) -> str:
+    limit = "" if at.pool.max_per_endpoint is None else f" max_conns={at.pool.max_per_endpoint}"
+    return f"{limit}{' backup' if endpoint.backup else ''}{'' if endpoint.is_ip else ' resolve'}"
+
+
+def _keepalive(at: UpstreamPool) -> Lines:
+    """`keepalive` has to follow the balancing method and `sticky`; from 1.30 on nginx keeps connections without it."""
+    if at.on is not None and at.pool.keepalive:
+        yield directive("keepalive", str(at.pool.keepalive))
+        yield directive("keepalive_timeout", duration(at.pool.keepalive_idle))
+    elif at.on is not None and at.pool.keepalive == 0 and at.on.version.upstreams:
+        yield directive("keepalive", "0")
+
+
 BALANCING = Contributor(upstream=_upstream)
+ENDPOINTS = Contributor(endpoint=_endpoint)
+KEEPALIVE = Contributor(upstream=_keepalive)

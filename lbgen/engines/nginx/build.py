@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from lbgen.engines.nginx.access_log import has_own_text, log_format, pool_variable, shared_log
+from msgspec.structs import replace
+
+from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, shared_log
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES
 from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
@@ -17,11 +21,11 @@ from lbgen.engines.nginx.forwarded_headers import (
     trust_by_listener,
 )
 from lbgen.engines.nginx.health_checks import uses_agent
-from lbgen.engines.nginx.includes import share_bodies, share_headers
 from lbgen.engines.nginx.l4 import build_stream
+from lbgen.engines.nginx.names import reference
 from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.server_blocks import build_server
-from lbgen.engines.nginx.statements import NONE, Config, Http, Location, Map, Text
+from lbgen.engines.nginx.statements import NONE, Config, Header, Http, Location, Map, Proxy, Server, Text
 from lbgen.engines.nginx.strings import EMPTY
 from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.timeouts import client_times, proxy_times
@@ -42,6 +46,8 @@ _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning
 _HASH_MIN = 2048
 _MAX_DEFAULT_KEY = 40
+_FOLDER = "routes"
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9._]+")
 
 
 def build(plan: Plan, version: str) -> Config:
@@ -120,9 +126,9 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
     common, defined = definitions.defined(COMMON), definitions.defined()
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     headers = header_directives(on.shared_headers)
-    log_pool = pool_variable(has_lost=lost)
-    shared_blocks, headers_file = share_headers(blocks, headers)
-    shared_blocks, bodies = share_bodies(shared_blocks)
+    log_pool = reference(POOL) if lost else Atom("$proxy_host")  # the gRPC module has no such variable
+    shared_blocks, headers_file = _share_headers(blocks, headers)
+    shared_blocks, bodies = _share_bodies(shared_blocks)
     return Http(
         servers=shared_blocks,
         bodies=bodies,
@@ -177,3 +183,60 @@ def _keys(maps: Iterable[Map]) -> Iterable[str]:
 def _hash_size(count: int) -> int:
     """The size of a hash of `count` words; 0 = nginx's default suffices."""
     return 0 if count <= _MAX_DEFAULT_HASH else max(_HASH_MIN, 1 << (2 * count).bit_length())
+
+
+def _share_bodies(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[Location, ...]]:
+    """The servers with includes in place of bodies that are long and used again, and those bodies: those of an exact
+    location and its prefix, and those of the named locations that nginx wants in every server block."""
+    every = tuple(servers)
+    uses: Counter[Location] = Counter()
+    for server in every:
+        for location in (*server.locations, *server.named):
+            if not _is_short(location):
+                uses[_body(location)] += sum(x is not None for x in (location.path, location.below, location.name))
+    files: dict[Location, Location] = {}
+    names: set[str] = set()
+
+    def shared(location: Location) -> Location:
+        if _is_short(location) or uses[body := _body(location)] < 2:
+            return location
+        if body not in files:
+            name = _NOT_IN_A_NAME.sub("-", (location.name or location.route).text).strip("-")
+            free = next(x for x in chain((name,), (f"{name}-{n}" for n in count(2))) if x not in names)
+            names.add(free)
+            file = Atom(f"{_FOLDER}/{free}.conf")
+            files[body] = replace(body, origin=location.origin, include=file)
+        return replace(location, include=files[body].include)
+
+    out = tuple(replace(x, locations=tuple(map(shared, x.locations)), named=tuple(map(shared, x.named))) for x in every)
+    return out, tuple(files.values())
+
+
+def _share_headers(servers: Iterable[Server], standard: tuple[Header, ...]) -> tuple[tuple[Server, ...], bool]:
+    """The servers with locations that include the `standard` headers before their own; whether there are any."""
+
+    def shared(location: Location) -> Location:
+        proxy = location.proxy
+        if proxy is None or not proxy.headers or proxy.headers[: len(standard)] != standard:
+            return location
+        return replace(location, proxy=replace(proxy, headers=proxy.headers[len(standard) :], standard_headers=True))
+
+    before = tuple(servers)
+    out = tuple(
+        replace(x, locations=tuple(map(shared, x.locations)), named=tuple(map(shared, x.named))) for x in before
+    )
+    locations = (each for x in out for each in (*x.locations, *x.named))
+    return out, any(x.proxy is not None and x.proxy.standard_headers for x in locations)
+
+
+def _body(location: Location) -> Location:
+    """What locations with the same body have in common."""
+    return replace(location, origin=NONE, path=None, below=None, name=None)
+
+
+def _is_short(location: Location) -> bool:
+    """Whether the body is about as short as an include of it."""
+    proxy, answer = location.proxy, location.answer
+    if location.guard is not None or (answer is not None and len(answer.add) > 1):
+        return False
+    return proxy is None or proxy == Proxy(proxy.upstream, proxy.target)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpForward
+from lbgen.engines.nginx.view import Contributor, HttpForward, Lines
 from lbgen.engines.text import Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.engines.nginx.statements import Line
     from lbgen.plan.policy import Compression
 
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
 
 
-def _forward(at: HttpForward) -> Iterator[Line]:
+def _forward(at: HttpForward) -> Lines:
     """Where nginx buffers, its gzip holds back what an endpoint has sent until there is more; the gRPC module never
     buffers."""
     gzip, asked = at.route.compression, at.action.buffering

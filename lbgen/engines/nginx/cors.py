@@ -10,7 +10,7 @@ from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.request_values import header_variable
 from lbgen.engines.nginx.statements import Check, Entry, Text
 from lbgen.engines.nginx.strings import text, variables
-from lbgen.engines.nginx.view import Contributor, HttpRoute
+from lbgen.engines.nginx.view import Checks, Contributor, HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.cors import CORS_HEADERS, allows_any_origin, vary_header
 
@@ -64,7 +64,7 @@ def _headers(at: HttpRoute, cors: Cors, *, is_first: bool) -> Iterator[tuple[str
     yield from ((name, text(value)) for name, value in vary_header(cors))
 
 
-def _guard(at: HttpRoute, _: bool) -> tuple[Check, ...]:
+def _guard(at: HttpRoute, _: bool) -> Checks:
     return () if at.route.cors is None else (_PREFLIGHT,)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from lbgen.engines.nginx.access import ACCESS
 from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
-from lbgen.engines.nginx.balancing import BALANCING
+from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.compression import COMPRESSION
-from lbgen.engines.nginx.connections import ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.cors import CORS
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
 from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
-from lbgen.engines.nginx.limits import HEAD_LIMITS, MAX_BODY, MAX_CONNECTIONS
+from lbgen.engines.nginx.limits import HEAD_LIMITS, MAX_BODY, MAX_CONNECTIONS, RATE_LIMITS
 from lbgen.engines.nginx.listeners import UDP
 from lbgen.engines.nginx.mirrors import MIRRORS
 from lbgen.engines.nginx.paths import PATHS
-from lbgen.engines.nginx.rate_limits import RATE_LIMITS
 from lbgen.engines.nginx.retries import RETRIES
 from lbgen.engines.nginx.sticky import STICKY
 from lbgen.engines.nginx.timeouts import TIMEOUTS

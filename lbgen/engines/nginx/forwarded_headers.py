@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import header_name, inline, network, reference
 from lbgen.engines.nginx.request_values import header_variable
-from lbgen.engines.nginx.statements import Entry, Geo, Header, Line, Network, Text
+from lbgen.engines.nginx.statements import Entry, Geo, Header, Network, Text
 from lbgen.engines.nginx.strings import EMPTY, directive, text
-from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from lbgen.engines.nginx.definitions import Definitions
     from lbgen.plan.model import Listener, Plan
@@ -173,7 +173,7 @@ def _http(on: HttpBlock, _: bool) -> None:
         _define(trust, on.definitions, alone=len(on.listeners) == 1)
 
 
-def _server(at: HttpServer) -> Iterator[Line]:
+def _server(at: HttpServer) -> Lines:
     listener = at.listener
     if listener.proxy_protocol:
         yield from _stated_by(_EVERY_ADDRESS)
@@ -191,12 +191,12 @@ def _server(at: HttpServer) -> Iterator[Line]:
                 yield directive("grpc_set_header", each.name, each.value)
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     if at.listener.proxy_protocol:
         yield from _stated_by(_EVERY_ADDRESS)
 
 
-def _stated_by(peers: tuple[str, ...]) -> Iterator[Line]:
+def _stated_by(peers: tuple[str, ...]) -> Lines:
     """The peers that may state the client's address."""
     for each in peers:
         yield directive("set_real_ip_from", network(each))

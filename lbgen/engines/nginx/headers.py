@@ -10,10 +10,10 @@ from lbgen.engines.nginx.forwarded_headers import UPGRADES, grpc_headers, header
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.pool_selection import share_names
 from lbgen.engines.nginx.request_values import header_variable, is_readable
-from lbgen.engines.nginx.statements import Entry, Header, Line, Text
+from lbgen.engines.nginx.statements import Entry, Header, Text
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, HttpServer
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, HttpServer, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HeaderEdits, Plan, Redirect, Respond, Route, Target
 
@@ -90,6 +90,8 @@ def response_headers(
 ) -> tuple[tuple[Header, ...], str | None]:
     """The headers of an answer of nginx's own after `edits`, and its content-type (None = none). `more` are headers
     that the edits may replace."""
+    if not (start or edits or more):
+        return (), None
     replaced = {*edits.remove, *(name for name, _ in edits.set)}
     last = (*edits.set, *edits.add)
     kept = [pair for pair in start if pair[0] not in replaced]
@@ -100,7 +102,7 @@ def response_headers(
     return tuple(Header(header_name(name), value) for name, value in every if name != "content-type"), content_type
 
 
-def _server(at: HttpServer) -> Iterator[Line]:
+def _server(at: HttpServer) -> Lines:
     if at.listener.underscores:  # this admits other characters as well, such as dots
         yield directive("underscores_in_headers", "on")
         yield directive("ignore_invalid_headers", "off")

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, L4Server
+from lbgen.engines.nginx.view import Contributor, L4Server, Lines
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Listener, Protocol
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.statements import Line
 
 
 def listen_addresses(listener: Listener) -> tuple[Atom, ...]:
@@ -32,7 +26,7 @@ def listen_parameters(listener: Listener, *, http2: bool = False) -> tuple[Atom,
     return tuple(Atom(f"{address.text}{options}") for address in listen_addresses(listener))
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     if at.listener.protocol is Protocol.UDP:
         yield directive("proxy_buffer_size", "64k")  # what of an answer exceeds the buffer is lost
 

@@ -11,10 +11,11 @@ from lbgen.engines.nginx.names import reference
 from lbgen.engines.nginx.statements import Check, Line, Location, Proxy, Share, Split, Times
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import upstream_protocol
-from lbgen.engines.nginx.view import Contributor, HttpForward
+from lbgen.engines.nginx.view import Contributor, HttpRoute
 from lbgen.engines.text import Atom
 
 if TYPE_CHECKING:
+    from lbgen.plan.model import Forward
     from lbgen.plan.policy import Mirror
 
 _TIMEOUT = Atom("1s")
@@ -24,11 +25,13 @@ _LEAST = 0.01
 _UPGRADES = Check(Atom("$upgrade"), 204)  # tunnels are not copied
 
 
-def _copies(at: HttpForward, start: Location, proxy: Proxy, number: int) -> tuple[list[Line], list[Location]]:
+def _copies(
+    at: HttpRoute, action: Forward, start: Location, proxy: Proxy, number: int
+) -> tuple[list[Line], list[Location]]:
     """The locations of mirrors, whose paths with dot segments clients cannot reach."""
     lines: list[Line] = []
     locations: list[Location] = []
-    for index, mirror in enumerate(at.action.mirrors):
+    for index, mirror in enumerate(action.mirrors):
         path = Atom(f"/../mirror/{at.route.name}/{number}/{index}")
         lines.append(directive("mirror", path))
         checks = [_UPGRADES]
@@ -55,7 +58,7 @@ def _copies(at: HttpForward, start: Location, proxy: Proxy, number: int) -> tupl
     return lines, locations
 
 
-def _unsampled(at: HttpForward, index: int, mirror: Mirror) -> Atom:
+def _unsampled(at: HttpRoute, index: int, mirror: Mirror) -> Atom:
     """The variable that is 1 for requests that are not sampled."""
     name, is_new = at.on.definitions.named("not_mirrored", f"{at.route.name} {index}", at.route.name, index)
     if is_new:

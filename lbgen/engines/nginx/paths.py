@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.matching import PATH
 from lbgen.engines.nginx.names import inline, reference
-from lbgen.engines.nginx.statements import Check, Entry, Line
+from lbgen.engines.nginx.statements import Check, Entry
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import Contributor, HttpServer
+from lbgen.engines.nginx.view import Checks, Contributor, HttpServer, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbgen.plan.model import Listener
 
 NORMAL = "normal_target"
@@ -63,7 +61,7 @@ def ignores_locations(listener: Listener) -> bool:
     return listener.paths.mode is PathsMode.VERBATIM
 
 
-def _server(at: HttpServer) -> Iterator[Line]:
+def _server(at: HttpServer) -> Lines:
     if at.listener.paths.empty_segments or ignores_locations(at.listener):
         yield directive("merge_slashes", "off")
 
@@ -87,7 +85,7 @@ def _ambiguous(paths: Paths) -> list[str]:
     return patterns if paths.empty_segments else [*patterns, "//"]
 
 
-def _checks(at: HttpServer) -> Iterator[Check]:
+def _checks(at: HttpServer) -> Checks:
     """The variable that is not 0 for a request that no rule may see: for its target, or since its Connection header
     names other fields than those of one connection, which nginx would forward."""
     paths, definitions, yes, no = at.listener.paths, at.on.definitions, Atom("1"), Atom("0")

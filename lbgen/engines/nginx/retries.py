@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpForward
+from lbgen.engines.nginx.view import Contributor, HttpForward, Lines
+from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
-
-if TYPE_CHECKING:
-    from lbgen.engines.nginx.statements import Line
 
 # `error` is a refused connection as well as one that breaks, `timeout` the time to connect as well as to respond.
 _CONDITIONS = {
@@ -23,7 +20,7 @@ _CONDITIONS = {
 _STATUSES = (403, 404, 429, 500, 502, 503, 504)
 
 
-def _forward(at: HttpForward) -> Iterator[Line]:
+def _forward(at: HttpForward) -> Lines:
     """nginx repeats POST, PATCH and LOCK only where nothing was sent yet, which is all that `connect_failure` asks for,
     unless `non_idempotent` is set."""
     policy = at.action.retries

@@ -1,17 +1,24 @@
-"""Server blocks of listeners: a location per path, and named locations where several rules share one."""
+"""Server blocks of listeners: a location per path, and named locations where several rules share one.
+
+nginx selects a location by the decoded path, while rules compare raw paths. With strict paths decoding is unambiguous
+except for reserved characters: `/a:b` and `/a%3Ab` share a location. The rules of such a location test the raw path as
+well.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.engines.nginx import paths
-from lbgen.engines.nginx.actions import answer_location, build_body, build_guard, forward
+from lbgen.engines.nginx.actions import answer_location, build_body, build_guard
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.listeners import listen_parameters
-from lbgen.engines.nginx.location_tree import PathLocation, path_locations
 from lbgen.engines.nginx.matching import location_variable
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
@@ -19,15 +26,21 @@ from lbgen.engines.nginx.statements import Answer, ClientTimes, InternalRedirect
 from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Route, Rule
-from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
+from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from lbgen.engines.nginx.actions import Body
     from lbgen.engines.nginx.tls import VirtualServer
     from lbgen.engines.nginx.view import HttpBlock
+    from lbgen.plan.precedence import PathGroup
 
 _LOCATIONS = [each.location for each in FEATURES if each.location]
 _COPIES = [each.copies for each in FEATURES if each.copies]
+# Reserved characters, which a strict path may contain both raw and escaped.
+_RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
 
 def build_server(on: HttpBlock, listener: Listener, server: VirtualServer, times: ClientTimes | None) -> Server:
@@ -80,7 +93,8 @@ class _ServerBlock:
         """The location of one path, which has an exact one of its own when it is in `exact`."""
         first = own.candidates[0]
         for each in own.candidates:
-            self.routes.setdefault(each.rule.route, self._route(each.rule))
+            if each.rule.route not in self.routes:
+                self.routes[each.rule.route] = self._at(each.rule)
         prefix = own.kind is PrefixPath
         empty = Location(
             origin=Atom(first.rule.field),
@@ -106,7 +120,7 @@ class _ServerBlock:
 
     def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
         """`location` with the guard of the rule's route and its body."""
-        at = self._route(rule)
+        at = self._at(rule)
         location = self._start(location, at)
         guard = build_guard(at, named=location.name is not None)
         if guard is None or isinstance(body, Proxy):
@@ -150,14 +164,14 @@ class _ServerBlock:
         key = (at.route.name, proxy)
         if key not in self._mirrored:
             number = self._variants[at.route.name, "mirror"] + 1
-            made = [each(forward(at, action), location, proxy, number) for each in _COPIES]
+            made = [each(at, action, location, proxy, number) for each in _COPIES]
             lines = [line for lines, _ in made for line in lines]
             self._variants[at.route.name, "mirror"] += bool(lines)
             self._mirrored[key] = replace(proxy, lines=(*proxy.lines, *lines))
             self.named += [each for _, locations in made for each in locations]
         return replace(location, proxy=self._mirrored[key])
 
-    def _route(self, rule: Rule) -> HttpRoute:
+    def _at(self, rule: Rule) -> HttpRoute:
         return HttpRoute(self._on, self._listener, rule, self._on.plan.route(rule.route))
 
     def _next_name(self, route: str, what: str) -> Atom:
@@ -168,7 +182,7 @@ class _ServerBlock:
 
     def _body(self, rule: Rule) -> Body:
         if rule.id not in self._bodies:
-            self._bodies[rule.id] = build_body(self._route(rule))
+            self._bodies[rule.id] = build_body(self._at(rule))
         return self._bodies[rule.id]
 
     def _named(self, rule: Rule) -> Atom:
@@ -189,3 +203,75 @@ def _file_order(location: Location) -> tuple[str, bool]:
     """By path, exact locations before prefixes."""
     path = location.path or location.below
     return (path.text if path else "", location.below is not None)
+
+
+class PathLocation(Struct, frozen=True, eq=False):
+    """A location with its decoded path; PREFIX matches by segment. Candidates end at the first unconditional one."""
+
+    kind: type[Path]
+    path: str
+    candidates: tuple[Candidate, ...]
+
+
+def path_locations(
+    rules: Sequence[Rule], *, test_raw_paths: bool = False, single: bool = False
+) -> tuple[PathLocation, ...]:
+    """The locations of one host's rules: exact ones by path, then prefixes, shorter first. With `test_raw_paths` every
+    rule tests the raw path, with `single` in one location for all paths."""
+    if single:
+        return (PathLocation(PrefixPath, "/", raw_candidates(rules)),) if rules else ()
+    groups = [(group, decode_path(group.path)) for group in path_groups(rules)]
+    known = {group.path for group, path in groups if group.kind is PrefixPath and _writable(path)}
+    by_path: dict[tuple[type[Path], str], list[PathGroup]] = {}
+    tested = set()
+    for group, path in groups:
+        key = (group.kind, path)
+        if not _writable(path):
+            # nginx.conf cannot hold bytes that are no UTF-8: the nearest prefix location tests the raw path.
+            key = (PrefixPath, decode_path(next((p for p in covering_prefixes(group.path) if p in known), "/")))
+            tested.add(key)
+        by_path.setdefault(key, []).append(group)
+    locations = []
+    for key, own in by_path.items():
+        if key not in tested and not test_raw_paths and _RAW_OR_ESCAPED.isdisjoint(key[1]):
+            # The decoded path has one raw form, hence one group.
+            candidates = own[0].candidates
+        else:
+            candidates = tuple(until_unconditional(_merged([*own, *_around(key[1], by_path)], test_raw_paths)))
+        locations.append(PathLocation(*key, candidates))
+    return tuple(sorted(locations, key=lambda p: (p.kind is PrefixPath, p.path)))
+
+
+def raw_candidates(rules: Iterable[Rule]) -> tuple[Candidate, ...]:
+    """The rules in their order, each of which tests the raw path."""
+    by_rank = sorted(rules, key=lambda rule: rule.rank)
+    return tuple(until_unconditional(Candidate(rule, test_path=not rule.match.path.covers_all) for rule in by_rank))
+
+
+@lru_cache(maxsize=65536)
+def decode_path(path: str) -> str:
+    """A path as nginx decodes it, with bytes that are no UTF-8 as lone surrogates."""
+    return unquote(path, errors="surrogateescape") if "%" in path else path
+
+
+def _around(path: str, by_path: dict[tuple[type[Path], str], list[PathGroup]]) -> Iterator[PathGroup]:
+    for prefix in covering_prefixes(path):
+        yield from by_path.get((PrefixPath, prefix), ())
+
+
+def _merged(groups: Iterable[PathGroup], test_raw_paths: bool) -> list[Candidate]:
+    """The rules of groups that share a location or contain it; ambiguous ones test the raw path."""
+    rules = {c.rule.rank: c.rule for group in groups for c in group.candidates}
+    return [Candidate(rules[rank], _is_ambiguous(rules[rank], test_raw_paths)) for rank in sorted(rules)]
+
+
+def _is_ambiguous(rule: Rule, test_raw_paths: bool) -> bool:
+    """Whether the location of the rule's path also gets requests that the rule does not match."""
+    if test_raw_paths:
+        return not rule.match.path.covers_all
+    path = decode_path(rule.match.path.value)
+    return not rule.match.path.is_text or not _RAW_OR_ESCAPED.isdisjoint(path) or not _writable(path)
+
+
+def _writable(path: str) -> bool:
+    return path.isascii() or not any("\udc80" <= char <= "\udcff" for char in path)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import header_name, inline, reference, single_upstream
-from lbgen.engines.nginx.statements import Entry, Header, Line, Text
+from lbgen.engines.nginx.statements import Entry, Header, Text
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpForward, UpstreamPool
+from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpForward, Lines, UpstreamPool
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _attributes(sticky: Sticky) -> str:
     return f"; Path=/{age}{'; Secure' if sticky.secure else ''}; HttpOnly; SameSite=Lax"
 
 
-def _upstream(at: UpstreamPool) -> Iterator[Line]:
+def _upstream(at: UpstreamPool) -> Lines:
     if at.on is not None and at.pool.sticky is not None and at.by_cookie:
         yield directive("sticky", "route", reference(named_endpoint(at.on, at.pool, at.pool.sticky)))
 

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.engines.nginx.strings import directive
-from lbgen.engines.nginx.view import Contributor, HttpServer, L4Server
+from lbgen.engines.nginx.view import Contributor, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbgen.engines.nginx.statements import Line
     from lbgen.plan.model import HostPattern, HostTable, Listener
     from lbgen.plan.tls import Certificate, File, ListenerTls
 
@@ -75,7 +72,7 @@ def virtual_servers(listener: Listener, tls: ListenerTls) -> tuple[VirtualServer
     )
 
 
-def _directives(tls: ListenerTls, certificate: Certificate | None, sessions: str) -> Iterator[Line]:
+def _directives(tls: ListenerTls, certificate: Certificate | None, sessions: str) -> Lines:
     """The TLS directives of a server block. `sessions` is the zone of their cache, which the http and the stream block
     cannot share; zones of upstreams have the names of pools."""
     if certificate is None:
@@ -140,14 +137,14 @@ def _bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name and not name.startswith("[") else name
 
 
-def _server(at: HttpServer) -> Iterator[Line]:
+def _server(at: HttpServer) -> Lines:
     if at.listener.http2 and at.on.version.http2_directive:
         yield directive("http2", "on")
     if at.listener.tls is not None:
         yield from _directives(at.listener.tls, at.certificate, "tls~http")
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     tls = at.listener.tls
     if tls is not None and tls.passthrough:
         yield directive("ssl_preread", "on")

@@ -8,7 +8,7 @@ from lbgen.engines.api import Objection, habit, refused
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.tls import file_path
-from lbgen.engines.nginx.view import Contributor, HttpForward, L4Server, UpstreamProtocol
+from lbgen.engines.nginx.view import Contributor, HttpForward, L4Server, Lines, UpstreamProtocol
 from lbgen.engines.text import Atom
 from lbgen.plan.model import Forward, Plan, Pool, PoolProtocol, Route
 from lbgen.plan.policy import RetryCause
@@ -49,7 +49,7 @@ def verifies_address(pool: Pool, tls: PoolTls) -> bool:
     return tls.server_name is None and any(e.is_ip for e in pool.endpoints)
 
 
-def tls_lines(pool: Pool, tls: PoolTls, module: str) -> Iterator[Line]:
+def tls_lines(pool: Pool, tls: PoolTls, module: str) -> Lines:
     """The TLS directives of a module for connections to the endpoints of `pool`."""
     yield directive(f"{module}_ssl_protocols", "TLSv1.2", "TLSv1.3")
     yield directive(f"{module}_ssl_server_name", "on")
@@ -95,7 +95,7 @@ def _forward(at: HttpForward) -> tuple[Line, ...]:
     return at.protocol.lines
 
 
-def _stream(at: L4Server) -> Iterator[Line]:
+def _stream(at: L4Server) -> Lines:
     if at.pool.proxy_protocol is not None:
         yield directive("proxy_protocol", "on")
     if at.pool.tls is not None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
     from lbgen.plan.tls import Certificate
 
+Lines = Iterable["Line"]
+Checks = Iterable["Check"]
 HeaderLines = dict[str, tuple["Text", ...]]
 """Header name (lower case) to its lines; no lines drop the header."""
 
@@ -138,17 +140,17 @@ class Contributor(Struct, frozen=True, eq=False):
     """
 
     http: Callable[[HttpBlock, bool], None] | None = None  # definitions for all servers; if the gRPC module forwards
-    server: Callable[[HttpServer], Iterable[Line]] | None = None  # before the locations
-    checks: Callable[[HttpServer], Iterable[Check]] | None = None  # of all requests of a server
-    location: Callable[[HttpRoute], Iterable[Line]] | None = None  # at the start of it
+    server: Callable[[HttpServer], Lines] | None = None  # before the locations
+    checks: Callable[[HttpServer], Checks] | None = None  # of all requests of a server
+    location: Callable[[HttpRoute], Lines] | None = None  # at the start of it
     guard: Callable[[HttpRoute, bool], Iterable[Check | Line]] | None = None  # before the action; if it has a name
     hides: Callable[[Route], Iterable[str]] | None = None  # headers of endpoints that clients do not get
     response: Callable[[HttpRoute], Iterable[tuple[str, Text]]] | None = None  # headers that edits may replace
-    forward: Callable[[HttpForward], Iterable[Line]] | None = None  # where a location forwards
+    forward: Callable[[HttpForward], Lines] | None = None  # where a location forwards
     forwarded: Callable[[HttpForward], Iterable[Header]] | None = None  # headers of responses of endpoints
     # The lines of a location that forwards, and other locations; they are numbered where a route has several.
-    copies: Callable[[HttpForward, Location, Proxy, int], tuple[list[Line], list[Location]]] | None = None
-    upstream: Callable[[UpstreamPool], Iterable[Line]] | None = None  # before the servers
+    copies: Callable[[HttpRoute, Forward, Location, Proxy, int], tuple[list[Line], list[Location]]] | None = None
+    upstream: Callable[[UpstreamPool], Lines] | None = None  # before the servers
     endpoint: Callable[[UpstreamPool, Endpoint], str] | None = None  # options of a server
-    stream: Callable[[L4Server], Iterable[Line]] | None = None  # of a server at L4
+    stream: Callable[[L4Server], Lines] | None = None  # of a server at L4
     objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import lbgen
-from lbgen.engines.nginx import includes
+from lbgen.engines.nginx import build
 from tests.support.nginx import with_includes
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_names_of_files_do_not_collide(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [{"path": {"prefix": "/b"}}, {"path": {"prefix": "/c"}}]
     routes = [{"name": "a", "match": rules, "forward": "p", **more}, at("a-2", **more)]
     shared = rendered(routes)
-    monkeypatch.setattr(includes, "_is_short", lambda _: True)
+    monkeypatch.setattr(build, "_is_short", lambda _: True)
     whole = rendered(routes)
     assert any(name.startswith("routes/") for name in shared)
     assert not any(name.startswith("routes/") for name in whole)

@@ -10,8 +10,7 @@ import pytest
 
 import lbgen
 from lbgen.engines.nginx.access import geo_default, geo_networks
-from lbgen.engines.nginx.limits import above
-from lbgen.engines.nginx.rate_limits import format_rate
+from lbgen.engines.nginx.limits import above, format_rate
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from tests.support.nginx import with_includes
 from tests.support.plans import topology
