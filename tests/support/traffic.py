@@ -27,12 +27,16 @@ class Traffic:
     pool: str = "app"
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
+    authority: str = ""  # the default is host and port
+    path: str = "/steady"
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def client(self) -> None:
-        request = f"GET /steady HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept-Encoding: identity\r\n\r\n".encode()
+    def client(self, *, fresh: bool = False) -> None:
+        """`fresh`: on a new connection each time."""
+        authority = self.authority or f"{self.host}:{self.port}"
+        request = f"GET {self.path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\n\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
             try:
@@ -48,7 +52,7 @@ class Traffic:
                     self.good += 1
                 else:
                     self.lost.append(f"status {status}")
-                if closes:
+                if closes or fresh:
                     connection.close()
                     connection = None
             except (OSError, ValueError) as error:
