@@ -132,7 +132,7 @@ class Counts:
 def clients(address: tuple[str, int], inside: int = 0) -> Iterator[Counts]:
     """Two clients on kept connections and two on new ones, as long as the block lasts; in the network of the process
     `inside`, where one is given."""
-    every = [Traffic(address[1], host=address[0], name=HOST, fresh=fresh) for fresh in (False, False, True, True)]
+    every = [Traffic(address[1], host=address[0], authority=HOST, fresh=fresh) for fresh in (False, False, True, True)]
     runs = [(lambda x=each: network.run_inside(inside, x.client)) if inside else each.client for each in every]
     threads = [threading.Thread(target=run) for run in runs]
     found, begun = Counts(), time.monotonic()

@@ -28,15 +28,16 @@ class Traffic:
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
     fresh: bool = False  # each request on a connection of its own
-    name: str = ""  # which they ask for in place of the address
+    authority: str = ""  # the default is host and port
+    path: str = "/steady"
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> None:
         more = "Connection: close\r\n" if self.fresh else ""
-        host = self.name or f"{self.host}:{self.port}"
-        request = f"GET /steady HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
+        host = self.authority or f"{self.host}:{self.port}"
+        request = f"GET {self.path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
             try:

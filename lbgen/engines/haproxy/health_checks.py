@@ -70,7 +70,9 @@ def _host(pool: Pool) -> str:
         return hosts[0]
     if all(endpoint.is_ip for endpoint in pool.endpoints):
         return "%[bc_dst]:%[bc_dst_port]"
-    return f"%[srv_name{''.join(f',regsub(^s{n}$,{host})' for n, host in enumerate(hosts, 1))}]"
+    ends = ("$" if endpoint.addresses == 1 else "-.*$" for endpoint in pool.endpoints)  # of a template's servers
+    named = enumerate(zip(hosts, ends, strict=True), 1)
+    return f"%[srv_name{''.join(f',regsub(^s{n}{end},{host})' for n, (host, end) in named)}]"
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:

@@ -73,7 +73,9 @@ class Backends(Struct):
         if identity not in self._uses:
             names = self._names.setdefault(pool.name, [])
             name = f"{pool.name}:{len(names) + 1}" if names or pool.name in self.taken else pool.name
-            limited, tracked = pool.name in self.keepalive_limited, names[0] if names else ""
+            limited = pool.name in self.keepalive_limited
+            alone = any(endpoint.addresses > 1 for endpoint in pool.endpoints)  # no template can track one
+            tracked = names[0] if names and not alone else ""
             names.append(name)
             made = PoolUse(name, pool, times, retries, pack, l7, self.version, limited, tracked, {})
             self._uses[identity] = made

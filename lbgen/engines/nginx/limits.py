@@ -13,7 +13,6 @@ from lbgen.engines.nginx.statements import Check, Entry
 from lbgen.engines.nginx.strings import directive, text
 from lbgen.engines.nginx.view import Checks, Contributor, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.features import Feature
 from lbgen.plan.policy import Key, KeyKind, RateLimit
 
 if TYPE_CHECKING:

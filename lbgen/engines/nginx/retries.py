@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Contributor, HttpForward, Lines
-from lbgen.plan.features import Feature
 from lbgen.plan.model import Forward, Plan
 from lbgen.plan.policy import RetryCause
 

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,6 @@ from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.labels import foreign_owner, owner_labels
 from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
-from lbgen.runtime.tiers.group import together
 from lbgen.spec.quantities import parse_duration
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _NAMESPACE = "com.docker.stack.namespace"  # by which `docker stack` lists them
 _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 _LOOK_SECONDS = 0.5
 _GONE_SECONDS = 60  # for tasks to end, whose network and configs are in use until then
+_LOG_SECONDS = 10  # for the log of a task
 _SAID = 10  # lines of a task that failed
 _TRIES = 3  # of a task, after which a first start has failed
 
@@ -209,44 +210,47 @@ def end(record: Record, progress: Callable[[Progress], None]) -> None:
 
 
 def lines(record: Record, engine: str | None, *, follow: bool) -> Iterator[Line]:
-    """See `Orchestrator.lines`. Of tasks that swarm has forgotten there are none."""
-    client = connect()
-    with docker_errors("listing nodes"):
-        nodes = {each["ID"]: each for each in client.api.nodes()}
-    there = _services(client, record.name)
-    found = [(x, there[name]["ID"]) for x in record.services if (name := _name(record.name, x.name)) in there]
-    sources = [_service_lines(client, service, known, nodes, engine, follow) for service, known in found]
-    if follow:
-        yield from together(sources)
-    else:
-        for source in sources:
-            yield from source
-    client.close()
+    """See `Orchestrator.lines`. There are none of tasks that the swarm has forgotten, or whose node is gone. Each task
+    is asked: of a whole service docker 20.10 loses lines and does not come to an end."""
+    since: dict[str, str] = {}
+    parsers = {each.engine: access_parser(each.engine) for each in record.services}
+    with closing(connect()) as client:
+        while True:
+            with docker_errors("listing nodes"):
+                nodes = {x["ID"]: x for x in client.api.nodes() if x["Status"]["State"] == "ready"}
+            there = _services(client, record.name)
+            new: list[tuple[str, str, str, str]] = []
+            for service in record.services:
+                now = there.get(_name(record.name, service.name))
+                tasks = () if now is None else _list_tasks(client, now["ID"])
+                begun = [x for x in tasks if x.get("NodeID") in nodes and x["Status"].get("ContainerStatus")]
+                for task, name in _task_names(service, begun, nodes).items():
+                    if engine in (None, name):
+                        new += [(stamp, name, service.engine, x) for stamp, x in _new_lines(client, task, since)]
+            for _, name, running, text in sorted(new, key=lambda x: x[0]):
+                parse = parsers[running]
+                yield Line(name, text, parse(text) if parse is not None else None)
+            if not follow or not there:
+                return
+            time.sleep(_LOOK_SECONDS)
 
 
-def _service_lines(
-    client: DockerClient, service: Service, known: str, nodes: Mapping[str, _Object], engine: str | None, follow: bool
-) -> Iterator[Line]:
-    names: dict[str, str] = {}
-    parse = access_parser(service.engine)
-    with docker_errors(f"reading the log of {service.name}", whole=False):
-        stream = client.api.service_logs(known, details=True, follow=follow, stdout=True, stderr=True, is_tty=False)
-        for text in _split(stream):
-            details, _, said = text.partition(" ")
-            task = dict(x.partition("=")[::2] for x in details.split(",")).get("com.docker.swarm.task.id", "")
-            if task not in names:
-                names |= _task_names(service, _list_tasks(client, known), nodes)
-            source = names.get(task, service.part)
-            if engine in (None, source):
-                record = parse(said) if parse is not None else None
-                yield Line(source, said, record)
-
-
-def _split(stream: Iterator[bytes]) -> Iterator[str]:
-    rest = b""
-    for part in stream:
-        *whole, rest = (rest + part).split(b"\n")
-        yield from (x.decode("utf-8", "replace") for x in whole)
+def _new_lines(client: DockerClient, task: str, since: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Each (time, line) of a task that is newer than `since`, which is updated. The SDK has no call for it."""
+    last = since.get(task, "")
+    url = f"{client.api.base_url}/v{client.api.api_version}/tasks/{task}/logs"
+    after = int(datetime.fromisoformat(last).timestamp()) if last else 0
+    with docker_errors(f"reading the log of the task {task}", whole=False):
+        asked = {"stdout": 1, "stderr": 1, "timestamps": 1, "since": after}
+        answer = client.api.get(url, params=asked, timeout=_LOG_SECONDS)
+    content, at = answer.content if answer.ok else b"", 0
+    while at < len(content):  # frames with the length of each in their head
+        size = int.from_bytes(content[at + 4 : at + 8], "big")
+        stamp, _, text = content[at + 8 : at + 8 + size].decode("utf-8", "replace").rstrip("\r\n").partition(" ")
+        at += 8 + size
+        if stamp > last:  # docker filters by whole seconds
+            since[task] = max(stamp, since.get(task, ""))
+            yield stamp, text
 
 
 def _name(stack: str, service: str) -> str:
@@ -476,11 +480,8 @@ def _not_ready(client: DockerClient, code: str, each: _Wanted, tasks: Sequence[_
         return Diagnostic(code, f"{each.name}: {what}")
     said: list[str] = []
     if task["Status"]["State"] == "failed":
-        with docker_errors(f"reading the log of {each.name}", whole=False):
-            stream = client.api.service_logs(
-                each.name, details=True, tail=_SAID, stdout=True, stderr=True, is_tty=False
-            )
-            said = [x.partition(" ")[2] for x in _split(stream) if task["ID"] in x][-_SAID:]
+        with suppress(EngineError):  # its node may be gone
+            said = [text for _, text in _new_lines(client, task["ID"], {})][-_SAID:]
     message = f"{each.name}: {what}; a task {task['Status']['State']}: {task['Status']['Err']}"
     variable = images.environment_variable(each.service.engine)
     hint = f"docker load it on each node, or have them pull it: {variable}=..." if "No such image" in message else ""

@@ -144,10 +144,10 @@ def lines(state: GroupState, driver: Driver, part: str | None, *, follow: bool) 
         for name, stack in chosen:
             yield from labelled(name, stack)
         return
-    yield from together([labelled(name, stack) for name, stack in chosen])
+    yield from _together([labelled(name, stack) for name, stack in chosen])
 
 
-def together(sources: list[Iterator[Line]]) -> Iterator[Line]:
+def _together(sources: list[Iterator[Line]]) -> Iterator[Line]:
     """Yield the lines of all stacks as they are written, until all stacks have ended."""
     arrived: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
 
