@@ -7,6 +7,7 @@ not enforce NetworkPolicies.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -45,7 +46,7 @@ _BRIDGE = "lbgen-kube"
 _PLUGINS = next((x for x in (Path("/opt/cni/bin"), Path("/usr/lib/cni")) if (x / "bridge").exists()), None)
 _PROGRAMS = ("containerd", "ctr", "runc", "conntrack", "nft", "ip", "unshare")
 _SYSCTLS = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")  # which kubelet sets
-_READY_SECONDS = 90
+_READY_SECONDS = 60
 
 
 def why_none() -> str:
@@ -83,7 +84,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, images: Path, count: int = 2) -> Iterator[Cluster]:
-    """Run a cluster whose nodes have the images of an archive. This process enters a network of its own, for good."""
+    """Run a cluster whose nodes have the images of a folder. This process enters a network of its own, for good."""
     kept = {name: Path("/proc/sys", name).read_text(encoding="utf-8") for name in _SYSCTLS}
     network.enter()
     network.ip(
@@ -93,7 +94,7 @@ def cluster(folder: Path, images: Path, count: int = 2) -> Iterator[Cluster]:
         f"link set {_BRIDGE} up",
     )
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
-    shutil.copy(images, folder / "images.tar")
+    (folder / "images").symlink_to(images)
     with ExitStack() as stack:
         stack.callback(_restore, kept)
         plane = stack.enter_context(api_server(folder, HOST))
@@ -143,7 +144,7 @@ def _names(stack: ExitStack, plane: ControlPlane) -> None:
     config = plane.authority.config("dns", "dns", "system:masters")
     corefile = plane.folder / "Corefile"
     corefile.write_text(
-        f".:53 {{\n  bind {HOST}\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {config} tests\n    ttl 5\n"
+        f".:53 {{\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {config} tests\n    ttl 5\n"
         "  }\n}\n",
         encoding="utf-8",
     )
@@ -209,7 +210,7 @@ def _wait_for(kubectl: Kubectl, nodes: tuple[Node, ...]) -> None:
 
 
 def _write(file: Path, content: object) -> None:
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")  # YAML in flow style is JSON, but this is read as either
+    file.write_text(json.dumps(content), encoding="utf-8")  # YAML to those that read YAML
 
 
 def _kubelet(plane: ControlPlane, name: str, address: str, folder: Path) -> dict[str, object]:

@@ -24,7 +24,9 @@ if [ -d /sys/fs/cgroup/cpuset ]; then
 fi
 containerd --config "$folder/containerd.toml" > "$folder/containerd.log" 2>&1 &
 until ctr --address "$folder/containerd.sock" version > /dev/null 2>&1; do sleep 0.1; done
-ctr --address "$folder/containerd.sock" --namespace k8s.io images import "$folder/../images.tar" > "$folder/images.log" 2>&1
+for image in "$folder"/../images/*.tar; do
+    ctr --address "$folder/containerd.sock" --namespace k8s.io images import "$image" >> "$folder/images.log" 2>&1
+done
 "$programs/kube-proxy" --config "$folder/proxy.yaml" > "$folder/proxy.log" 2>&1 &
 "$programs/kubelet" --config "$folder/kubelet.yaml" --kubeconfig "$folder/kubelet.conf" --hostname-override "$name" \
     --node-ip "$(ip -4 -o address show dev eth0 | sed 's/.*inet \([0-9.]*\).*/\1/')" --root-dir /var/lib/kubelet \

@@ -269,7 +269,7 @@ def test_a_stack_is_started_changed_taken_back_and_removed(
         changed = loaded(max_body="7MiB")
         assert [str(x.action) for x in lbgen.preview(changed, by_reload=True).parts] == ["replace without a gap"]
         assert lbgen.reload(changed).reloaded
-        with pytest.raises(LbgenError, match=r"LB413 .*haproxy: CrashLoopBackOff"):
+        with pytest.raises(LbgenError, match=r"LB413: haproxy: CrashLoopBackOff"):
             lbgen.reload(loaded(engines={"haproxy": REFUSED["haproxy"]}))
         assert len(lbgen.up(changed, ["haproxy"], replicas={"": 3}, **how).engines) == 3
     words = ("--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")

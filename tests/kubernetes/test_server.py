@@ -131,7 +131,7 @@ def test_a_preview_names_what_would_be_created(here: Kubectl) -> None:
 def test_a_first_start_that_does_not_get_ready_leaves_nothing(here: Kubectl) -> None:
     """There is no controller here that would start pods."""
     told: list[lbgen.Progress] = []
-    with pytest.raises(LbgenError, match="LB403 haproxy: not all of its pods are ready after 2 s") as refused:
+    with pytest.raises(LbgenError, match="LB403: haproxy: not all of its pods are ready after 2 s") as refused:
         lbgen.up(
             lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",), seconds=2, progress=told.append
         )
@@ -147,7 +147,7 @@ def test_what_is_not_ours_is_not_touched(here: Kubectl, tmp_path: Path) -> None:
     found.write(tmp_path / "export")
     here.run("apply", "--server-side", "--kustomize", str(tmp_path / "export"))
     try:
-        with pytest.raises(LbgenError, match=r"LB406 .* is there, and belongs to an unknown state directory"):
+        with pytest.raises(LbgenError, match=r"LB406: .* is there, and belongs to an unknown state directory"):
             lbgen.up(lbgen.load(str(SHOP)), ["haproxy"], runtime="kubernetes", accept=("all",), seconds=2)
         assert names(here, "deployments") == ["shop"]
     finally:

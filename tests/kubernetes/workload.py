@@ -153,8 +153,8 @@ def clients(address: tuple[str, int], inside: int = 0) -> Iterator[Counts]:
 
 
 def images(folder: Path, engines: tuple[str, ...]) -> Path:
-    """An archive of the engines' images by their official names, built from this host's executables where no registry
-    answers, and the pause image."""
+    """A folder with archives of the engines' images by official names, built from this host's executables where no
+    registry answers, and of the pause image."""
     client = connect()
     client.api.import_image_from_data(_pause(), PAUSE.rpartition(":")[0], "1", changes=['ENTRYPOINT ["/pause"]'])
     wanted = [PAUSE]
@@ -162,11 +162,10 @@ def images(folder: Path, engines: tuple[str, ...]) -> Path:
         official = target.images.official[target.versions[0]]
         client.images.get(choose(client, target, target.versions[0], no_progress).reference).tag(official)
         wanted.append(official)
-    archive = folder / "images.tar"
-    with archive.open("wb") as file:
-        for piece in client.api.get_image(wanted):
-            file.write(piece)
-    return archive
+    for number, name in enumerate(wanted):
+        with (folder / f"{number}.tar").open("wb") as file:
+            file.writelines(client.api.get_image(name))
+    return folder
 
 
 def _pause() -> bytes:

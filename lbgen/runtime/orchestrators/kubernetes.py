@@ -332,8 +332,10 @@ def _host(service: _Object) -> str:
 def end(record: Record, progress: Callable[[Progress], None]) -> None:
     """As `Orchestrator.end`; returns when the pods are gone."""
     cluster = _Cluster(record)
-    words = ("--selector", cluster.selector, "--cascade=foreground", f"--timeout={_END_SECONDS}s")
-    cluster.run("delete", _KINDS, *words, seconds=_END_SECONDS + _ASK_SECONDS)
+    cluster.run("delete", _KINDS, "--selector", cluster.selector, "--wait=false", seconds=_CHANGE_SECONDS)
+    last = time.monotonic() + _END_SECONDS
+    while cluster.objects("get", "pods", "--selector", cluster.pods) and time.monotonic() < last:
+        time.sleep(_LOOK_SECONDS)
     for service in record.services:
         progress(Progress(Step.STOPPED, service.part))
 
