@@ -11,9 +11,9 @@ from lbgen.engines.metrics_spec import L4_MARK
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.names import inline, inline_upstream, reference
-from lbgen.engines.nginx.statements import NONE, Entry, Line, LogFormat, Text
+from lbgen.engines.nginx.statements import NONE, Entry, Line, LogFormat
 from lbgen.engines.nginx.strings import directive, text
-from lbgen.engines.nginx.view import Contributor, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpRoute, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lbgen.json_types import AccessRecord
 
 FILE = "access.log"
-ROUTE, POOL = "logged_route", "logged_pool"
+_ROUTE, POOL = "logged_route", "logged_pool"
 _NAME = "[a-z0-9._-]+"
-_SET, _ROUTE = Atom("set"), reference(ROUTE)
+_SET, _LOGGED = Atom("set"), reference(_ROUTE)
 _CLIENT_CLOSED = 499  # nginx's status for a request that the client abandoned
 _UNANSWERED = (0, len(b"HTTP/1.1 100 Continue\r\n\r\n"))  # bytes of such a request; an endpoint's own 499 has a body
 _ADDRESS = re.compile(r"[^ ,]+:[0-9]+")
@@ -36,16 +36,12 @@ _FIELDS = frozenset(
 )
 
 
-def format_name(listener: Listener) -> str:
-    """The name of a listener's log format."""
-    return f"json-{listener.name}"
-
-
-def log_format(listener: Listener, request_id: Text, pool: Atom) -> LogFormat:
-    """One JSON object per line; nginx escapes the values. `request_id` is a variable or nothing, `pool` a variable."""
-    variable = request_id.parts[0] if request_id.parts else NONE
-    assert isinstance(variable, Atom)  # noqa: S101  # headers.standard_headers
-    return LogFormat(Atom(listener.field), Atom.of(_NAME, listener.name), variable, _ROUTE, pool)
+def log_format(listener: Listener, headers: HeaderLines, pool: Atom) -> LogFormat:
+    """One JSON object per line; nginx escapes the values. `headers` are those that endpoints get, of which the log has
+    the request ID; `pool` is a variable."""
+    request_id = next((value.parts[0] for value in headers["x-request-id"]), NONE)
+    assert isinstance(request_id, Atom)  # noqa: S101  # forwarded_headers.standard_headers
+    return LogFormat(Atom(listener.field), Atom.of(_NAME, listener.name), request_id, pool)
 
 
 def has_own_text(plan: Plan) -> bool:
@@ -57,7 +53,7 @@ def log_directives(listener: Listener) -> Lines:
     """The log of a listener."""
     files = ((FILE, listener.access_log), (METRICS_LOG, listener.metrics))
     for file in (file for file, is_written in files if is_written):
-        yield directive("access_log", file, format_name(listener), "buffer=64k", "flush=1s")
+        yield directive("access_log", file, f"json-{listener.name}", "buffer=64k", "flush=1s")
 
 
 def shared_log(plan: Plan) -> tuple[Line, ...]:
@@ -75,14 +71,14 @@ def _location(at: HttpRoute) -> Lines:
         name, pools = at.route.name, at.on.logged_pools
         if isinstance(at.route.action, Forward):
             pools[name] = text(inline_upstream(at.on.upstreams[name]))
-        yield Line(_SET, (_ROUTE, text(name)))
+        yield Line(_SET, (_LOGGED, text(name)))
 
 
 def _http(on: HttpBlock, lost: bool) -> None:
     """The map from the route of a request to its pool, where nginx has no variable with it."""
     if lost:
         entries = (Entry(Literal(name, "key"), pool) for name, pool in on.logged_pools.items())
-        on.definitions.map(Section.LOG, POOL, text(inline(ROUTE)), *entries)
+        on.definitions.map(Section.LOG, POOL, text(inline(_ROUTE)), *entries)
 
 
 def _stream(at: L4Server) -> Lines:

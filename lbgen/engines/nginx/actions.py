@@ -83,7 +83,7 @@ def _hidden(at: HttpRoute) -> dict[str, None]:
 
 def _answer_headers(at: HttpRoute, start: Iterable[tuple[str, str]] = ()) -> tuple[tuple[Header, ...], str | None]:
     """The headers of an answer of nginx's own, and its content-type."""
-    hidden = _hidden(at)
+    hidden = _hidden(at) if start else ()
     more = [pair for response in _RESPONSES for pair in response(at)]
     kept = [pair for pair in start if pair[0] not in hidden]
     return response_headers(kept, at.route.response_headers, at.on.definitions, more)

@@ -25,8 +25,7 @@ from lbgen.engines.nginx.l4 import build_stream
 from lbgen.engines.nginx.names import reference
 from lbgen.engines.nginx.request_values import RequestValues
 from lbgen.engines.nginx.server_blocks import build_server
-from lbgen.engines.nginx.statements import NONE, Config, Header, Http, Location, Map, Proxy, Server, Text
-from lbgen.engines.nginx.strings import EMPTY
+from lbgen.engines.nginx.statements import NONE, Config, Header, Http, Location, Map, Proxy, Server
 from lbgen.engines.nginx.support import VERSIONS, Version
 from lbgen.engines.nginx.timeouts import client_times, proxy_times
 from lbgen.engines.nginx.tls import http_servers
@@ -40,7 +39,6 @@ from lbgen.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbgen.engines.nginx.view import HeaderLines
 
 _DEFAULT_TIMEOUTS = Timeouts(5_000, 60_000, 60_000)
 _MAX_DEFAULT_HASH = 48  # names or variables that fit nginx's default hash sizes without a warning
@@ -103,6 +101,7 @@ def _block(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Htt
         headers=headers,
         shared_headers=headers[most.name],
         times=proxy_times(times[0][0] if times else _DEFAULT_TIMEOUTS),
+        client_times=client_times(listeners[0].timeouts),
         real_ip=real_ip,
         has_grpc=any(upstream_module(pool, version) == GRPC for pool in pools),
     )
@@ -110,20 +109,14 @@ def _block(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Htt
 
 def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http:
     on = _block(plan, listeners, version)
-    definitions = on.definitions
-    shared_times = client_times(listeners[0].timeouts)
-    blocks = []
-    for listener in listeners:
-        times = client_times(listener.timeouts)
-        own = None if times == shared_times else times
-        blocks += [build_server(on, listener, each, own) for each in http_servers(listener)]
+    blocks = [build_server(on, listener, each) for listener in listeners for each in http_servers(listener)]
     locations = [x for block in blocks for x in (*block.locations, *block.named)]
     lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
     for each in FEATURES:
         if each.http:
             each.http(on, lost)
     all_upstreams = tuple(upstreams(on.pools, on, NONE))
-    common, defined = definitions.defined(COMMON), definitions.defined()
+    common, defined = on.definitions.defined(COMMON), on.definitions.defined()
     hosts = [str(table.host) for x in listeners for table in x.hosts]
     headers = header_directives(on.shared_headers)
     log_pool = reference(POOL) if lost else Atom("$proxy_host")  # the gRPC module has no such variable
@@ -137,18 +130,18 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         defined=defined,
         headers=headers,
         headers_file=headers_file,
-        client_times=shared_times,
+        client_times=on.client_times,
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
         recursive=any(_jumps(x) for block in blocks for x in block.named),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),
-        dollar=definitions.dollar,
-        hash_size=_hash_size(max(definitions.count(), len(hosts))),
+        dollar=on.definitions.dollar,
+        hash_size=_hash_size(max(on.definitions.count(), len(hosts))),
         with_real_ip=bool(on.real_ip),
         log=shared_log(plan),
-        log_formats=tuple(log_format(x, _request_id(on.headers[x.name]), log_pool) for x in listeners if x.logs),
+        log_formats=tuple(log_format(x, on.headers[x.name], log_pool) for x in listeners if x.logs),
         grpc=grpc_headers(headers) if on.has_grpc else (),
         verifies_address=any(pool.tls is not None and verifies_address(pool, pool.tls) for pool in on.pools),
         tls=on.has_tls,
@@ -169,11 +162,6 @@ def _may_have_extension(location: Location) -> bool:
     answer = location.answer
     exact = location.path is not None and location.below is None and "." not in location.path.text
     return answer is not None and answer.text is not None and answer.status not in ADDRESS_STATUSES and not exact
-
-
-def _request_id(lines: HeaderLines) -> Text:
-    """The request ID that endpoints get, if any."""
-    return next(iter(lines["x-request-id"]), EMPTY)
 
 
 def _keys(maps: Iterable[Map]) -> Iterable[str]:

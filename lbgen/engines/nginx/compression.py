@@ -9,7 +9,6 @@ from lbgen.engines.nginx.view import Contributor, HttpForward, Lines
 from lbgen.engines.text import Literal
 
 if TYPE_CHECKING:
-    from lbgen.engines.nginx.statements import Line
     from lbgen.plan.policy import Compression
 
 _HTML = "text/html"  # which nginx compresses always, and whose listing it warns of
@@ -29,16 +28,14 @@ def _forward(at: HttpForward) -> Lines:
         yield from _gzip_lines(gzip)
 
 
-def _gzip_lines(policy: Compression) -> tuple[Line, ...]:
-    types = tuple(Literal(media) for media in policy.types if media != _HTML)
-    return (
-        directive("gzip", "on"),
-        *((directive("gzip_types", *types),) if types else ()),
-        directive("gzip_min_length", str(policy.min_size)),
-        directive("gzip_proxied", "any"),
-        directive("gzip_http_version", "1.0"),
-        directive("gzip_vary", "on"),
-    )
+def _gzip_lines(policy: Compression) -> Lines:
+    yield directive("gzip", "on")
+    if types := [Literal(media) for media in policy.types if media != _HTML]:
+        yield directive("gzip_types", *types)
+    yield directive("gzip_min_length", str(policy.min_size))
+    yield directive("gzip_proxied", "any")
+    yield directive("gzip_http_version", "1.0")
+    yield directive("gzip_vary", "on")
 
 
 COMPRESSION = Contributor(forward=_forward)

@@ -48,10 +48,6 @@ class Definitions:
         self.known[at] = self.names.variable(kind, words)
         return self.known[at], True
 
-    def knows(self, kind: str, *key: Hashable) -> bool:
-        """Whether this variable was named."""
-        return (kind, *key) in self.known
-
     def first(self, *key: Hashable) -> bool:
         """Whether this key is asked for the first time."""
         if key in self.known:

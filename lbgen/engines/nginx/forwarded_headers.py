@@ -27,9 +27,7 @@ UPGRADES = (
     Header(Atom("Upgrade"), text(inline("upgrade"))),
 )
 """To HTTP/1 endpoints; HTTP/2 has no upgrades."""
-_HOST = Atom("Host")
 _FORWARDED = ("for", "proto", "host", "port")
-_CLIENT = Atom("$binary_remote_addr")
 _EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 
 
@@ -144,7 +142,7 @@ def header_directives(lines: HeaderLines, more: tuple[Header, ...] = ()) -> tupl
 
 def grpc_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
     """As the gRPC module sends them: the host as `:authority`, which has to be the first, and not as a field beside."""
-    host = next(each for each in headers if each.name == _HOST)
+    host = next(each for each in headers if each.name == Atom("Host"))
     rest = (replace(each, value=EMPTY) if each is host else each for each in headers)
     return (replace(host, name=Atom(":authority")), *rest)
 
@@ -152,7 +150,7 @@ def grpc_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 def client(on: HttpBlock) -> Atom:
     """The variable with the client behind trusted proxies."""
     stated = on.real_ip or any(x.proxy_protocol for x in on.listeners)
-    return unmapped_address(on.definitions, "remote_addr", "client") if stated else _CLIENT
+    return unmapped_address(on.definitions, "remote_addr", "client") if stated else Atom("$binary_remote_addr")
 
 
 def peer(on: HttpBlock) -> Atom:

@@ -79,21 +79,17 @@ def build_stream(plan: Plan, listeners: Sequence[Listener], pools: Sequence[Pool
 
 
 class _StreamServers:
-    """Builds servers."""
-
     def __init__(self, plan: Plan, definitions: Definitions, *, is_alone: bool) -> None:
         self._plan = plan
         self._definitions = definitions
         self._is_alone = is_alone
-        self._pools: dict[str, Atom] = {}
-        self._admitted: dict[str, Atom] = {}
 
     def build(self, listener: Listener) -> Iterator[StreamServer]:
         """One server, or one per certificate."""
         upstream = self._upstream(listener)
         action = _action(self._plan, listener.l4_rules[0])
         pool = self._plan.pool(action.targets[0].pool)
-        at = L4Server(self._plan, self._definitions, listener, pool, upstream, self._is_alone)
+        at = L4Server(self._definitions, listener, pool, upstream, self._is_alone)
         server = StreamServer(
             origin=Atom(listener.field),
             listen=listen_parameters(listener),
@@ -126,8 +122,7 @@ class _StreamServers:
             Entry(Literal(_key_regex(rule, sources, with_name=with_name), "regex"), self._with_access(rule, listener))
             for rule in rules
         )
-        name = self._definitions.names.variable("to", listener.name)
-        source = variables(keys)
+        name, source = self._definitions.names.variable("to", listener.name), variables(keys)
         self._definitions.map(Section.L4, name, source, *entries, default=_NO_UPSTREAM, origin=listener.field)
         return reference(name)
 
@@ -144,26 +139,23 @@ class _StreamServers:
         access = self._plan.route(rule.route).access
         if access is None:
             return self._pool(rule)
-        if rule.route not in self._admitted:
+        name, is_new = self._definitions.named("admitted", rule.route)
+        if is_new:
             denied = denied_variable(self._definitions, access, listener, rule.field)
-            name = self._definitions.names.variable("admitted", rule.route)
             pool, nobody = self._pool(rule), Entry(Atom("1"), _NO_UPSTREAM)
             self._definitions.map(Section.L4, name, text(denied), nobody, default=pool, origin=rule.field)
-            self._admitted[rule.route] = reference(name)
-        return self._admitted[rule.route]
+        return reference(name)
 
     def _pool(self, rule: L4Rule) -> Atom:
         """The pool of a route, or the variable that splits its targets."""
-        if rule.route not in self._pools:
-            targets = [t for t in _action(self._plan, rule).targets if t.weight]
-            pool = Atom(targets[0].pool)
-            if len(targets) > 1:
-                name = self._definitions.names.variable("split", rule.route)
-                parts = shares(targets, [t.pool for t in targets])
-                self._definitions.add(Section.L4, Split(Atom(rule.field), reference(name), parts))
-                pool = reference(name)
-            self._pools[rule.route] = pool
-        return self._pools[rule.route]
+        targets = [t for t in _action(self._plan, rule).targets if t.weight]
+        if len(targets) == 1:
+            return Atom(targets[0].pool)
+        name, is_new = self._definitions.named("split", rule.route)
+        if is_new:
+            parts = shares(targets, [t.pool for t in targets])
+            self._definitions.add(Section.L4, Split(Atom(rule.field), reference(name), parts))
+        return reference(name)
 
 
 def _lines(at: L4Server) -> tuple[Line, ...]:

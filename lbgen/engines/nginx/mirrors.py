@@ -51,10 +51,8 @@ def _copies(
             add=(),
         )
         # The copy shares the variables of the access log with its request, so it sets the same values.
-        name = Atom(f"= {path.text}")
-        locations.append(
-            Location(Atom(mirror.field), name=name, proxy=copy, log_variables=start.log_variables, route=start.route)
-        )
+        name, log = Atom(f"= {path.text}"), start.log_variables
+        locations.append(Location(Atom(mirror.field), name=name, proxy=copy, log_variables=log, route=start.route))
     return lines, locations
 
 

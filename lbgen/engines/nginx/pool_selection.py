@@ -36,7 +36,6 @@ def routes_by_target(on: HttpBlock, route: Route) -> tuple[Route, ...]:
 def target_location(on: HttpBlock, route: Route, locations: tuple[Atom, ...]) -> Atom:
     """The variable with the location of the selected target, of one location per target."""
     assert isinstance(route.action, Forward)  # noqa: S101  # only such routes have targets
-    select_upstream(on, route, route.action)
     name, is_new = on.definitions.named("part", route.name, route.name, locations)
     if is_new:
         values = share_names(on.reachable_targets(route.action))

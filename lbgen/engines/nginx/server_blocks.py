@@ -22,7 +22,8 @@ from lbgen.engines.nginx.listeners import listen_parameters
 from lbgen.engines.nginx.matching import location_variable
 from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
-from lbgen.engines.nginx.statements import Answer, ClientTimes, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.statements import Answer, InternalRedirect, Location, Proxy, Server
+from lbgen.engines.nginx.timeouts import client_times
 from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Listener, Route, Rule
@@ -43,8 +44,8 @@ _COPIES = [each.copies for each in FEATURES if each.copies]
 _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
 
-def build_server(on: HttpBlock, listener: Listener, server: VirtualServer, times: ClientTimes | None) -> Server:
-    """One block of a listener; `times` are those that differ from the http block."""
+def build_server(on: HttpBlock, listener: Listener, server: VirtualServer) -> Server:
+    """One block of a listener."""
     block = _ServerBlock(on, listener)
     own = path_locations(
         server.table.rules,
@@ -57,13 +58,13 @@ def build_server(on: HttpBlock, listener: Listener, server: VirtualServer, times
         locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
     answers = map(answer_location, (*block.routes.values(), *block.target_routes.values()))
     named = (*block.named, *(each for each in answers if each is not None))
-    at = HttpServer(on, listener, server.certificate)
+    at, times = HttpServer(on, listener, server.certificate), client_times(listener.timeouts)
     return Server(
         origin=Atom(listener.field),
         listen=listen_parameters(listener, http2=listener.http2 and not on.version.http2_directive),
         hosts=server.names,
         default=server.default,
-        times=times,
+        times=None if times == on.client_times else times,
         locations=tuple(sorted(locations, key=_file_order)),
         named=named,
         checks=tuple(check for each in FEATURES if each.checks for check in each.checks(at)),
@@ -91,10 +92,10 @@ class _ServerBlock:
 
     def location(self, own: PathLocation, exact: set[str]) -> Location:
         """The location of one path, which has an exact one of its own when it is in `exact`."""
-        first = own.candidates[0]
-        for each in own.candidates:
-            if each.rule.route not in self.routes:
-                self.routes[each.rule.route] = self._at(each.rule)
+        first, on = own.candidates[0], self._on
+        routes = [HttpRoute(on, self._listener, c.rule, on.plan.route(c.rule.route)) for c in own.candidates]
+        for at in routes:
+            self.routes.setdefault(at.route.name, at)
         prefix = own.kind is PrefixPath
         empty = Location(
             origin=Atom(first.rule.field),
@@ -102,25 +103,23 @@ class _ServerBlock:
             below=Literal(own.path.rstrip("/") + "/", "word") if prefix else None,
         )
         if first.unconditional:
-            return self._direct(empty, first.rule)
+            return self._direct(empty, routes[0])
         self.has_not_found = self.has_not_found or not own.candidates[-1].unconditional
-        locations = tuple(self._named(c.rule).text for c in own.candidates)
-        on = self._on
+        locations = tuple(self._named(at).text for at in routes)
         variable = location_variable(on.definitions, on.values, own.candidates, locations, self._target, self._listener)
         return replace(empty, redirect_to=InternalRedirect(reference(variable)))
 
-    def _direct(self, location: Location, rule: Rule) -> Location:
+    def _direct(self, location: Location, at: HttpRoute) -> Location:
         """`location` for the requests of one rule."""
-        body = self._body(rule)
+        body = self._body(at)
         path = location.path.text if location.path else ""
         if isinstance(body, Proxy) and location.below is None and len(path) > 1 and path.endswith("/"):
             # nginx redirects `/x` to `/x/` where the location of `/x/` has a proxy_pass.
-            return replace(location, redirect_to=InternalRedirect(self._named(rule)))
-        return self._with_guard(location, body, rule)
+            return replace(location, redirect_to=InternalRedirect(self._named(at)))
+        return self._with_guard(location, body, at)
 
-    def _with_guard(self, location: Location, body: Body, rule: Rule) -> Location:
+    def _with_guard(self, location: Location, body: Body, at: HttpRoute) -> Location:
         """`location` with the guard of the rule's route and its body."""
-        at = self._at(rule)
         location = self._start(location, at)
         guard = build_guard(at, named=location.name is not None)
         if guard is None or isinstance(body, Proxy):
@@ -128,9 +127,9 @@ class _ServerBlock:
                 return self._by_target(location, at, routes)
             return replace(self._with_copies(_add_body(location, body), at), guard=guard)
         # `return` would precede the limits, so the answer is in a location of its own.
-        key = (rule.route, body)
+        key = (at.route.name, body)
         if key not in self._answers:
-            self._answers[key] = self._next_name(rule.route, "answered")
+            self._answers[key] = self._next_name(at.route.name, "answered")
             self.named.append(_add_body(Location(location.origin, name=self._answers[key]), body))
         redirect = InternalRedirect(self._answers[key], after_limits=bool(guard.lines))
         return replace(location, guard=guard, redirect_to=redirect)
@@ -163,16 +162,15 @@ class _ServerBlock:
             return location
         key = (at.route.name, proxy)
         if key not in self._mirrored:
-            number = self._variants[at.route.name, "mirror"] + 1
-            made = [each(at, action, location, proxy, number) for each in _COPIES]
-            lines = [line for lines, _ in made for line in lines]
-            self._variants[at.route.name, "mirror"] += bool(lines)
-            self._mirrored[key] = replace(proxy, lines=(*proxy.lines, *lines))
-            self.named += [each for _, locations in made for each in locations]
+            number = self._variants.get((at.route.name, "mirror"), 0) + 1
+            self._mirrored[key] = proxy
+            for each in _COPIES:
+                lines, locations = each(at, action, location, proxy, number)
+                if lines:
+                    self._variants[at.route.name, "mirror"] = number
+                    self._mirrored[key] = replace(proxy, lines=(*proxy.lines, *lines))
+                    self.named += locations
         return replace(location, proxy=self._mirrored[key])
-
-    def _at(self, rule: Rule) -> HttpRoute:
-        return HttpRoute(self._on, self._listener, rule, self._on.plan.route(rule.route))
 
     def _next_name(self, route: str, what: str) -> Atom:
         """An unused name for a location of the route in this block."""
@@ -180,18 +178,18 @@ class _ServerBlock:
         count = self._variants[route, what]
         return named_location(route, f"{what}{count}" if count > 1 else what)
 
-    def _body(self, rule: Rule) -> Body:
-        if rule.id not in self._bodies:
-            self._bodies[rule.id] = build_body(self._at(rule))
-        return self._bodies[rule.id]
+    def _body(self, at: HttpRoute) -> Body:
+        if at.rule.id not in self._bodies:
+            self._bodies[at.rule.id] = build_body(at)
+        return self._bodies[at.rule.id]
 
-    def _named(self, rule: Rule) -> Atom:
+    def _named(self, at: HttpRoute) -> Atom:
         """The named location of a rule; rules of one route share it unless their bodies differ."""
-        body = self._body(rule)
-        key = (rule.route, body)
+        body = self._body(at)
+        key = (at.route.name, body)
         if key not in self._names:
-            self._names[key] = self._next_name(rule.route, "")
-            self.named.append(self._with_guard(Location(Atom(rule.field), name=self._names[key]), body, rule))
+            self._names[key] = self._next_name(at.route.name, "")
+            self.named.append(self._with_guard(Location(Atom(at.rule.field), name=self._names[key]), body, at))
         return self._names[key]
 
 

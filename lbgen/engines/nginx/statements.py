@@ -209,7 +209,6 @@ class LogFormat(Struct, frozen=True, eq=False):
     origin: Atom
     listener: Atom
     request_id: Atom  # the variable with it, or nothing
-    route: Atom
     pool: Atom
 
 
@@ -219,8 +218,8 @@ class Http(Struct, frozen=True, eq=False):
     common: Defined  # for every request
     defined: Defined  # for routes and upstreams
     headers: tuple[Header, ...]
-    client_times: ClientTimes | None
-    times: Times | None
+    client_times: ClientTimes
+    times: Times
     forwards: bool
     jumps: bool  # some location hands its requests to another by a status
     recursive: bool  # such a location leads on to another one

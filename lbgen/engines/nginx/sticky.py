@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Endpoint, Pool
     from lbgen.plan.policy import Sticky
 
+STUCK = "stuck"  # begins the names of variables with the endpoint that a cookie names
 _LAST = "last_endpoint"  # the address of the last endpoint tried
 
 
 def named_endpoint(on: HttpBlock, pool: Pool, sticky: Sticky) -> str:
     """The variable with the endpoint that the cookie names: its id, before 1.30 its upstream; empty for none of the
     pool."""
-    name, is_new = on.definitions.named("stuck", pool.name)
+    name, is_new = on.definitions.named(STUCK, pool.name)
     if is_new:
         ids, selects = [e.cookie_value for e in pool.endpoints], on.version.upstreams
         entries = (
@@ -36,11 +37,6 @@ def named_endpoint(on: HttpBlock, pool: Pool, sticky: Sticky) -> str:
         )
         _define(on, pool, name, text(inline(on.values.cookie(sticky.cookie))), *entries)
     return name
-
-
-def needs_single_upstreams(on: HttpBlock, pool: Pool) -> bool:
-    """Whether cookies lead to upstreams of one endpoint each."""
-    return not on.version.upstreams and on.definitions.knows("stuck", pool.name)
 
 
 def _forwarded(at: HttpForward) -> Iterator[Header]:

@@ -55,12 +55,12 @@ def virtual_servers(listener: Listener, tls: ListenerTls) -> tuple[VirtualServer
     for name in dict.fromkeys(n for n in named if n.wildcard):
         at, cert = _table(tables, f"*.{name.name}"), _certificate(tls, f"*.{name.name}", wildcard_only=True)
         if cert is not None:
-            serving.setdefault((at, cert), []).append(_regex(rf"^[^.]+\.{re.escape(name.name)}$"))
+            serving.setdefault((at, cert), []).append(Literal(rf"^[^.]+\.{re.escape(name.name)}$", "regex"))
     for at, table in enumerate(tables):  # longer wildcards first
         if table.host is not None and table.host.wildcard:
-            rejecting.setdefault(at, []).append(_regex(rf"^.+\.{re.escape(table.host.name)}$"))
+            rejecting.setdefault(at, []).append(Literal(rf"^.+\.{re.escape(table.host.name)}$", "regex"))
     last = len(tables) - 1
-    rejecting.setdefault(last, []).append(_regex("^."))
+    rejecting.setdefault(last, []).append(Literal("^.", "regex"))
     servers = [
         VirtualServer(tuple(names) or (Atom("_"),), tables[at], tls.certificates[cert], default=(at, cert) == (last, 0))
         for (at, cert), names in serving.items()
@@ -101,10 +101,6 @@ def file_path(file: File) -> Literal:
     if "$" in file.path:
         raise ValueError(f"nginx reads {file.path!r} as a variable")
     return Literal(file.path, "word")
-
-
-def _regex(text: str) -> Literal:
-    return Literal(text, "regex")
 
 
 def _table(tables: tuple[HostTable, ...], name: str) -> int:

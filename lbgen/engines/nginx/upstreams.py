@@ -10,7 +10,7 @@ from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.health_checks import server_line
 from lbgen.engines.nginx.names import single_upstream
 from lbgen.engines.nginx.statements import Endpoint, Upstream
-from lbgen.engines.nginx.sticky import needs_single_upstreams
+from lbgen.engines.nginx.sticky import STUCK
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import HttpBlock, UpstreamPool
 from lbgen.engines.text import Atom
@@ -48,8 +48,9 @@ def upstreams(pools: Sequence[Pool], on: HttpBlock | None, peer: Atom) -> Iterat
     while it is out. `on` None: at L4, where `peer` is the variable with the client's address."""
     for pool in pools:
         yield _block(UpstreamPool(pool, on, peer), pool.name, Atom(pool.field), pool.endpoints)
+    named = on.definitions.known if on is not None and not on.version.upstreams else ()
     for pool in pools:
-        for at, endpoint in enumerate(pool.endpoints if on and needs_single_upstreams(on, pool) else ()):
+        for at, endpoint in enumerate(pool.endpoints if (STUCK, pool.name) in named else ()):
             others = (replace(e, backup=True) for e in pool.endpoints if e is not endpoint and e.weight)
             every = (replace(endpoint, weight=1, backup=False), *others)
             single = UpstreamPool(pool, on, peer, single=True)

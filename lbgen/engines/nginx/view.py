@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lbgen.engines.api import Objection
     from lbgen.engines.nginx.definitions import Definitions
     from lbgen.engines.nginx.request_values import RequestValues
-    from lbgen.engines.nginx.statements import Check, Header, Line, Location, Proxy, Text, Times
+    from lbgen.engines.nginx.statements import Check, ClientTimes, Header, Line, Location, Proxy, Text, Times
     from lbgen.engines.nginx.support import Version
     from lbgen.engines.text import Atom, Literal
     from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
@@ -28,8 +28,9 @@ HeaderLines = dict[str, tuple["Text", ...]]
 
 class HttpBlock(Struct, frozen=True, eq=False, dict=True):
     """The http block of a plan with its L7 listeners, and the pools that they forward to. `headers` are those that each
-    listener sets, `shared_headers` those in the http block, as `times` are. `real_ip`: the listeners where $remote_addr
-    is the client behind trusted proxies, since a limit counts by it. `has_grpc`: nginx's gRPC module forwards requests.
+    listener sets; `shared_headers`, `times` and `client_times` stand in the block. `real_ip`: the listeners where
+    $remote_addr is the client behind trusted proxies, since a limit counts by it. `has_grpc`: some pool needs nginx's
+    gRPC module.
 
     Of routes: `splits` are variables with the selected target, `upstreams` those of their first tries, `logged_pools`
     what the access log names, `request_headers` those on a listener; `cors_headers` are those of responses by policy.
@@ -44,6 +45,7 @@ class HttpBlock(Struct, frozen=True, eq=False, dict=True):
     headers: Mapping[str, HeaderLines]
     shared_headers: HeaderLines
     times: Times
+    client_times: ClientTimes
     real_ip: frozenset[str]
     has_grpc: bool
     splits: dict[str, str] = field(default_factory=dict)
@@ -123,7 +125,6 @@ class L4Server(Struct, frozen=True, eq=False):
     """A server of an L4 listener. `names` and `certificate` are those of TLS that ends here; `pool` is that of the
     first rule, `upstream` its name or a variable. `is_alone`: no other listener has what this one adds."""
 
-    plan: Plan
     definitions: Definitions
     listener: Listener
     pool: Pool

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import lbgen
-from lbgen.engines.nginx import build
 from tests.support.nginx import with_includes
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_names_of_files_do_not_collide(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [{"path": {"prefix": "/b"}}, {"path": {"prefix": "/c"}}]
     routes = [{"name": "a", "match": rules, "forward": "p", **more}, at("a-2", **more)]
     shared = rendered(routes)
-    monkeypatch.setattr(build, "_is_short", lambda _: True)
+    monkeypatch.setattr(import_module("lbgen.engines.nginx.build"), "_is_short", lambda _: True)
     whole = rendered(routes)
     assert any(name.startswith("routes/") for name in shared)
     assert not any(name.startswith("routes/") for name in whole)
