@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SCRIPT = Path(__file__).with_suffix(".sh")
 _CGROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 30
+_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,12 @@ class Machine:
         """Run a shell script there, in /mnt."""
         argv = ["nsenter", f"--target={self.process}", "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--net"]
         done = subprocess.run(
-            [*argv, "sh", "-ec", f"cd /mnt\n{script}"], capture_output=True, text=True, check=False, timeout=60, env={}
+            [*argv, "sh", "-ec", f"cd /mnt\n{script}"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=_ENVIRONMENT,
         )
         assert done.returncode == 0 or not check, f"{script}\n{done.stdout}{done.stderr}{self.journal()}"
         return done

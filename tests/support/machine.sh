@@ -7,7 +7,7 @@ mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$folder/root"
 cd "$folder/root"
 for link in /bin /sbin /lib /lib64; do if [ -L $link ]; then cp -P $link .; fi; done
-mkdir -p usr etc/systemd/system var/log var/lib var/tmp run tmp proc sys dev root opt mnt old
+mkdir -p usr etc/systemd/system etc/tmpfiles.d etc/sysctl.d var/log var/lib var/tmp run tmp proc sys dev root opt mnt old
 mount --bind -o ro /usr usr
 mount --bind "$folder/shared" mnt
 mount -t tmpfs tmpfs usr/local/sbin
