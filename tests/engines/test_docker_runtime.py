@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
@@ -33,6 +34,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104  # published, to a container
 NAME = name_of("test")
 PORTS = first_port(0)
 L4_ENGINES = of_this_kernel()
+up = partial(lbgen.up, runtime="docker", accept=("all",), seconds=90)  # beside others some start late
 
 
 def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topology:
@@ -52,13 +54,13 @@ def topology(port: int, prefix: str = "/api", mode: str = "l7") -> lbgen.Topolog
 
 def test_every_l7_engine_serves_and_up_again_changes_nothing(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 0)
-    stack = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
+    stack = up(topology(port), L7_ENGINES)
     before = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     for name in L7_ENGINES:
         answer = httpx.get(f"{stack.url('web', name)}/api/x")
         assert answer.json()["pool"] == "app"
         assert httpx.get(f"{stack.url('web', name)}/other").status_code == 404
-    again = lbgen.up(topology(port), L7_ENGINES, runtime="docker", accept=("all",))
+    again = up(topology(port), L7_ENGINES)
     assert again.unchanged
     assert {each.name: each.handle.id for each in list_containers(daemon, NAME)} == before
     [listed] = [each for each in api.ps() if each.name == NAME]
@@ -71,7 +73,7 @@ def test_a_stack_of_another_state_directory_needs_its_name(
     daemon: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = os.environ.get("LBGEN_STATE_DIR")
-    lbgen.up(topology(free_port("127.0.0.1", PORTS + 50)), ["nginx"], runtime="docker", accept=("all",))
+    up(topology(free_port("127.0.0.1", PORTS + 50)), ["nginx"])
     monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path))
     [listed] = [each for each in api.ps() if each.name == NAME]
     assert listed.foreign_owner.startswith("the state directory ")
@@ -86,11 +88,11 @@ def test_a_stack_of_another_state_directory_needs_its_name(
 
 def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 100)
-    lbgen.up(topology(port), ["nginx", "haproxy"], runtime="docker", accept=("all",))
+    up(topology(port), ["nginx", "haproxy"])
     before = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     data = topology(port, "/new").model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
     data["engines"] = {"nginx": {"version": engine("nginx").versions[-1]}}
-    stack = lbgen.up(lbgen.load(data), ["nginx", "haproxy"], runtime="docker", accept=("all",))
+    stack = up(lbgen.load(data), ["nginx", "haproxy"])
     after = {each.name: each.handle.id for each in list_containers(daemon, NAME)}
     assert stack.replaced
     assert before.keys() == after.keys()
@@ -98,7 +100,7 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
     assert before[f"lbgen-{NAME}-nginx"] != after[f"lbgen-{NAME}-nginx"]
     assert httpx.get(f"{stack.url('web', 'nginx')}/new").json()["pool"] == "app"
     assert httpx.get(f"{stack.url('web', 'haproxy')}/new").json()["pool"] == "app"
-    alone = lbgen.up(topology(port, "/new"), ["nginx"], runtime="docker", accept=("all",))
+    alone = up(topology(port, "/new"), ["nginx"])
     assert alone.url("web") == f"http://127.0.0.1:{port}"
     assert {each.record.engine for each in list_containers(daemon, NAME) if each.record.role is Role.ENGINE} == {
         "nginx"
@@ -107,20 +109,20 @@ def test_only_what_changed_is_replaced_and_engines_no_longer_wanted_go(daemon: D
 
 def test_what_fails_leaves_the_last_good_stack_serving_and_what_was_killed_runs_after_up(daemon: DockerClient) -> None:
     port = free_port("127.0.0.1", PORTS + 200)
-    stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
+    stack = up(topology(port), ["haproxy"])
     other = free_port("127.0.0.1", port + 1)
     with socket.create_server(("127.0.0.1", other)), pytest.raises(EngineError) as raised:
-        lbgen.up(topology(other), ["haproxy"], runtime="docker", accept=("all",))
+        up(topology(other), ["haproxy"])
     assert [each.code for each in raised.value.diagnostics] == ["LB404"]
     assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
     # Stopped by a user: docker does not start it again, `up` does.
     subprocess.run(["docker", "kill", "-s", "KILL", f"lbgen-{NAME}-haproxy"], check=True, capture_output=True)
-    stack = lbgen.up(topology(port), ["haproxy"], runtime="docker", accept=("all",))
+    stack = up(topology(port), ["haproxy"])
     assert httpx.get(f"{stack.url('web')}/api/x").json()["pool"] == "app"
 
 
 def test_every_engine_passes_connections_and_has_no_rights_that_it_does_not_need(daemon: DockerClient) -> None:
-    stack = lbgen.up(topology(PORTS + 250, mode="l4"), L4_ENGINES, runtime="docker", accept=("all",))
+    stack = up(topology(PORTS + 250, mode="l4"), L4_ENGINES)
     assert {url["web"].partition(":")[0] for url in stack.urls.values()} == {"tcp"}
     for name in L4_ENGINES:
         address = stack.address("web", name)
@@ -151,7 +153,7 @@ def test_limits_and_the_published_address_are_the_topologys_and_logs_tell_who_sa
     data = topology(port).model.model_dump(exclude_none=True, exclude_unset=True, mode="json")
     data["containers"] = {"memory": "256MiB", "pids": 200}
     data["listeners"]["web"]["address"] = EVERYWHERE  # said, so that other hosts may come
-    with lbgen.up(lbgen.load(data), ["haproxy"], runtime="docker", accept=("all",)) as stack:
+    with up(lbgen.load(data), ["haproxy"]) as stack:
         assert stack.url("web") == f"http://127.0.0.1:{port}"
         for each in list_containers(daemon, NAME):
             host = each.handle.attrs["HostConfig"]

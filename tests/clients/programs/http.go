@@ -106,9 +106,14 @@ func main() {
 		"refused":     ask("POST", "/early/refuse", bytes.NewReader(large)),
 		"after it":    ask("GET", "/early/echo", nil),
 	}
+	// The transport takes a connection back in a goroutine of its own: on a busy machine at times after the next request.
+	reused := 0
 	for number := 0; number < 10; number++ {
-		done["reuse"] = answer{"reused": ask("GET", "/http/echo", nil)["reused"]}
+		if ask("GET", "/http/echo", nil)["reused"] == true {
+			reused++
+		}
 	}
+	done["reuse"] = answer{"reused": reused > 5}
 	for _, each := range done { // whether others had a connection open is not theirs to say
 		if each, ok := each.(answer); ok && each["status"] != nil {
 			delete(each, "reused")
