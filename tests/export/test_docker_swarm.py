@@ -114,7 +114,7 @@ def before(clean: Swarm) -> Iterator[tuple[str, int]]:
 @contextmanager
 def load(what: str, *places: tuple[str, int]) -> Iterator[list[Traffic]]:
     """Two clients on kept connections and two on new ones, at the places in turn, and what they lost."""
-    seen = [Traffic(port, "app", 0.01, host, authority="shop.example") for host, port in places]
+    seen = [Traffic(port, "app", 0.02, host, authority="shop.example") for host, port in places]
     threads = [
         threading.Thread(target=seen[n % len(seen)].client, kwargs={"fresh": n % 2 == n // 2 % 2}) for n in range(4)
     ]
