@@ -154,7 +154,7 @@ def _deploy(part: Part, number: int | None) -> _Object:
         "parallelism": 1,
         "delay": "2s",
         "order": "stop-first" if part.entry else "start-first",
-        "monitor": "10s",
+        "monitor": "5s",
         "failure_action": "rollback",
     }
     many: _Object = {"mode": "global"} if number is None else {"mode": "replicated", "replicas": number}

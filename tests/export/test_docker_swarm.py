@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+import shutil
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 import lbgen
+from lbgen.conformance.http1_client import fetch
+from lbgen.conformance.judge import differences
+from lbgen.conformance.own_answers import check_safe
+from lbgen.conformance.verify.requests import request_cases
 from lbgen.diagnostics import EngineError
 from lbgen.engines.rendered import Rendered, with_texts
 from lbgen.exporters import parts
+from lbgen.plan.simulate import simulate
 from lbgen.runtime import stacks
 from lbgen.runtime.common.driver import Action
 from lbgen.runtime.common.ports import free_port
+from lbgen.runtime.standins.server import stand_in_servers
+from lbgen.runtime.standins.stand_in import StandIn
+from tests.support.command import run_lbgen
 from tests.support.daemon import IN_CONTAINERS
 from tests.support.swarm import Swarm, swarm, why_unavailable
 from tests.support.traffic import Traffic
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 ENGINES = ("haproxy", "nginx", "envoy")
 UPDATES = 20
+MOST_REQUESTS = 400
 MAIN = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf", "envoy": "envoy.yaml"}
 LOG = logging.getLogger(__name__)
 pytestmark = [*IN_CONTAINERS, pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())]
@@ -71,10 +84,11 @@ def example(name: str, engine: str | None, number: int = 0) -> lbgen.Topology:
         if "tier" not in pool:
             pool["endpoints"] = [{"address": "app:9000"}]
             if engine not in ("nginx", None):
-                pool["health"] = {"active": {"interval": "500ms", "timeout": "300ms", "fall": 2, "rise": 1}}
+                pool["health"] = {"active": {"interval": "1s", "timeout": "1s", "fall": 2, "rise": 1}}
     for route in written["routes"]:
         if "forward" in route and "db" not in route.get("listeners", ()) and "public" not in route.get("listeners", ()):
-            route["retries"] = {"max": 1, "on": ["connect_failure", "reset"]}
+            route["retries"] = {"max": 1, "on": ["connect_failure", "reset", "timeout"]}
+            route["timeouts"] = {"connect": "500ms", "response": "700ms", "idle": "5s"}
     last = next(x for x in written["routes"] if x["name"] in ("storefront", "shop"))
     last["response_headers"] = {"set": {"x-version": str(number)}}
     return lbgen.load(written)
@@ -82,7 +96,7 @@ def example(name: str, engine: str | None, number: int = 0) -> lbgen.Topology:
 
 def front(addresses: list[str], port: int) -> lbgen.Topology:
     """The tier in front of the nodes: it checks them, and tries another one."""
-    every = {"path": "/healthz", "interval": "300ms", "timeout": "300ms", "fall": 2, "rise": 1}
+    every = {"path": "/healthz", "interval": "1s", "timeout": "1s", "fall": 2, "rise": 1}
     checks = {"health": {"active": every}}
     return lbgen.load(
         {
@@ -94,8 +108,8 @@ def front(addresses: list[str], port: int) -> lbgen.Topology:
                 {
                     "name": "all",
                     "forward": "nodes",
-                    "retries": {"max": 1, "on": ["connect_failure", "reset"]},
-                    "timeouts": {"connect": "500ms"},
+                    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout"]},
+                    "timeouts": {"connect": "500ms", "response": "1500ms", "idle": "5s"},
                 }
             ],
         }
@@ -115,7 +129,7 @@ def before(clean: Swarm) -> Iterator[tuple[str, int]]:
 def load(what: str, *places: tuple[str, int]) -> Iterator[list[Traffic]]:
     """Two clients on kept connections and two on new ones, at the places in turn, and what they lost."""
     at = [(places[n % len(places)], n % 2 == n // 2 % 2) for n in range(4)]
-    seen = [Traffic(port, "app", 0.01, host, fresh, authority="shop.example") for (host, port), fresh in at]
+    seen = [Traffic(port, "app", 0.02, host, fresh, authority="shop.example") for (host, port), fresh in at]
     threads = [threading.Thread(target=each.client) for each in seen]
     begun = time.monotonic()
     for each in threads:
@@ -166,6 +180,18 @@ def test_a_configuration_that_is_refused_is_rolled_back(
     clean: Swarm, before: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused("haproxy", before, monkeypatch)
+
+
+def test_commands_of_the_page(clean: Swarm, tmp_path: Path) -> None:
+    """Those of docs/deploy.md, in their order."""
+    page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8").partition("## Swarm")[2]
+    written = page.partition("```sh\n")[2].partition("```")[0].splitlines()
+    commands = [shlex.split(line.partition("#")[0]) for line in written]
+    assert len(commands) > 5
+    shutil.copy(ROOT / "examples/shop/topology.yaml", tmp_path / "shop.yaml")
+    for _, *arguments in commands:
+        done = run_lbgen(*arguments, cwd=tmp_path)
+        assert not done.returncode, done.stderr
 
 
 @pytest.mark.drill
@@ -269,6 +295,36 @@ def test_nodes_without_a_tier_in_front(engine: str, clean: Swarm) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nodes_answer_as_the_oracle_says(engine: str, clean: Swarm) -> None:
+    """The requests of `lbgen verify`, to each node in turn, with stand-ins at the address of this machine."""
+    host = clean.addresses[0].rpartition(".")[0] + ".1"
+    written = yaml.safe_load((ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8"))
+    stand_ins = []
+    for name, pool in written["pools"].items():
+        for number, endpoint in enumerate(pool["endpoints"]):
+            stand_ins.append(StandIn(f"{name}-{number}", name, host, 19_100 + len(stand_ins)))
+            endpoint["address"] = f"{host}:{stand_ins[-1].port}"
+    topology = lbgen.load(written)
+    plan = lbgen.plan(topology)
+    cases = [x for x in request_cases(plan, host, most=MOST_REQUESTS, seed=1) if x.request.client == host]
+    accept = ("all",) if engine == "nginx" else ()
+    lbgen.up(topology, engine=engine, runtime="swarm", accept=accept)
+    with stand_in_servers(stand_ins):
+        wrong = []
+        for case, address in zip(cases, cycle(clean.addresses), strict=False):
+            outcome = simulate(plan, case.request)
+            answer = fetch((address, 8080), case.request)
+            if not outcome.well_formed:
+                wrong += [(case.id, x) for x in check_safe(plan, case.request, answer)]
+            else:
+                wrong += [(case.id, x) for x in differences(case, outcome, answer)]
+    LOG.info("shop on %s: %d requests to the nodes, %d differences", engine, len(cases), len(wrong))
+    assert len(cases) > 100
+    assert not wrong
+
+
+@pytest.mark.drill
 @pytest.mark.parametrize("web", ENGINES)
 def test_hybrid_edge(web: str, clean: Swarm) -> None:
     """The nodes of tier web come and go behind the edge, which clients ask at the first node."""
@@ -277,8 +333,6 @@ def test_hybrid_edge(web: str, clean: Swarm) -> None:
         found = example("hybrid-edge", web, number)
         tiers = {**(found.model.tiers or {})}
         tiers["web"] = tiers["web"].model_copy(update={"engine": web})
-        from msgspec.structs import replace
-
         return replace(found, model=found.model.model_copy(update={"tiers": tiers}))
 
     place, what = (clean.addresses[0], 8080), f"hybrid-edge with {web}"

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -96,7 +95,7 @@ def up(wanted: Deployment, options: Options) -> bool:
         _refuse_others(client, record.name, there)
         if not any(_action(each, there)[0] is not Action.NONE for each in services) and len(there) == len(services):
             return False
-        ids = _prepare(client, record.name, services)
+        ids = _prepare(client, record.name, services, first=not there)
         done: list[tuple[_Wanted, _Object | None]] = []
         try:
             for each in reversed(services):
@@ -203,10 +202,7 @@ def end(record: Record, progress: Callable[[Progress], None]) -> None:
         ours = [x for x in _services(client, record.name).values() if not foreign_owner(x["Spec"]["Labels"])]
         _remove_services(client, ours, progress)
         _remove_unused(client, record.name)
-        with docker_errors("removing the network"):
-            for network in client.api.networks(filters={"label": f"{STACK}={record.name}"}):
-                if not foreign_owner(network["Labels"]):
-                    _once_unused(partial(client.api.remove_network, network["Id"]))
+        _remove_network(client, record.name)
 
 
 def lines(record: Record, engine: str | None, *, follow: bool) -> Iterator[Line]:
@@ -399,11 +395,13 @@ def _labels(stack: str) -> dict[str, str]:
     return {STACK: stack, _NAMESPACE: _label(stack), **owner_labels()}
 
 
-def _prepare(client: DockerClient, stack: str, services: Sequence[_Wanted]) -> dict[str, str]:
+def _prepare(client: DockerClient, stack: str, services: Sequence[_Wanted], *, first: bool) -> dict[str, str]:
     """Make the network, configs and secrets that are missing; the ids of those by name."""
     ids: dict[str, str] = {}
+    if first:
+        _remove_network(client, stack)  # of one that was ended a moment ago
     with docker_errors("making the network, configs and secrets"):
-        if not client.api.networks(names=[_network(stack)]):
+        if first:
             client.api.create_network(_network(stack), driver="overlay", labels=_labels(stack))
         for kind, create in (("configs", client.api.create_config), ("secrets", client.api.create_secret)):
             there = {each["Spec"]["Name"]: each["ID"] for each in getattr(client.api, kind)()}
@@ -539,19 +537,19 @@ def _remove_unused(client: DockerClient, stack: str) -> None:
                         remove(each["ID"])
 
 
-def _once_unused(remove: Callable[[], object]) -> None:
-    """Call `remove` until tasks that end no longer use what it removes."""
-    from docker.errors import APIError, NotFound
+def _remove_network(client: DockerClient, stack: str) -> None:
+    """Remove our network, and wait until it is gone from this node too, which has it until its tasks have ended."""
+    from docker.errors import APIError
 
     until = time.monotonic() + _GONE_SECONDS
-    while True:
-        try:
-            remove()
-        except NotFound:
-            return
-        except APIError:
-            if time.monotonic() > until:
-                raise
+    with docker_errors("removing the network"):
+        while found := client.api.networks(filters={"label": f"{STACK}={stack}"}):
+            if not (ours := [x["Id"] for x in found if not foreign_owner(x["Labels"])]):
+                return
+            for each in ours:
+                try:
+                    client.api.remove_network(each)
+                except APIError:  # in use
+                    if time.monotonic() > until:
+                        raise
             time.sleep(_LOOK_SECONDS)
-        else:
-            return
