@@ -105,12 +105,17 @@ def cluster(folder: Path, images: Path, count: int = 2) -> Iterator[Cluster]:
         yield Cluster(plane.kubectl, nodes)
 
 
+def _cgroup(node: str) -> str:
+    """Of a node, apart from those of another cluster on this machine."""
+    return f"lbgen-{os.getpid()}-{node}"
+
+
 def _restore(kept: dict[str, str]) -> None:
     for name, value in kept.items():
         with suppress(OSError):
             Path("/proc/sys", name).write_text(value, encoding="utf-8")
     for controller in Path("/sys/fs/cgroup").iterdir():
-        for top in controller.glob("lbgen-n[0-9]*"):
+        for top in controller.glob(f"{_cgroup('')}*"):
             for here, _, _ in os.walk(top, topdown=False):
                 with suppress(OSError):
                     Path(here).rmdir()
@@ -144,8 +149,7 @@ def _names(stack: ExitStack, plane: ControlPlane) -> None:
     config = plane.authority.config("dns", "dns", "system:masters")
     corefile = plane.folder / "Corefile"
     corefile.write_text(
-        f".:53 {{\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {config} tests\n    ttl 5\n"
-        "  }\n}\n",
+        f".:53 {{\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {config} tests\n    ttl 5\n  }}\n}}\n",
         encoding="utf-8",
     )
     start(stack, plane.folder / "dns.log", "coredns", "-conf", str(corefile))
@@ -180,7 +184,7 @@ def _node(stack: ExitStack, plane: ControlPlane, number: int, count: int) -> Nod
     apart = ("unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
     script = str(Path(__file__).parent / "node.sh")
     log = folder / "node.log"
-    process = start(stack, log, "bash", script, name, str(folder), str(PROGRAMS), prefix=apart)
+    process = start(stack, log, "bash", script, name, str(folder), str(PROGRAMS), _cgroup(name), prefix=apart)
     stack.callback(stop, process, signal.SIGKILL)
     while Path(f"/proc/{process.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
         time.sleep(0.01)
@@ -219,7 +223,7 @@ def _kubelet(plane: ControlPlane, name: str, address: str, folder: Path) -> dict
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/lbgen-{name}",
+        "cgroupRoot": f"/{_cgroup(name)}",
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A node of the cluster, as the first process of its own namespaces (network, mounts, host name, processes), so that all
 # of it ends with it: containerd, kube-proxy and kubelet with the files of its folder.
-# usage: node.sh NAME FOLDER PROGRAMS
+# usage: node.sh NAME FOLDER PROGRAMS CGROUP
 set -eu
-name=$1 folder=$2 programs=$3
+name=$1 folder=$2 programs=$3 cgroup=$4
 hostname "$name"
 until ip -brief address show dev eth0 2>/dev/null | grep -q /24; do sleep 0.05; done
 sysctl -q -w net.ipv4.ip_forward=1
@@ -14,12 +14,12 @@ mount --make-rshared /var/lib/kubelet
 mount --bind "$folder/cni" /var/lib/cni
 # Where cgroups are of version 1, a cpuset is empty until it is filled in.
 for controller in /sys/fs/cgroup/*/; do
-    [ -e "$controller/cgroup.clone_children" ] && mkdir -p "$controller/lbgen-$name"
+    [ -e "$controller/cgroup.clone_children" ] && mkdir -p "$controller/$cgroup"
 done
-[ -e /sys/fs/cgroup/cgroup.controllers ] && mkdir -p "/sys/fs/cgroup/lbgen-$name"
+[ -e /sys/fs/cgroup/cgroup.controllers ] && mkdir -p "/sys/fs/cgroup/$cgroup"
 if [ -d /sys/fs/cgroup/cpuset ]; then
     for file in cpuset.cpus cpuset.mems; do
-        cat "/sys/fs/cgroup/cpuset/$file" > "/sys/fs/cgroup/cpuset/lbgen-$name/$file"
+        cat "/sys/fs/cgroup/cpuset/$file" > "/sys/fs/cgroup/cpuset/$cgroup/$file"
     done
 fi
 containerd --config "$folder/containerd.toml" > "$folder/containerd.log" 2>&1 &

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OTHER = os.environ.get("KUBECONFIG", "")
-WHY_NOT = "" if OTHER else why_none()
+# One cluster for all: workers side by side would start one each.
+WHY_NOT = "of make kubernetes" if "PYTEST_XDIST_WORKER" in os.environ else "" if OTHER else why_none()
 pytestmark = [
     pytest.mark.drill,
     pytest.mark.root,
@@ -52,7 +53,7 @@ pytestmark = [
     pytest.mark.xdist_group("kubernetes"),
 ]
 ENGINES = ("haproxy", "nginx", "envoy")
-UPDATES = 20
+UPDATES = int(os.environ.get("LBGEN_UPDATES", "20"))
 TABLE = PROGRAMS / "drills.md"  # what the drills found, a line each
 REFUSED = {  # text that no engine takes
     "haproxy": {"global": "no-such-word here"},

@@ -18,10 +18,15 @@ def _settings(plan: Plan, _: str) -> Iterator[Section]:
         yield section("", [statement("max-spread-checks 500ms", comment=why)])
 
 
+def _follows(use: PoolUse) -> bool:
+    """Whether its servers have the state of another backend's. A template's cannot, as all would name the same one."""
+    return bool(use.tracked) and all(endpoint.addresses == 1 for endpoint in use.pool.endpoints)
+
+
 def _server(use: PoolUse, number: int, _: Endpoint) -> Iterator[str]:
     pool = use.pool
     active, passive = pool.active, pool.passive
-    if use.tracked and (active or passive):
+    if _follows(use) and (active or passive):
         yield f"track {use.tracked}/s{number}"
         return
     if active is not None:
@@ -50,7 +55,7 @@ def _server(use: PoolUse, number: int, _: Endpoint) -> Iterator[str]:
 def _backend(use: PoolUse) -> Iterator[Statement]:
     """What active checks send and expect."""
     pool, active = use.pool, use.pool.active
-    if active is None or use.tracked:
+    if active is None or _follows(use):
         return
     field = f"{pool.field}.health.active"
     yield statement(f"timeout check {duration(active.timeout)}", origin=field)
@@ -70,9 +75,8 @@ def _host(pool: Pool) -> str:
         return hosts[0]
     if all(endpoint.is_ip for endpoint in pool.endpoints):
         return "%[bc_dst]:%[bc_dst_port]"
-    ends = ("$" if endpoint.addresses == 1 else "-.*$" for endpoint in pool.endpoints)  # of a template's servers
-    named = enumerate(zip(hosts, ends, strict=True), 1)
-    return f"%[srv_name{''.join(f',regsub(^s{n}{end},{host})' for n, (host, end) in named)}]"
+    names = (f"s{n}" if x.addresses == 1 else f"s{n}-.*" for n, x in enumerate(pool.endpoints, 1))
+    return f"%[srv_name{''.join(f',regsub(^{name}$,{host})' for name, host in zip(names, hosts, strict=True))}]"
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:

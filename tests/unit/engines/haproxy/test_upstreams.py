@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from lbgen.engines.haproxy import ENGINE
 from lbgen.plan.resolve import plan
@@ -35,6 +36,16 @@ def test_checks_are_made_once_for_all_backends_of_a_pool() -> None:
     text = config({"health": {"active": {"interval": "1s"}}}, retries={"max": 1, "on": [503]})
     assert sum(" check " in line for line in servers(text)) == 2
     assert sum(" track p/s" in line for line in servers(text)) == 2
+
+
+def test_names_with_several_addresses_are_checked_in_each_backend() -> None:
+    """A template's servers have names of their own, and none could say which of them another's tracks."""
+    checked = {"endpoints": [{"address": "a.example:80"}], "health": {"active": {"path": "/up"}}}
+    found = planned(checked, retries={"max": 1, "on": [503]})
+    pools = tuple(replace(x, endpoints=tuple(replace(e, addresses=10) for e in x.endpoints)) for x in found.pools)
+    text = ENGINE.render(replace(found, pools=pools), "2.8")[0].text
+    assert text.count("server-template s1- 10 a.example:80") == text.count(" check inter ") == text.count("httpchk") == 2
+    assert " track " not in text
 
 
 def test_routes_share_a_backend_that_counts_and_keep_their_times() -> None:
