@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from lbgen.engines.api import engines
 from lbgen.plan.conditions import FEATURES
-from lbgen.plan.features import Feature, all_features
+from lbgen.plan.features import ITEMS, Feature, all_features
 from lbgen.spec import values
 from lbgen.spec.model import TopologyModel
 from lbgen.spec.pydantic_errors import models_of
@@ -49,7 +49,6 @@ PLACES = {
     "match.host.wildcard": "route.hosts",
     "match.sni": "route.hosts",
     **{name: f"route.{name}" for name in FEATURES.values()},
-    "route.forward.split": "route.forward",
     "pool.weights": "pool.endpoints.weight",
     "pool.weights.zero": "pool.endpoints.weight",
     "pool.backup": "pool.endpoints.backup",
@@ -58,8 +57,7 @@ PLACES = {
     "engines.verbatim": "engines",
     "engines.forwarding.direct": "engines.forwarding",
 }
-# Mappings and lists of the root whose items are called by one word in the names of features.
-ITEMS = {"listeners": "listener", "pools": "pool", "routes": "route", "tiers": "tier"}
+_ITEMS = {**ITEMS, "tiers": "tier"}
 
 
 def fields() -> str:
@@ -76,7 +74,7 @@ def fields() -> str:
         required = node.get("required", ())
         for field, entry in node["properties"].items():
             default = "**required**" if field in required else _default(entry)
-            inner = f"{place}.{field}" if place else ITEMS.get(field, field)
+            inner = f"{place}.{field}" if place else _ITEMS.get(field, field)
             kind = _type(entry, names, made, re.sub(r"\.", "", inner))
             cells = (f"`{field}`", kind, default, _bounds(entry), entry.get("description", ""))
             lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
@@ -112,7 +110,7 @@ def _models(model: type[BaseModel], place: str) -> Iterator[tuple[str, type[Base
     """Yield each mapping with its place, such as `pool.health.active`; the mapping itself before those inside."""
     yield place, model
     for name, field in model.model_fields.items():
-        inner = f"{place}.{name}" if place else ITEMS.get(name, name)
+        inner = f"{place}.{name}" if place else _ITEMS.get(name, name)
         for each in models_of(field.annotation):
             yield from _models(each, inner)
 

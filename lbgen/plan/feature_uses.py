@@ -51,27 +51,27 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
     `default_uses`).
     """
     model = expanded.model
-    routes = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
-    forwarding = {name for i, route in routes if route.forward is not None for name in expanded.listeners[i]}
+    here = [(i, route) for i, route in enumerate(model.routes) if expanded.listeners[i]]  # the rest: other tiers'
+    forwarding = {name for i, route in here if route.forward is not None for name in expanded.listeners[i]}
+    routes = [(f"routes[{i}]", route, expanded.is_l4(i)) for i, route in here]
+    of_l4, of_l7 = [[route for _, route, is_l4 in routes if is_l4 == l4] for l4 in (True, False)]
     for name, listener in model.listeners.items():
         yield from _listener(model, f"listeners.{name}", listener, name in forwarding)
-    used = expanded.used_pools
-    users = {l4: forwarded_pools(route for i, route in routes if expanded.is_l4(i) == l4) for l4 in (False, True)}
+    used, pools_of_l4, pools_of_l7 = expanded.used_pools, forwarded_pools(of_l4), forwarded_pools(of_l7)
     for name, pool in model.pools.items():
         if name in used:
-            yield from _pool(f"pools.{name}", pool, l7=name in users[False], l4=name in users[True])
+            yield from _pool(f"pools.{name}", pool, l7=name in pools_of_l7, l4=name in pools_of_l4)
     if model.metrics is not None and _has_l4_over_tcp(model):
         yield "metrics.l4", "metrics"
     inherited = {l4: _times(model, "", None, l4, written) for l4 in (False, True)}
-    for index, route in routes:
-        field, is_l4 = f"routes[{index}]", expanded.is_l4(index)
+    for field, route, is_l4 in routes:
         yield from _route(field, route, is_l4)
         if route.forward is not None and route.timeouts is not None:
             yield from _times(model, field, route.timeouts, is_l4, written)
         elif route.forward is not None:
-            yield from ((feature, place or field) for feature, place in inherited[is_l4])
+            yield from [(feature, place or field) for feature, place in inherited[is_l4]]
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
-    yield from _defaults(model, [route for index, route in routes if not expanded.is_l4(index)])
+    yield from _defaults(model, of_l7)
     for name, engine in model.engines.items():
         for place in engine.verbatim:
             yield "engines.verbatim", f"engines.{name}.{place}"
@@ -195,15 +195,16 @@ def _pool(field: str, pool: Pool, *, l7: bool, l4: bool) -> Iterator[FeatureUse]
             yield "pool.proxy_protocol.l4", place
 
 
-def _route(field: str, route: Route, l4: bool) -> Iterator[FeatureUse]:
+def _route(field: str, route: Route, l4: bool) -> list[FeatureUse]:
+    found = _set_fields(route, "route", field)
     for index, host in enumerate(route.hosts or ()):
         feature = "match.host.wildcard" if host.startswith("*.") else "match.host"
-        yield ("match.sni" if l4 else feature), f"{field}.hosts[{index}]"
+        found.append(("match.sni" if l4 else feature, f"{field}.hosts[{index}]"))
     for index, match in enumerate(route.match or ()):
-        yield from _match(f"{field}.match[{index}]", match)
-    if len(route.forward or ()) > 1:
-        yield "route.forward.split", f"{field}.forward"
-    yield from _set_fields(route, "route", field)
+        found += _match(f"{field}.match[{index}]", match)
+    if route.forward is not None and len(route.forward) > 1:
+        found.append(("route.forward.split", f"{field}.forward"))
+    return found
 
 
 def _defaults(model: TopologyModel, routes: list[Route]) -> Iterator[FeatureUse]:
@@ -239,28 +240,28 @@ def _times(model: TopologyModel, field: str, times: Timeouts | None, l4: bool, w
     return found
 
 
-def _match(field: str, match: Match) -> Iterator[FeatureUse]:
+def _match(field: str, match: Match) -> list[FeatureUse]:
     path = read_path(match)
-    if path is not None:
-        yield FEATURES[type(path)], f"{field}.path"
-    for each in read_conditions(match):
-        yield FEATURES[each.kind], f"{field}.{each.field}"
+    found = [] if path is None else [(FEATURES[type(path)], f"{field}.path")]
+    return found + [(FEATURES[each.kind], f"{field}.{each.field}") for each in read_conditions(match)]
 
 
-def _set_fields(thing: BaseModel, path: str, field: str) -> Iterator[FeatureUse]:
+def _set_fields(thing: BaseModel, path: str, field: str) -> list[FeatureUse]:
     """The features of those fields of `thing` that are set, and of the fields inside them."""
+    found, values = list[FeatureUse](), vars(thing)
     for key, usual, name, is_feature, has_parts in _fields(type(thing), path):
-        value = getattr(thing, key)
-        if value is None or value is False or value == usual:
+        value = values[key]
+        if value is None or value is False or (usual is not None and value == usual):
             continue
         place = f"{field}.{key}" if field else key
         if is_feature:
-            yield name, place
+            found.append((name, place))
         if has_parts and isinstance(value, list):
             for index, each in enumerate(value):
-                yield from _set_fields(each, name, f"{place}[{index}]")
+                found += _set_fields(each, name, f"{place}[{index}]")
         elif has_parts:
-            yield from _set_fields(value, name, place)
+            found += _set_fields(value, name, place)
+    return found
 
 
 @cache

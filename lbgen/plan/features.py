@@ -6,7 +6,7 @@ to the models is a feature without an entry here; below are the fields whose val
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -110,10 +110,3 @@ def check_feature(name: Feature) -> Feature:
     if name not in all_features():
         raise ValueError(f"there is no feature {name!r}")
     return name
-
-
-def check_names(names: Iterable[str]) -> None:
-    """ValueError for a name that neither is nor begins that of a feature; the empty one begins all."""
-    for name in names:
-        if name and not any(f"{each}.".startswith(f"{name}.") for each in all_features()):
-            raise ValueError(f"no feature has a name like {name!r}")

@@ -201,7 +201,7 @@ def told(plan: Plan) -> str:
 def declared(subject: EngineUnderTest) -> list[DeclaredDifference]:
     """All that the engine's verdicts declare: random plans list no uses of features."""
     verdicts = ((feature, engine(subject.engine).verdict(feature, subject.version)) for feature in all_features())
-    return [DeclaredDifference(str(feature), v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
+    return [DeclaredDifference(feature, v.note, level=v.level, differs=v.differs) for feature, v in verdicts]
 
 
 def wrong(plan: Plan, asked: list[Request], subject: EngineUnderTest) -> list[tuple[Request, list[Difference]]]:

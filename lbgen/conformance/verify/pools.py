@@ -179,9 +179,10 @@ def _balance(
     if requests:
         every = len(requests) == _keys(shares) < _MOST_KEYS
         params = {**common, "requests": requests, "names": names, "every": every}
-        feature = "pool.balance.hash" if pool.balance is Balance.HASH else "pool.balance.source_hash"
         tried = (balance, *(places if every else marks))
-        yield first_case("6.balance", "equal_keys_stay", hit, params, (str(feature),), route.name, tried=tried)
+        yield first_case(
+            "6.balance", "equal_keys_stay", hit, params, (f"pool.balance.{pool.balance}",), route.name, tried=tried
+        )
 
 
 def _keys(shares: dict[str, float]) -> int:
@@ -190,11 +191,8 @@ def _keys(shares: dict[str, float]) -> int:
 
 
 def _feature(pool: Pool) -> str:
-    of = {
-        Balance.LEAST_CONNECTIONS: "pool.balance.least_connections",
-        Balance.RANDOM: "pool.balance.random",
-    }
-    return str(of.get(pool.balance, "pool.balance.round_robin"))
+    counted = pool.balance in (Balance.LEAST_CONNECTIONS, Balance.RANDOM)
+    return f"pool.balance.{pool.balance if counted else Balance.ROUND_ROBIN}"
 
 
 def _hashed(hit: Request, key: Key, number: int) -> Request:

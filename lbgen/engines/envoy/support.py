@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import (
     NATIVE,
-    ROUTES,
     UNPORTABLE,
-    Level,
     Verdict,
     VerdictTable,
     approximate,
@@ -33,7 +31,8 @@ _V1_40: dict[Feature, Verdict] = {
     "route.priority": _SORTED,
     "paths.strict": habit(
         "Envoy resolves dot segments, empty segments, backslashes and escapes of unreserved characters before routing "
-        "and forwards the path so, with escapes for raw characters such as | and {; other ambiguous escapes get 400"
+        "and forwards the path so, with escapes for raw characters such as | and {; other ambiguous escapes get 400",
+        {"paths.strict.routes": ("accepted", "spelling", "another rule")},
     ),
     "framing.malformed": habit(
         "ambiguous lengths and codings, a bad Host, more than 1000 header lines and a fragment get a 4xx or a closed "
@@ -45,18 +44,26 @@ _V1_40: dict[Feature, Verdict] = {
             "framing.malformed.reset_until_close": "whole",
         },
     ),
-    "headers.hop_by_hop": habit("`te: trailers` reaches endpoints of HTTP/1.1 too"),
+    "headers.hop_by_hop": habit(
+        "`te: trailers` reaches endpoints of HTTP/1.1 too",
+        {"headers.hop_by_hop.routes": ("header te", "header trailer")},
+    ),
     "headers.connection_nominated": habit(
         "headers that a request's Connection names are dropped, but those of a WebSocket handshake reach the endpoint, "
-        "whose Connection names `upgrade` alone; those that a response's Connection names reach the client"
+        "whose Connection names `upgrade` alone; those that a response's Connection names reach the client",
+        {"headers.connection_nominated.routes": ("status 400", "header connection")},
     ),
-    "forwarded_headers": habit("X-Forwarded-Client-Cert, which proxies send each other, is removed"),
+    "forwarded_headers": habit(
+        "X-Forwarded-Client-Cert, which proxies send each other, is removed",
+        {"forwarded_headers.routes": "header x-forwarded-client-cert"},
+    ),
     "route.request_headers.set": _EDITS,
     "route.request_headers.add": _EDITS,
     "route.request_headers.remove": _EDITS,
     "route.forward.request_headers": _EDITS,
     "route.redirect": habit(
-        "a redirect to the request's own host keeps its case, and names a port that is the default"
+        "a redirect to the request's own host keeps its case, and names a port that is the default",
+        {"route.redirect.routes": "header location"},
     ),
     "route.rewrite.prefix": emulated("by a regex where the new prefix is `/` or the old one has escapes"),
     "route.websocket": habit(
@@ -69,21 +76,25 @@ _V1_40: dict[Feature, Verdict] = {
     ),
     "statuses": habit(
         "Envoy's own answers have its short texts, such as `no healthy upstream`, and none with 404; to a gRPC client "
-        "they are 200 with grpc-status, which the access log counts as the HTTP status that it stands for"
+        "they are 200 with grpc-status, which the access log counts as the HTTP status that it stands for",
+        {"statuses.routes": ("text", "status 200", "header grpc-status")},
     ),
     "statuses.failures": habit(
         "503 where a connection fails or an endpoint closes without an answer, 504 where a response is late, 502 where "
-        "it is malformed, such as one with both a length and a coding"
+        "it is malformed, such as one with both a length and a coding",
+        {"statuses.failures.routes": ("status 502", "status 503", "status 504", "text")},
     ),
     "timeouts.connect": emulated("one cluster for each connect timeout of a pool"),
     "timeouts.response": emulated("the timeout of a single try, which ends with the response head"),
     "timeouts.idle": habit(
-        "a client that takes nothing of the end of a response for the idle time loses it, over HTTP/2 in any case"
+        "a client that takes nothing of the end of a response for the idle time loses it, over HTTP/2 in any case",
+        {"timeouts.idle.routes": "cut"},
     ),
     "pool.balance.least_connections": emulated("requests under way are counted in place of connections"),
     "pool.balance.least_connections.weights": emulated("requests under way divide an endpoint's weight"),
     "pool.balance.source_hash": habit(
-        "behind trusted proxies, on listeners with access lists or limits by client, the client's address is hashed"
+        "behind trusted proxies, on listeners with access lists or limits by client, the client's address is hashed",
+        {"pool.balance.source_hash.routes": "endpoint"},
     ),
     "pool.weights.zero": emulated("the endpoint is marked as draining"),
     "pool.connections.keepalive": emulated(
@@ -93,15 +104,25 @@ _V1_40: dict[Feature, Verdict] = {
     "listener.tls.client": emulated("no session is resumed, so that every handshake shows the certificate"),
     "listener.access": emulated("an RBAC filter; behind proxies X-Forwarded-For is read from the right"),
     "listener.limits": habit(
-        "Envoy counts a head in whole KiB with its request line, and answers 403 to a target that is too long"
+        "Envoy counts a head in whole KiB with its request line, and answers 403 to a target that is too long",
+        {"listener.limits.routes": ("status 403", "text")},
     ),
     "listener.timeouts": emulated("timers of Envoy; a kept connection is drained in the last seconds of its time"),
-    "paths.normalize": habit("an escaped slash gets 400, and hexadecimal digits of escapes keep their case"),
-    "paths.verbatim": habit("a path whose `..` segments lead above the root passes too"),
-    "route.cors": habit("a preflight is answered with 200, and lists what is allowed whatever it asks for"),
+    "paths.normalize": habit(
+        "an escaped slash gets 400, and hexadecimal digits of escapes keep their case",
+        {"paths.normalize.routes": ("status 400", "spelling")},
+    ),
+    "paths.verbatim": habit(
+        "a path whose `..` segments lead above the root passes too", {"paths.verbatim.routes": "accepted"}
+    ),
+    "route.cors": habit(
+        "a preflight is answered with 200, and lists what is allowed whatever it asks for",
+        {"route.cors.routes": ("status 200", "header access-control-allow-origin", "header vary")},
+    ),
     "route.compression": habit(
         "responses of any status but 206, and those without a type, are compressed too; `Accept-Encoding: *` asks for "
-        "gzip, and where `identity` has the higher weight, or gzip is in capitals, nothing is compressed"
+        "gzip, and where `identity` has the higher weight, or gzip is in capitals, nothing is compressed",
+        {"route.compression.routes": ("header content-encoding: gzip", "header vary: Accept-Encoding", "header etag")},
     ),
     "route.buffering": emulated("a filter that holds a body in memory and on disk"),
     "route.rate_limit": habit(
@@ -137,10 +158,13 @@ _V1_40: dict[Feature, Verdict] = {
     "route.concurrency": refused("Envoy has no limit for requests under way by key"),
     "route.max_body": emulated("one filter for each size, which routes enable"),
     "route.access": emulated("an RBAC filter that routes enable"),
-    "timeouts.request": habit("a request whose body has not come to its end by then gets 408"),
+    "timeouts.request": habit(
+        "a request whose body has not come to its end by then gets 408", {"timeouts.request.routes": "status 408"}
+    ),
     "route.retries": habit(
         "one route for idempotent methods and one for the others; a body of up to 1 MiB is sent again, a longer "
-        "one only with `buffering.request`"
+        "one only with `buffering.request`",
+        {"route.retries.routes": ("status 200", "tries")},
     ),
     "pool.balance.random": emulated("with weights, random entries of a Maglev table"),
     "pool.backup": emulated("a second priority, used only when all of the first is down"),
@@ -156,27 +180,6 @@ _V1_40: dict[Feature, Verdict] = {
     "route.retries.budget": NATIVE,
     "engines.verbatim": UNPORTABLE,
     "engines.forwarding.direct": refused("is not there: it forwards bytes itself, so replies come back through it"),
-}
-
-
-# What the habits above show, in any request of a route that uses the feature.
-_SHOWS: dict[Feature, tuple[str, ...]] = {
-    "paths.strict": ("accepted", "spelling", "another rule"),
-    "headers.connection_nominated": ("status 400", "header connection"),
-    "headers.hop_by_hop": ("header te", "header trailer"),
-    "forwarded_headers": ("header x-forwarded-client-cert",),
-    "statuses": ("text", "status 200", "header grpc-status"),
-    "statuses.failures": ("status 502", "status 503", "status 504", "text"),
-    "timeouts.idle": ("cut",),
-    "timeouts.request": ("status 408",),
-    "pool.balance.source_hash": ("endpoint",),
-    "listener.limits": ("status 403", "text"),
-    "paths.normalize": ("status 400", "spelling"),
-    "paths.verbatim": ("accepted",),
-    "route.cors": ("status 200", "header access-control-allow-origin", "header vary"),
-    "route.retries": ("status 200", "tries"),
-    "route.redirect": ("header location",),
-    "route.compression": ("header content-encoding: gzip", "header vary: Accept-Encoding", "header etag"),
 }
 
 
@@ -200,20 +203,9 @@ _V1_37: dict[Feature, Verdict] = _OLD | {
 }
 
 
-def _add_parts(verdicts: dict[Feature, Verdict]) -> dict[Feature, Verdict]:
-    shown = {feature: verdict for feature, verdict in verdicts.items() if verdict.level is Level.HABIT}
-    made = {
-        feature: habit(verdict.note, {f"{feature}{ROUTES}": _SHOWS[feature]})
-        for feature, verdict in shown.items()
-        if not verdict.differs
-    }
-    return verdicts | made
-
-
-_TABLE = _add_parts(_V1_40)
 TABLES = {
-    "1.40": VerdictTable(_TABLE),
-    "1.39": VerdictTable(_TABLE | _OLD),
-    "1.38": VerdictTable(_TABLE | _OLD),
-    "1.37": VerdictTable(_TABLE | _V1_37),
+    "1.40": VerdictTable(_V1_40),
+    "1.39": VerdictTable(_V1_40 | _OLD),
+    "1.38": VerdictTable(_V1_40 | _OLD),
+    "1.37": VerdictTable(_V1_40 | _V1_37),
 }

@@ -31,12 +31,6 @@ _HEADER = habit(
     "Traefik forwards a TCP connection without a PROXY header instead of closing it",
     {"listener.proxy_protocol.l4": "status 200"},
 )
-_BALANCES = {
-    Balance.LEAST_CONNECTIONS: "pool.balance.least_connections",
-    Balance.RANDOM: "pool.balance.random",
-    Balance.SOURCE_HASH: "pool.balance.source_hash",
-    Balance.HASH: "pool.balance.hash",
-}
 
 
 def build_tcp(plan: Plan, listeners: Iterable[Listener]) -> dict[str, Data]:
@@ -241,8 +235,8 @@ def _route_objections(plan: Plan, listener: Listener, rule: L4Rule) -> Iterator[
 
 
 def _pool_objections(pool: Pool, protocol: Protocol) -> Iterator[Objection]:
-    if pool.balance in _BALANCES and len(pool.endpoints) > 1:
-        yield Objection(_NO_BALANCE, f"{pool.field}.balance", _BALANCES[pool.balance])
+    if pool.balance is not Balance.ROUND_ROBIN and len(pool.endpoints) > 1:
+        yield Objection(_NO_BALANCE, f"{pool.field}.balance", f"pool.balance.{pool.balance}")
     checked = pool.active is not None and protocol is Protocol.TCP
     if pool.active is not None and not checked:
         yield Objection(_NO_HEALTH, f"{pool.field}.health.active", "pool.health.active")

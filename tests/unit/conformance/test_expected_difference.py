@@ -153,7 +153,7 @@ SAFE = (
 
 def test_every_stated_part_is_tested_and_said_in_known_words() -> None:
     parts = {part for file in case_files() for case in file.cases for part in case.features}
-    parts |= {str(feature) + any_case for feature in all_features() for any_case in (ROUTES, EVERYWHERE)}
+    parts |= {feature + any_case for feature in all_features() for any_case in (ROUTES, EVERYWHERE)}
     verify = "".join(path.read_text() for path in (CASES.parent / "verify").glob("*.py"))  # has cases of its own
     for engine in engines().values():
         for version in engine.versions:

@@ -32,7 +32,7 @@ def plan_of(*routes: dict[str, Any], profile: str = "production", version: str =
 
 
 def level(plan: Plan, engine: str, feature: str) -> Level:
-    (found,) = [x for x in lbgen.explain(plan, engine) if str(x.feature) == feature and not x.place]
+    (found,) = [x for x in lbgen.explain(plan, engine) if x.feature == feature and not x.place]
     stops = any(found.verdict.note in each.message for each in _stopping(plan, engine))
     assert stops == (found.verdict.level is Level.APPROXIMATE and not found.default)
     return found.verdict.level
@@ -96,6 +96,6 @@ def test_one_field_that_shows_it_is_enough() -> None:
 
 def test_the_note_says_what_differs_elsewhere() -> None:
     plan = plan_of({**ADD, "request_headers": {"add": {"x-a": "1"}, "remove": ["x-a"]}})
-    (found,) = [x for x in lbgen.explain(plan, "traefik") if str(x.feature) == "route.request_headers.add"]
+    (found,) = [x for x in lbgen.explain(plan, "traefik") if x.feature == "route.request_headers.add"]
     assert "no request of this topology can show" in found.verdict.note
     assert "replaces those of the client" in found.verdict.note

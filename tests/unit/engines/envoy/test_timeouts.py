@@ -57,7 +57,7 @@ def test_times_and_logs_that_are_the_usual_ones_may_be_written(name: str) -> Non
     written = topology({"idle": "10s", "response": "10s"}, {"client_header": "60s", "client_body": "60s"})
     found = [
         {
-            (str(a.feature), a.verdict.note, a.default)
+            (a.feature, a.verdict.note, a.default)
             for a in judge(plan_of(each), engine(name), engine(name).versions[0])[0]
             if a.verdict.note
         }
