@@ -1,11 +1,10 @@
 """What shows at clients and endpoints and is no fault of a rendered file: habits that engines declare, and faults of a
-client's own. Each is expected where it may show and nowhere else, and `python -m tests.clients` counts it."""
+client's own. Each is expected where it may show and nowhere else."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,19 +61,10 @@ HABITS = (
         "Traefik asks endpoints for gzip where the client names no Accept-Encoding, and unpacks the answer",
     ),
 )
-SHOWN: Counter[tuple[str, str]] = Counter()  # an engine's name with version, and `says`
 
 
 def unexpected(differences: Iterable[str], engine: str) -> list[str]:
-    """The differences that are no habit of `engine` in the test that runs; the others are counted."""
+    """The differences that are no habit of `engine` in the test that runs."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2]
-    left = []
-    for each in differences:
-        for habit in HABITS:
-            own = re.match(habit.engine, engine) and re.search(habit.test, test)
-            if own and re.fullmatch(habit.shows, each, re.DOTALL):
-                SHOWN[engine, habit.says] += 1
-                break
-        else:
-            left.append(each)
-    return left
+    own = [x.shows for x in HABITS if re.match(x.engine, engine) and re.search(x.test, test)]
+    return [each for each in differences if not any(re.fullmatch(shows, each, re.DOTALL) for shows in own)]
