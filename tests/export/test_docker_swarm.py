@@ -108,7 +108,7 @@ def front(addresses: list[str], port: int) -> lbgen.Topology:
                 {
                     "name": "all",
                     "forward": "nodes",
-                    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout"]},
+                    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]},
                     "timeouts": {"connect": "500ms", "response": "1500ms", "idle": "5s"},
                 }
             ],
