@@ -108,7 +108,7 @@ def front(addresses: list[str], port: int) -> lbgen.Topology:
                 {
                     "name": "all",
                     "forward": "nodes",
-                    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout"]},
+                    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 503]},
                     "timeouts": {"connect": "500ms", "response": "1500ms", "idle": "5s"},
                 }
             ],
@@ -142,10 +142,20 @@ def load(what: str, *places: tuple[str, int]) -> Iterator[list[Traffic]]:
         for each in threads:
             each.join()
         how = Counter(text for one in seen for text in one.lost)
-        good, seconds = sum(one.good for one in seen), time.monotonic() - begun
-        LOG.info(
-            "%s: %d lost of %d in %.0f s %s", what, sum(how.values()), good + sum(how.values()), seconds, dict(how)
-        )
+        bad, good = sum(how.values()), sum(one.good for one in seen)
+        LOG.info("%s: %d lost of %d in %.0f s %s", what, bad, good + bad, time.monotonic() - begun, dict(how))
+        if bad:
+            _tell()
+
+
+def _tell() -> None:
+    """What the engines say of requests that failed and of endpoints that changed."""
+    for stack in stacks.ps():
+        lines = list(stacks.logs(stack.name))
+        failed = [x for x in lines if x.record is not None and x.record["status"] in (None, *range(500, 600))]
+        changed = [x for x in lines if x.record is None and any(y in x.text for y in ("is DOWN", "is UP", "no server"))]
+        for each in (*failed[:8], *changed[-40:]):
+            LOG.info("%s %s", each.source, each.record or each.text)
 
 
 def lost(seen: list[Traffic]) -> list[str]:

@@ -166,14 +166,14 @@ class Swarm:
         image = client.images.get(self.images()["nginx"]).id
         file = {"Name": "/nginx.conf", "UID": "0", "GID": "0", "Mode": 0o444}
         probe = "exec 3<>/dev/tcp/127.0.0.1/9000"
-        # It goes on until those in front have seen that its name has lost an address.
-        run = 'trap "sleep 7; kill -QUIT %1; wait" QUIT; nginx -p /tmp -c /nginx.conf & wait; wait'
+        # It goes on until those in front have seen that its name has lost an address. There is no `sleep`.
+        run = 'trap "read -rt 12 <> <(:); kill -QUIT %1; wait" QUIT; nginx -p /tmp -c /nginx.conf & wait; wait'
         container: dict[str, Any] = {
             "Image": image,
             "Command": ["/bin/bash", "-mc", run],
             "User": "65534",
             "StopSignal": "SIGQUIT",
-            "StopGracePeriod": 20 * 10**9,
+            "StopGracePeriod": 30 * 10**9,
             "Configs": [{"ConfigID": config.id, "ConfigName": f"{name}-conf", "File": file}],
             "Mounts": [{"Type": "tmpfs", "Target": "/tmp"}],  # noqa: S108  # in the container
             "Healthcheck": {"Test": ["CMD", "/bin/bash", "-c", probe], "Interval": 10**9, "Retries": 2},

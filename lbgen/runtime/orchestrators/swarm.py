@@ -5,64 +5,46 @@ Their labels say whose they are. A service whose label has the digest of what is
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError, UsageError
-from lbgen.engines.api import engine as engine_by_name
 from lbgen.runtime.common.driver import Action, PartChange, PartKind, Progress, Step
 from lbgen.runtime.common.logs import Line, access_parser
 from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.labels import foreign_owner, owner_labels
 from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
-from lbgen.spec.quantities import parse_duration
+from lbgen.runtime.orchestrators.swarm_spec import HASH, TEMPLATE, label, name_of, network_of, wanted_services
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
     from lbgen.runtime.orchestrators.model import Deployment, Options, Record, Service
-
-    _Object = dict[str, Any]
+    from lbgen.runtime.orchestrators.swarm_spec import Object, Wanted
 
 STACK = "io.lbgen.swarm"
-_HASH, _TEMPLATE = "io.lbgen.hash", "io.lbgen.template"  # of a service, and of its tasks alone
 _NAMESPACE = "com.docker.stack.namespace"  # by which `docker stack` lists them
-_VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+_KEYS = {  # of a service as the API has it, to arguments of the SDK
+    "Name": "name",
+    "Labels": "labels",
+    "TaskTemplate": "task_template",
+    "Mode": "mode",
+    "UpdateConfig": "update_config",
+    "RollbackConfig": "rollback_config",
+    "EndpointSpec": "endpoint_spec",
+}
 _LOOK_SECONDS = 0.5
 _GONE_SECONDS = 60  # for tasks to end, whose network and configs are in use until then
 _LOG_SECONDS = 10  # for the log of a task
 _SAID = 10  # lines of a task that failed
 _TRIES = 3  # of a task, after which a first start has failed
-
-
-class _Wanted(Struct, frozen=True):
-    """A service as it should be: `spec` as the API takes it, but for the ids of configs and secrets, whose contents
-    `data` has by kind and name."""
-
-    service: Service
-    name: str
-    spec: _Object
-    data: dict[str, dict[str, bytes]]
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return {_HASH: _digest(self.spec), _TEMPLATE: _digest(self.spec["task_template"])}
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def context(record: Record) -> str:
@@ -75,14 +57,11 @@ def _swarm_id(client: DockerClient) -> str:
     with docker_errors("asking docker about its swarm"):
         found = client.info().get("Swarm") or {}
     if not found.get("ControlAvailable"):
-        member = found.get("LocalNodeState") not in (None, "", "inactive")
-        message = "the docker daemon " + ("does not manage its swarm" if member else "is in no swarm")
-        hint = (
-            "set DOCKER_HOST to a manager"
-            if member
-            else "docker swarm init --advertise-addr ADDRESS, or --runtime docker"
-        )
-        raise EngineError(Diagnostic("LB433", message, hint=hint))
+        if found.get("LocalNodeState") in (None, "", "inactive"):
+            hint = "docker swarm init --advertise-addr ADDRESS, or --runtime docker"
+            raise EngineError(Diagnostic("LB433", "the docker daemon is in no swarm", hint=hint))
+        message = "the docker daemon does not manage its swarm"
+        raise EngineError(Diagnostic("LB433", message, hint="set DOCKER_HOST to a manager"))
     return str(found["Cluster"]["ID"])
 
 
@@ -90,26 +69,25 @@ def up(wanted: Deployment, options: Options) -> bool:
     """See `Orchestrator.up`. Tiers behind come first, and each service is ready before the next one is touched."""
     record = wanted.record
     with closing(connect()) as client:
-        services = _wanted(client, wanted)
+        services = wanted_services(client, wanted)
         there = _services(client, record.name)
         _refuse_others(client, record.name, there)
         if not any(_action(each, there)[0] is not Action.NONE for each in services) and len(there) == len(services):
             return False
         ids = _prepare(client, record.name, services, first=not there)
-        done: list[tuple[_Wanted, _Object | None]] = []
+        done: list[tuple[Wanted, Object | None]] = []
         try:
             for each in reversed(services):
                 action, _ = _action(each, there)
                 if action is not Action.NONE:
                     done.append((each, there.get(each.name)))
-                    options.progress(
-                        Progress(Step.REPLACING if each.name in there else Step.STARTED, each.service.part)
-                    )
+                    step = Step.STARTED if action is Action.CREATE else Step.REPLACING
+                    options.progress(Progress(step, each.service.part))
                     _apply(client, record.name, each, there.get(each.name), ids)
                 _await_ready(client, each, action, options)
-        except BaseException as error:
+        except BaseException:
             if there:
-                _take_back(client, record.name, done, error)
+                _take_back(client, record.name, done)
             raise
         for name in there.keys() - {each.name for each in services}:
             _remove_services(client, [there[name]], options.progress)
@@ -120,7 +98,7 @@ def up(wanted: Deployment, options: Options) -> bool:
 def preview(wanted: Deployment) -> tuple[PartChange, ...]:
     """See `Orchestrator.preview`."""
     with closing(connect()) as client:
-        services = _wanted(client, wanted)
+        services = wanted_services(client, wanted)
         there = _services(client, wanted.record.name)
         _refuse_others(client, wanted.record.name, there)
     parts = [PartChange(PartKind.ENGINE, each.service.part, *_action(each, there)) for each in services]
@@ -128,14 +106,14 @@ def preview(wanted: Deployment) -> tuple[PartChange, ...]:
     return (*parts, *(PartChange(PartKind.ENGINE, _part(there[name]), Action.REMOVE) for name in gone))
 
 
-def _action(each: _Wanted, there: Mapping[str, _Object]) -> tuple[Action, str]:
+def _action(each: Wanted, there: Mapping[str, Object]) -> tuple[Action, str]:
     now = there.get(each.name)
     if now is None:
         return Action.CREATE, ""
     labels = now["Spec"]["Labels"]
-    if labels.get(_HASH) == each.labels[_HASH]:
+    if labels.get(HASH) == each.labels[HASH]:
         return Action.NONE, ""
-    if labels.get(_TEMPLATE) == each.labels[_TEMPLATE]:
+    if labels.get(TEMPLATE) == each.labels[TEMPLATE]:
         return Action.RELOAD, "the tasks stay; their number or the way that they are updated changes"
     if each.service.entry:
         return Action.INTERRUPT, "each node refuses connections while its task is replaced"
@@ -161,7 +139,7 @@ def _tasks(client: DockerClient, record: Record) -> list[TaskState]:
         nodes = {each["ID"]: each for each in client.api.nodes()}
     found: list[TaskState] = []
     for service in record.services:
-        now = there.get(_name(record.name, service.name))
+        now = there.get(name_of(record.name, service.name))
         if now is None:
             found.append(_of_service(service, service.part, ended="gone"))
             continue
@@ -184,7 +162,7 @@ def _of_service(service: Service, name: str, *, ended: str, host: str = "") -> T
     return TaskState(name, service.title, version, "", "", addresses, ended=ended, died=ended, engine=service.engine)
 
 
-def _task_names(service: Service, tasks: Sequence[_Object], nodes: Mapping[str, _Object]) -> dict[str, str]:
+def _task_names(service: Service, tasks: Sequence[Object], nodes: Mapping[str, Object]) -> dict[str, str]:
     """The name of each task, also of those that have ended: PART-SLOT, or PART-NODE where each node has one."""
     return {
         each["ID"]: f"{service.part}-{each.get('Slot') or nodes[each['NodeID']]['Description']['Hostname']}"
@@ -217,7 +195,7 @@ def lines(record: Record, engine: str | None, *, follow: bool) -> Iterator[Line]
             there = _services(client, record.name)
             new: list[tuple[str, str, str, str]] = []
             for service in record.services:
-                now = there.get(_name(record.name, service.name))
+                now = there.get(name_of(record.name, service.name))
                 tasks = () if now is None else _list_tasks(client, now["ID"])
                 begun = [x for x in tasks if x.get("NodeID") in nodes and x["Status"].get("ContainerStatus")]
                 for task, name in _task_names(service, begun, nodes).items():
@@ -249,142 +227,22 @@ def _new_lines(client: DockerClient, task: str, since: dict[str, str]) -> Iterat
             yield stamp, text
 
 
-def _name(stack: str, service: str) -> str:
-    return f"{_label(stack)}_{service}"
-
-
-def _label(name: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
-
-
-def _part(there: _Object) -> str:
+def _part(there: Object) -> str:
     return str(there["Spec"]["Labels"].get(f"{STACK}.part", there["Spec"]["Name"]))
 
 
-def _wanted(client: DockerClient, wanted: Deployment) -> list[_Wanted]:
-    stack = yaml.safe_load(wanted.folder["stack.yaml"])
-    contents = {x.path: x.content() for x in wanted.folder.copies if x.source is not None}
-    contents |= {name: text.encode() for name, text in wanted.folder.items()}
-    found = []
-    for service in wanted.record.services:
-        written = stack["services"][service.name]
-        data = {
-            kind: {x["source"]: contents[stack[kind][x["source"]]["file"][2:]] for x in written.get(kind, ())}
-            for kind in ("configs", "secrets")
-        }
-        spec = _spec(wanted.record.name, service, written, _image(client, service, written["image"]))
-        found.append(_Wanted(service, _name(wanted.record.name, service.name), spec, data))
-    return found
-
-
-def _image(client: DockerClient, service: Service, written: str) -> str:
-    """The image that a variable names, else one that was built here, else the official one. One that no registry has
-    is named by its id: nodes that have it ask no registry for it then."""
-    from docker.errors import ImageNotFound
-
-    engine = engine_by_name(service.engine)
-    named = _VARIABLE.fullmatch(written)
-    asked = os.environ.get(named[1], "") if named else written
-    reference = asked or images.look_up(client, engine, service.version).reference or (named[2] if named else "")
-    with docker_errors(f"looking for the image {reference}"):
-        try:
-            found = client.images.get(reference)
-        except ImageNotFound:
-            return reference
-    return reference if found.attrs.get("RepoDigests") else str(found.id)
-
-
-def _spec(stack: str, service: Service, written: _Object, image: str) -> _Object:
-    """What `docker stack deploy` makes of the service."""
-    deploy, check = written["deploy"], written.get("healthcheck")
-    container: _Object = {
-        "Image": image,
-        "Command": written["entrypoint"],
-        "Dir": written["working_dir"],
-        "User": written["user"],
-        "ReadOnly": written["read_only"],
-        "CapabilityDrop": written["cap_drop"],
-        "StopSignal": written["stop_signal"],
-        "StopGracePeriod": _nanoseconds(written["stop_grace_period"]),
-        "Env": [f"{name}={value}" for name, value in written.get("environment", {}).items()],
-        "Sysctls": written.get("sysctls", {}),
-        "Mounts": [
-            {"Type": "tmpfs", "Target": x["target"], "TmpfsOptions": {"SizeBytes": x["tmpfs"]["size"]}}
-            for x in written["volumes"]
-        ],
-        "Configs": [_reference("Config", x) for x in written.get("configs", ())],
-        "Secrets": [_reference("Secret", x) for x in written.get("secrets", ())],
-    }
-    if check is not None:
-        times = {"Interval": "interval", "Timeout": "timeout", "StartPeriod": "start_period"}
-        container["Healthcheck"] = {name: _nanoseconds(check[key]) for name, key in times.items()}
-        container["Healthcheck"] |= {"Test": check["test"], "Retries": check["retries"]}
-    limits, restart = deploy["resources"]["limits"], deploy["restart_policy"]
-    networks = [{"Target": _network(stack), "Aliases": [service.name]}]
-    networks += [{"Target": name} for name in written.get("networks", ()) if name != "default"]
-    template: _Object = {
-        "ContainerSpec": container,
-        "Resources": {"Limits": {"MemoryBytes": int(limits["memory"]), "Pids": limits["pids"]}},
-        "RestartPolicy": {"Condition": restart["condition"], "Delay": _nanoseconds(restart["delay"])},
-        "LogDriver": {"Name": written["logging"]["driver"], "Options": written["logging"]["options"]},
-        "Networks": networks,
-    }
-    if most := deploy.get("placement", {}).get("max_replicas_per_node"):
-        template["Placement"] = {"MaxReplicas": most}
-    ports = [
-        {
-            "Protocol": x["protocol"],
-            "TargetPort": x["target"],
-            "PublishedPort": x["published"],
-            "PublishMode": x["mode"],
-        }
-        for x in written.get("ports", ())
-    ]
-    mode = {"Global": {}} if deploy["mode"] == "global" else {"Replicated": {"Replicas": deploy["replicas"]}}
-    return {
-        "task_template": template,
-        "mode": mode,
-        "update_config": _update(deploy["update_config"]),
-        "rollback_config": _update(deploy["rollback_config"]),
-        "endpoint_spec": {"Mode": deploy["endpoint_mode"], "Ports": ports},
-    }
-
-
-def _network(stack: str) -> str:
-    return f"{_label(stack)}_lbgen"
-
-
-def _nanoseconds(text: str) -> int:
-    return parse_duration(text) * 1_000_000
-
-
-def _update(written: _Object) -> _Object:
-    found = {
-        "Parallelism": written["parallelism"],
-        "Delay": _nanoseconds(written["delay"]),
-        "Monitor": _nanoseconds(written["monitor"]),
-        "Order": written["order"],
-    }
-    return found | ({"FailureAction": written["failure_action"]} if "failure_action" in written else {})
-
-
-def _reference(kind: str, written: _Object) -> _Object:
-    file = {"Name": written["target"], "UID": written["uid"], "GID": written["gid"], "Mode": written["mode"]}
-    return {f"{kind}Name": written["source"], "File": file}
-
-
-def _services(client: DockerClient, stack: str) -> dict[str, _Object]:
+def _services(client: DockerClient, stack: str) -> dict[str, Object]:
     with docker_errors("listing services"):
         found = client.api.services(filters={"label": f"{STACK}={stack}"}, status=True)
     return {each["Spec"]["Name"]: each for each in found}
 
 
-def _list_tasks(client: DockerClient, service: str) -> list[_Object]:
+def _list_tasks(client: DockerClient, service: str) -> list[Object]:
     with docker_errors("listing tasks"):
         return list(client.api.tasks(filters={"service": service}))
 
 
-def _refuse_others(client: DockerClient, stack: str, there: Mapping[str, _Object]) -> None:
+def _refuse_others(client: DockerClient, stack: str, there: Mapping[str, Object]) -> None:
     for each in there.values():
         if owner := foreign_owner(each["Spec"]["Labels"]):
             message = f"a stack {stack} is on this swarm, and belongs to {owner}"
@@ -392,17 +250,17 @@ def _refuse_others(client: DockerClient, stack: str, there: Mapping[str, _Object
 
 
 def _labels(stack: str) -> dict[str, str]:
-    return {STACK: stack, _NAMESPACE: _label(stack), **owner_labels()}
+    return {STACK: stack, _NAMESPACE: label(stack), **owner_labels()}
 
 
-def _prepare(client: DockerClient, stack: str, services: Sequence[_Wanted], *, first: bool) -> dict[str, str]:
+def _prepare(client: DockerClient, stack: str, services: Sequence[Wanted], *, first: bool) -> dict[str, str]:
     """Make the network, configs and secrets that are missing; the ids of those by name."""
     ids: dict[str, str] = {}
     if first:
         _remove_network(client, stack)  # of one that was ended a moment ago
     with docker_errors("making the network, configs and secrets"):
         if first:
-            client.api.create_network(_network(stack), driver="overlay", labels=_labels(stack))
+            client.api.create_network(network_of(stack), driver="overlay", labels=_labels(stack))
         for kind, create in (("configs", client.api.create_config), ("secrets", client.api.create_secret)):
             there = {each["Spec"]["Name"]: each["ID"] for each in getattr(client.api, kind)()}
             for name, content in (x for each in services for x in each.data[kind].items()):
@@ -411,7 +269,7 @@ def _prepare(client: DockerClient, stack: str, services: Sequence[_Wanted], *, f
     return ids
 
 
-def _apply(client: DockerClient, stack: str, each: _Wanted, now: _Object | None, ids: Mapping[str, str]) -> None:
+def _apply(client: DockerClient, stack: str, each: Wanted, now: Object | None, ids: Mapping[str, str]) -> None:
     spec = json.loads(json.dumps(each.spec))
     container = spec["task_template"]["ContainerSpec"]
     for kind in ("Config", "Secret"):
@@ -426,7 +284,7 @@ def _apply(client: DockerClient, stack: str, each: _Wanted, now: _Object | None,
             client.api.update_service(now["ID"], version, name=each.name, labels=labels, **spec)
 
 
-def _await_ready(client: DockerClient, each: _Wanted, action: Action, options: Options) -> None:
+def _await_ready(client: DockerClient, each: Wanted, action: Action, options: Options) -> None:
     """Wait until all tasks of a service are as wanted, and healthy."""
     rolls = action in (Action.REPLACE, Action.INTERRUPT)
     until = time.monotonic() + options.seconds
@@ -461,7 +319,7 @@ def _await_ready(client: DockerClient, each: _Wanted, action: Action, options: O
         time.sleep(_LOOK_SECONDS)
 
 
-def _number(client: DockerClient, now: _Object) -> int:
+def _number(client: DockerClient, now: Object) -> int:
     """How many tasks there should be."""
     if (replicated := now["Spec"]["Mode"].get("Replicated")) is not None:
         return int(replicated["Replicas"])
@@ -470,7 +328,7 @@ def _number(client: DockerClient, now: _Object) -> int:
     return sum(x["Status"]["State"] == "ready" and x["Spec"]["Availability"] == "active" for x in nodes)
 
 
-def _not_ready(client: DockerClient, code: str, each: _Wanted, tasks: Sequence[_Object], what: str) -> Diagnostic:
+def _not_ready(client: DockerClient, code: str, each: Wanted, tasks: Sequence[Object], what: str) -> Diagnostic:
     """With what swarm says of the newest task that failed or waits, and what that printed."""
     newest = sorted(tasks, key=lambda x: str(x["CreatedAt"]), reverse=True)
     task = next((x for x in newest if x["Status"].get("Err")), None)
@@ -486,32 +344,20 @@ def _not_ready(client: DockerClient, code: str, each: _Wanted, tasks: Sequence[_
     return Diagnostic(code, "\n  ".join((message, *said)), hint=hint)
 
 
-def _take_back(
-    client: DockerClient, stack: str, done: Sequence[tuple[_Wanted, _Object | None]], error: BaseException
-) -> None:
+def _take_back(client: DockerClient, stack: str, done: Sequence[tuple[Wanted, Object | None]]) -> None:
     """Put services back as they were, the last one first, and remove those that are new."""
     for each, before in reversed(done):
         with docker_errors(f"taking back {each.name}"):
             now = client.api.inspect_service(each.name)
             if before is None:
                 client.api.remove_service(now["ID"])
-            elif now["Spec"]["Labels"].get(_HASH) == each.labels[_HASH]:  # else swarm has rolled it back
-                spec = before["Spec"]
-                client.api.update_service(
-                    now["ID"],
-                    now["Version"]["Index"],
-                    name=spec["Name"],
-                    labels=spec["Labels"],
-                    task_template=spec["TaskTemplate"],
-                    mode=spec["Mode"],
-                    update_config=spec["UpdateConfig"],
-                    rollback_config=spec["RollbackConfig"],
-                    endpoint_spec=spec["EndpointSpec"],
-                )
+            elif now["Spec"]["Labels"].get(HASH) == each.labels[HASH]:  # else the swarm has rolled it back
+                spec = {_KEYS[name]: value for name, value in before["Spec"].items() if name in _KEYS}
+                client.api.update_service(now["ID"], now["Version"]["Index"], **spec)
     _remove_unused(client, stack)
 
 
-def _remove_services(client: DockerClient, there: Sequence[_Object], progress: Callable[[Progress], None]) -> None:
+def _remove_services(client: DockerClient, there: Sequence[Object], progress: Callable[[Progress], None]) -> None:
     """Remove services, and wait until their tasks have ended."""
     for each in there:
         with docker_errors(f"removing {each['Spec']['Name']}"):
