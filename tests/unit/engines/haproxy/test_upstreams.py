@@ -44,7 +44,9 @@ def test_names_with_several_addresses_are_checked_in_each_backend() -> None:
     found = planned(checked, retries={"max": 1, "on": [503]})
     pools = tuple(replace(x, endpoints=tuple(replace(e, addresses=10) for e in x.endpoints)) for x in found.pools)
     text = ENGINE.render(replace(found, pools=pools), "2.8")[0].text
-    assert text.count("server-template s1- 10 a.example:80") == text.count(" check inter ") == text.count("httpchk") == 2
+    assert (
+        text.count("server-template s1- 10 a.example:80") == text.count(" check inter ") == text.count("httpchk") == 2
+    )
     assert " track " not in text
 
 
