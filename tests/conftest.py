@@ -50,6 +50,7 @@ if _PHASE not in ("", "containers"):
     os.environ["DOCKER_HOST"] = "unix:///nowhere"  # tests of containers run at the same time, and their stacks
 # Folders of tests that run engines and wait for them: on ports that a test names, and on free ones.
 _FIXED_PORTS, _BY_ENGINES = ("engines", "verify"), ("conformance", "differential")
+_STARTED_ONCE = ("clients", "kubernetes")  # folders of tests that share what takes long to start
 _EARLIER = 0.6  # of the run, within which the tests of these files begin
 _LONGEST = frozenset(
     {
@@ -161,7 +162,7 @@ def _phase(item: pytest.Item) -> str:
         return "containers"  # they need the network of the host
     if item.get_closest_marker("measures"):
         return "measures"
-    if folder == "clients":
+    if folder in _STARTED_ONCE:
         return "clients"
     serves = folder in (*_FIXED_PORTS, *_BY_ENGINES) or any(map(item.get_closest_marker, ("xdist_group", "root")))
     return "serves" if serves else "computes"
@@ -174,7 +175,7 @@ def _phases_of(file: Path) -> frozenset[str]:
         return frozenset({"containers"})
     text = file.read_text(encoding="utf-8")
     by_mark = {"packaging": "containers", "measures": "measures", "root": "serves", "xdist_group": "serves"}
-    by_folder = {"clients": "clients"} | dict.fromkeys((*_FIXED_PORTS, *_BY_ENGINES), "serves")
+    by_folder = dict.fromkeys(_STARTED_ONCE, "clients") | dict.fromkeys((*_FIXED_PORTS, *_BY_ENGINES), "serves")
     found = {phase for mark, phase in by_mark.items() if f"mark.{mark}" in text}
     return frozenset(found | {by_folder.get(_folder(file), "computes")})
 

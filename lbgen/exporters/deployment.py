@@ -25,7 +25,8 @@ def deployment(
     namespace: str,
 ) -> Deployment:
     """The folder of `lbgen export --to RUNTIME` and what is in it. Raises as `lbgen.export` does."""
-    found = export(topology, runtime, engine=engine, replicas=replicas, accept=accept, namespace=namespace or "default")
+    namespace = namespace or ("default" if runtime == "kubernetes" else "")
+    found = export(topology, runtime, engine=engine, replicas=replicas, accept=accept, namespace=namespace)
     services = tuple(map(_service, found.parts))
     record = Record(topology.name, runtime, services, "", namespace, engine, replicas, accept)
     counts = {x.tier: replicas[x.tier] for x in found.parts if x.tier in replicas and not x.entry}

@@ -220,16 +220,16 @@ def _pod(request: Request, part: Part, maps: list[tuple[_Object, dict[str, str]]
     }
     if containers.has_low_port(part.plan):
         security["sysctls"] = [{"name": LOW_PORTS, "value": "0"}]
-    spread = [
-        {
-            "maxSkew": 1,
-            "topologyKey": key,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": _labels(request, part)},
-            "matchLabelKeys": ["pod-template-hash"],
-        }
-        for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
-    ]
+    # A constraint of zones beside it would have the scheduler pass over nodes that name none, and spread nothing there.
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": _labels(request, part)},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    others = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": _labels(request, part)}}
+    apart = [{"weight": 100, "podAffinityTerm": others}]
     sources: list[_Object] = [
         {"configMap": {"name": each["metadata"]["name"], "items": _items(keys)}} for each, keys in maps
     ]
@@ -243,7 +243,8 @@ def _pod(request: Request, part: Part, maps: list[tuple[_Object, dict[str, str]]
         "terminationGracePeriodSeconds": _PRE_STOP_SECONDS + GRACE_SECONDS + 10,
         **shared,
         "securityContext": security,
-        "topologySpreadConstraints": spread,
+        "topologySpreadConstraints": [spread],
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": apart}},
         "containers": [_engine(part), *([_agent(part)] if part.spec.agent else [])],
         "volumes": [
             {"name": "files", "projected": {"defaultMode": 0o440, "sources": sources}},

@@ -13,12 +13,13 @@ import yaml
 
 import lbgen
 from lbgen.diagnostics import LbgenError
+from lbgen.runtime import stacks
 from tests.kubernetes.control_plane import PROGRAMS, ROOT, WHY_NONE, Kubectl, api_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.skipif(bool(WHY_NONE), reason=WHY_NONE), pytest.mark.xdist_group("kubernetes")]
+pytestmark = pytest.mark.skipif(bool(WHY_NONE), reason=WHY_NONE)
 EXAMPLES = sorted(ROOT.glob("examples/*/topology.yaml"))
 SHOP = ROOT / "examples/shop/topology.yaml"
 KEYS = ROOT / "tests/errors"
@@ -139,7 +140,7 @@ def test_a_first_start_that_does_not_get_ready_leaves_nothing(here: Kubectl) -> 
     assert told[0].detail == "the context tests, namespace default"
     for kind in ("deployments", "services", "configmaps", "networkpolicies"):
         assert names(here, kind) == []
-    assert lbgen.ps() == ()
+    assert stacks.ps() == ()
 
 
 def test_what_is_not_ours_is_not_touched(here: Kubectl, tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ import yaml
 
 import lbgen
 from lbgen.engines.api import engine
+from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.images import choose
 from lbgen.runtime.local import network
+from lbgen.runtime.local.process import run_engine
 from tests.kubernetes.cluster import PAUSE
 from tests.kubernetes.control_plane import PROGRAMS, ROOT
 from tests.support.traffic import Traffic
@@ -37,7 +39,11 @@ listeners: { web: { port: 8080 } }
 routes: [{ name: all, respond: { status: 200, body: '{"pool": "app"}', headers: { content-type: application/json } } }]
 """
 APP = f"app-headless.{NAMESPACE}.svc.cluster.local:8080"
-_RETRIES = {"max": 2, "on": ["connect_failure", "reset"]}
+# What keeps requests from being lost as an endpoint, or its node, goes without a word.
+_PATIENT = {
+    "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout"]},
+    "timeouts": {"connect": "500ms", "response": "2s", "idle": "2s"},
+}
 _CHECKS = {"active": {"interval": "500ms", "timeout": "300ms", "fall": 2, "rise": 1}}
 _ROLLOUT = "180s"
 
@@ -51,7 +57,7 @@ def shop(engine: str, dns: str) -> dict[str, Any]:
     else:
         topology["pools"]["storefront"]["health"] = _CHECKS
     route = next(each for each in topology["routes"] if each["name"] == "storefront")
-    return topology | {"routes": [x | {"retries": _RETRIES} if x is route else x for x in topology["routes"]]}
+    return topology | {"routes": [x | _PATIENT if x is route else x for x in topology["routes"]]}
 
 
 def hybrid(engine: str, dns: str) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def hybrid(engine: str, dns: str) -> dict[str, Any]:
         topology["pools"][name]["endpoints"] = [{"address": APP}]
     if engine == "nginx":
         topology["resolvers"] = [dns]
-    routes = [x | {"retries": _RETRIES} if x["name"] in ("api", "shop") else x for x in topology["routes"]]
+    routes = [x | _PATIENT if x["name"] in ("api", "shop") else x for x in topology["routes"]]
     return topology | {"routes": routes}
 
 
@@ -73,6 +79,33 @@ TOPOLOGIES: dict[str, Callable[[str, str], dict[str, Any]]] = {"shop": shop, "hy
 def _example(name: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ROOT / "examples" / name / "topology.yaml").read_text(encoding="utf-8"))
     return found
+
+
+FRONT = """\
+version: 1
+name: front
+listeners: {{ web: {{ port: {port}, address: 127.0.0.1 }} }}
+pools:
+  nodes:
+    endpoints: {endpoints}
+    health: {{ active: {{ interval: 300ms, timeout: 200ms, fall: 2, rise: 1 }} }}
+routes:
+  - name: all
+    forward: nodes
+    retries: {{ max: 3, on: [connect_failure, reset, timeout] }}
+    timeouts: {{ connect: 300ms, response: 1s, idle: 1s }}
+"""
+
+
+@contextmanager
+def front(nodes: list[str], folder: Path, port: int = 18_080) -> Iterator[tuple[str, int]]:
+    """A balancer before the cluster, which checks the nodes' ports and tries another one: HAProxy in this process's
+    network. Returns its address."""
+    file = folder / "front.yaml"
+    endpoints = [{"address": each} for each in nodes]
+    file.write_text(FRONT.format(port=port, endpoints=endpoints), encoding="utf-8")
+    with run_engine("haproxy", resolve(lbgen.load(str(file)))):
+        yield "127.0.0.1", port
 
 
 @dataclass

@@ -61,7 +61,7 @@ class _Cluster:
         if program is None:
             raise _unusable("kubectl is not on PATH")
         context = ("--context", self.record.context) if self.record.context else ()
-        return [program, *context, "--namespace", self.record.namespace or "default", *words]
+        return [program, *context, "--namespace", self.record.namespace, *words]
 
     def run(self, *words: str, given: str = "", seconds: float = _ASK_SECONDS) -> str:
         """What kubectl prints. Raises EngineError LB434 with what it says when it fails."""
