@@ -184,6 +184,7 @@ class ProcessSpec(Struct, frozen=True):
     argv: tuple[str, ...]
     stop: Signals = Signals.SIGTERM  # graceful stop
     drain_file: tuple[str, str] | None = None  # a watched file; with it, connections end after their next answers
+    drain_path: str = ""  # as `drain_file`, by POST to the admin port, of an engine that `stop` ends at once
     reload: Signals | None = None  # None: the engine watches its files
     env: tuple[tuple[str, str], ...] = ()
     setup: tuple[tuple[str, ...], ...] = ()  # commands to run before, such as `nft -f` (in the namespace)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with all else of it
 _GROWTH = 4  # as many replicas at most, of a tier that is scaled by load
 _PRE_STOP_SECONDS = 5  # until all nodes have taken a pod out, before its engine is told to stop
-_HTTP = "http"  # the name of the port that is asked
+_DRAIN_SECONDS = 20  # for the requests of an engine that ends at once
 _KEY = re.compile(r"[^-._a-zA-Z0-9]")
 _MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
 _RIGHTS = {
@@ -62,7 +62,7 @@ def _target(request: Request) -> Target:
     def endpoints(name: str, count: int) -> tuple[tuple[str, int], ...]:
         return ((f"{label(name)}-headless.{request.namespace}.svc.cluster.local", slots(growth * count)),)
 
-    return Target("kubernetes", work=lambda name: WORK, endpoints=endpoints, least=2, names=slots(1))
+    return Target("kubernetes", work=lambda name: WORK, endpoints=endpoints, least=2, names=slots(1), drains=True)
 
 
 def export(request: Request) -> Exported:
@@ -278,7 +278,7 @@ def _engine(part: Part) -> _Object:
     return container | {
         "resources": _resources(part),
         **_probes(part),
-        "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
+        "lifecycle": {"preStop": _pre_stop(part)},
         "securityContext": _RIGHTS,
         "volumeMounts": [
             {"name": "files", "mountPath": CONFIG, "readOnly": True},
@@ -286,6 +286,16 @@ def _engine(part: Part) -> _Object:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  # in the container
         ],
     }
+
+
+def _pre_stop(part: Part) -> _Object:
+    """What comes before the engine is told to stop: time, and where that would cut requests, a word to end connections
+    with their answers."""
+    if not part.spec.drain_path:
+        return {"sleep": {"seconds": _PRE_STOP_SECONDS}}
+    asked = rf"POST {part.spec.drain_path} HTTP/1.1\r\nHost: lbgen\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{part.plan.admin_port}; printf '{asked}' >&3; sleep {_DRAIN_SECONDS}"
+    return {"exec": {"command": ["/bin/bash", "-c", script]}}
 
 
 def _agent(part: Part) -> _Object:

@@ -37,6 +37,7 @@ LOAD = "load.sh"  # puts the files where the engine runs
 CONFIG = "/etc/lbgen"  # where a container has the rendered files, read-only
 DIGITS = 10  # of a digest in a name
 _LONGEST = 50  # name of a part, so that what is put after it fits into the 63 letters of DNS
+_ADMIN = 9901  # the first port for an engine's admin interface, on loopback
 _SLOTS = 10  # the least number of addresses that a name of replicas may get, beyond those there are now
 # Limits of one process, and what is known to one process alone.
 _PER_REPLICA = {
@@ -134,6 +135,7 @@ class Target(Struct, frozen=True):
     least: int = 1  # replicas where the topology says nothing
     names: int = 1  # addresses that an endpoint's own name may have
     floating: Callable[[Plan], RenderedFile | None] | None = None  # keepalived's file for a part in front
+    drains: bool = False  # something runs beside an engine before it is stopped, and can ask it to drain
 
 
 def slots(replicas: int) -> int:
@@ -166,9 +168,13 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         _refuse_absolute(plan, target)
         plan = _in_container(plan, target)
     version = target_version(engine, plan.options(engine.name).version)
-    rendered = render_with(engine, plan, version, request.accept)
     modules = tuple(map(Path, engine.images.modules.get(version, ())))
     binary = Binary(Path(engine.binaries[0].command), version, modules)
+    if target.drains:
+        reached = replace(plan, admin_port=_free_port(plan))
+        if engine.process(reached, binary, Path(target.work(plan.name))).drain_path:
+            plan = reached
+    rendered = render_with(engine, plan, version, request.accept)
     spec = engine.process(plan, binary, Path(target.work(plan.name)))
     model = (request.topology.model.tiers or {}).get(tier.name)
     hosts = tuple(model.hosts or ()) if model is not None else ()
@@ -189,6 +195,11 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         published=published,
         floating=floating,
     )
+
+
+def _free_port(plan: Plan) -> int:
+    taken = {x.port for x in plan.listeners} | ({plan.metrics.port} if plan.metrics is not None else set())
+    return next(port for port in range(_ADMIN, _ADMIN + len(taken) + 1) if port not in taken)
 
 
 def _asked(request: Request, tier: Tier) -> Engine:

@@ -42,7 +42,7 @@ APP = f"app-headless.{NAMESPACE}.svc.cluster.local:8080"
 # What keeps requests from being lost as an endpoint, or its node, goes without a word.
 _PATIENT = {
     "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout"]},
-    "timeouts": {"connect": "500ms", "response": "2s", "idle": "2s"},
+    "timeouts": {"connect": "300ms", "response": "800ms", "idle": "800ms"},
 }
 _CHECKS = {"active": {"interval": "500ms", "timeout": "300ms", "fall": 2, "rise": 1}}
 _ROLLOUT = "180s"
@@ -54,6 +54,7 @@ def shop(engine: str, dns: str) -> dict[str, Any]:
     topology["pools"]["storefront"] = {"endpoints": [{"address": APP}]}
     if engine == "nginx":  # which has active checks by its agent alone, and needs the address of the DNS
         topology["resolvers"] = [dns]
+        topology["pools"]["storefront"]["health"] = {"passive": {"failures": 1, "eject_for": "10s"}}
     else:
         topology["pools"]["storefront"]["health"] = _CHECKS
     route = next(each for each in topology["routes"] if each["name"] == "storefront")
@@ -92,8 +93,8 @@ pools:
 routes:
   - name: all
     forward: nodes
-    retries: {{ max: 3, on: [connect_failure, reset, timeout] }}
-    timeouts: {{ connect: 300ms, response: 1s, idle: 1s }}
+    retries: {{ max: 2, on: [connect_failure, reset, timeout] }}
+    timeouts: {{ connect: 300ms, response: 2s, idle: 2s }}
 """
 
 
@@ -190,14 +191,19 @@ def images(folder: Path, engines: tuple[str, ...]) -> Path:
     registry answers, and of the pause image."""
     client = connect()
     client.api.import_image_from_data(_pause(), PAUSE.rpartition(":")[0], "1", changes=['ENTRYPOINT ["/pause"]'])
-    wanted = [PAUSE]
+    wanted, lent = [PAUSE], []  # names that images have here for a moment
     for target in map(engine, engines):
         official = target.images.official[target.versions[0]]
-        client.images.get(choose(client, target, target.versions[0], no_progress).reference).tag(official)
+        chosen = choose(client, target, target.versions[0], no_progress).reference
+        if chosen != official:
+            client.images.get(chosen).tag(official)
+            lent.append(official)
         wanted.append(official)
     for number, name in enumerate(wanted):
         with (folder / f"{number}.tar").open("wb") as file:
             file.writelines(client.api.get_image(name))
+    for name in lent:
+        client.images.remove(name, noprune=True)
     return folder
 
 

@@ -25,6 +25,7 @@ _HOT_RESTART = (
 )
 _BASES = 400_000_000  # Envoy stores ten times this number in 32 bits
 BINARIES: tuple[BinaryHint, ...] = (BinaryHint("envoy", "envoy", "_bin/envoy", ("--version",), r"/(\d+\.\d+\.\d+)/"),)
+_DRAIN = "/healthcheck/fail"  # answers then say that their connection ends
 
 
 def build_process_spec(binary: Binary, directory: Path, admin: int | None, *, logs: bool) -> ProcessSpec:
@@ -38,6 +39,7 @@ def build_process_spec(binary: Binary, directory: Path, admin: int | None, *, lo
     return ProcessSpec(
         (*argv, "--disable-hot-restart"),
         hot_restart_argv=(*argv, *_HOT_RESTART, "--base-id", str(shared)),
+        drain_path="" if admin is None else _DRAIN,
         cleanup=(f"/dev/shm/envoy_shared_memory_{shared}0",),  # noqa: S108  # where it keeps them
         fixed=(FILE,),
         watched=(LIVE,),

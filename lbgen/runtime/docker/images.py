@@ -39,7 +39,7 @@ _HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
 HELPER = "helper"
 # Of the scripts of exported containers (lbgen.exporters). A static probe in their place would need a compiler here, and
 # the official images, which have a shell, would need it put into them; root-less and read-only, a shell adds no right.
-_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln", "/bin/mkdir", "/bin/mv", "/bin/rm")
+_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln", "/bin/mkdir", "/bin/mv", "/bin/rm", "/bin/sleep")
 
 
 class Built(Struct, frozen=True):
