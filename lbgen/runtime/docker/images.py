@@ -37,7 +37,13 @@ PROGRAMS = "/usr/local/sbin"
 _NO_PLAN = Plan("", (), (), ())  # an engine ends in the same way, whatever it serves
 _HELPERS = 4  # helper images to keep, for checkouts of lbgen used in turn
 HELPER = "helper"
-_TOOLS = ("/bin/sh", "/bin/bash", "/bin/cp", "/bin/ln")  # of the scripts of exported containers (lbgen.exporters)
+_TOOLS = (
+    "/bin/sh",
+    "/bin/bash",
+    "/bin/cp",
+    "/bin/ln",
+    "/bin/sleep",
+)  # of the scripts of exported containers (lbgen.exporters)
 
 
 class Built(Struct, frozen=True):
