@@ -65,17 +65,19 @@ def health_check(plan: Plan) -> HealthCheck | None:
     return HealthCheck(tcp[0].port) if tcp else None
 
 
-def scripts(part: Part, *, hot: bool = False) -> tuple[RenderedFile, ...]:
+def scripts(part: Part, *, hot: bool = False, lingers: int = 0) -> tuple[RenderedFile, ...]:
     """start.sh, which puts the files into the working folder and becomes the engine; healthy.sh, which ends with 0
     while it serves. `hot`: for files that change while it runs: also load.sh, and where the engine can do that, a
-    start.sh that starts another process beside it on SIGHUP."""
+    start.sh that starts another process beside it on SIGHUP. `lingers`: one that passes the signal to end on after so
+    many seconds, in which those in front find out."""
     spec, check = part.spec, health_check(part.plan)
     load = (load_script(part, CONFIG, WORK, "/dev/stdout"),) if hot else ()
-    argv = (
-        hot_restart_script(spec.hot_restart_argv)
-        if hot and spec.hot_restart_argv
-        else f"exec {shlex.join(spec.argv)}\n"
-    )
+    argv = f"exec {shlex.join(spec.argv)}\n"
+    if hot and spec.hot_restart_argv:
+        argv = hot_restart_script(spec.hot_restart_argv)
+    elif lingers:
+        signal = spec.stop.name.removeprefix("SIG")
+        argv = f"trap 'sleep {lingers}; kill -{signal} $!' {signal}\n{shlex.join(spec.argv)} &\nwait $!\nwait $!\n"
     log = f"ln -sf /dev/stdout {spec.access_log}\n" if spec.access_log else ""
     copy = f"{_LOAD}\n" if hot else f"cp -RLf {CONFIG}/* .\n{log}"
     start = RenderedFile(START, f"# {_ABOUT}\nset -e\n{copy}set +e\n{argv}")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     _Object = dict[str, Any]
 
+LINGER_SECONDS = 12  # of a task whose name has lost its address: engines ask for it every 5 s, and hold it 5 s more
 MOST_BYTES = 500 * 1024  # of a config or secret, in every docker that has swarms
 _MEMORY_BYTES = 128 << 20
 # A folder in memory has the owner and mode of what it covers, and everybody may write to no other.
@@ -62,7 +63,7 @@ def export(request: Request) -> Exported:
     findings: list[Diagnostic] = []
     for part in parts:
         _refuse_agent(part)
-        own = part.files(part.name, containers.scripts(part))
+        own = part.files(part.name, containers.scripts(part, lingers=0 if part.entry else LINGER_SECONDS))
         files += own
         configs = {x.name: x.text.encode() for x in own}
         configs |= {x.path: x.content() for x in part.copies(part.name) if not x.secret}
@@ -141,7 +142,9 @@ def _service(part: Part, number: int | None) -> _Object:
         "logging": {"driver": "json-file", "options": {"max-size": "20m", "max-file": "3"}},
         "deploy": _deploy(part, number),
     }
-    if part.entry:
+    if not part.entry:
+        service["stop_grace_period"] = f"{containers.GRACE_SECONDS + LINGER_SECONDS}s"
+    else:
         service["ports"] = [
             {"target": x.port, "published": x.port, "protocol": str(x.protocol), "mode": "host"}
             for x in part.plan.listeners

@@ -3,4 +3,7 @@ set -e
 cp -RLf /etc/lbgen/* .
 ln -sf /dev/stdout access.log
 set +e
-exec nginx -p /tmp/ -e stderr -c nginx.conf -g 'daemon off;'
+trap 'sleep 12; kill -QUIT $!' QUIT
+nginx -p /tmp/ -e stderr -c nginx.conf -g 'daemon off;' &
+wait $!
+wait $!
