@@ -51,7 +51,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases = [(shape, user, naming, "all") for shape in SHAPES for user, naming in every]
     if not metafunc.config.getoption("--drills"):
         some = enumerate(SHAPES[::5])
-        cases = [(shape, *every[n // len(PARTS) % len(every)], PARTS[n % len(PARTS)]) for n, shape in some]
+        # Both users, and all ways to name the file: the first ones are unlike each other.
+        cases = [(shape, *every[(5 * n + 1) % len(every)], PARTS[n % len(PARTS)]) for n, shape in some]
     metafunc.parametrize(("shape", "user", "naming", "part"), cases, ids=["-".join(case) for case in cases])
 
 

@@ -175,7 +175,7 @@ def guarded(folder: Path) -> Path:
     """A topology of TLS, PROXY header, HTTP/2, checks, sticky cookies, limits, access and CORS, with its files."""
     for name in ("shop.crt", "shop.key", "ca.crt", "client.crt", "client.key"):
         shutil.copy(temporary_certificates() / name, folder / name)
-    check = {"active": {"path": "/health", "port": 9999, "expect": [204], "interval": "300ms", "timeout": "200ms"}}
+    check = {"active": {"path": "/health", "port": 9999, "expect": [204], "interval": "500ms", "timeout": "500ms"}}
     tls = {
         "ca": "ca.crt",
         "server_name": "backend.internal",

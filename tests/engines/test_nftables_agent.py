@@ -176,8 +176,8 @@ def test_least_connections_avoid_a_slow_endpoint():
         least, robin = busy(handle, 6), busy(even, 3)
         print(f"least connections {dict(least)}, round robin {dict(robin)}")  # noqa: T201
         assert not (least + robin)[""]
-        assert least["db-0"] < least.total() / 6, "half of an equal share"
-        assert robin["db-0"] > robin.total() / 4
+        assert least["db-0"] < least.total() / 4, "well below an equal share"
+        assert robin["db-0"] > robin.total() * 0.3
 
 
 def test_least_connections_follow_weights_and_open_connections():
@@ -207,13 +207,13 @@ def test_an_endpoint_that_has_its_limit_is_left_out():
             made = stack.enter_context(closing(http.client.HTTPConnection(*handle.address("db"), timeout=5)))
             name = over(made)
             held.setdefault(name, []).append(made)
-            time.sleep(0.7)  # the agent counts
+            time.sleep(1.5)  # the agent counts
             return name
 
         assert Counter(hold() for _ in range(6)) == {"db-0": 2, "db-1": 2, "db-2": 2}
         assert many(handle, 5, "db") == {(0, ""): 5}
         for each in held.pop("db-1"):
             each.close()
-        time.sleep(0.7)
+        time.sleep(1.5)
         assert [hold(), hold()] == ["db-1", "db-1"]
         assert many(handle, 5, "db") == {(0, ""): 5}
