@@ -52,7 +52,7 @@ def export(request: Request) -> Exported:
     files += [RenderedFile("compose.yaml", dump(stack, header=header)), _readme(request, parts)]
     copies = [copy for part in parts for copy in part.copies(part.name)]
     findings = [each for part in parts for each in per_replica(part, part.replicas)]
-    return exported("compose", files, copies, findings, request)
+    return exported("compose", files, copies, findings, parts)
 
 
 def _names(part: Part) -> list[str]:

@@ -84,7 +84,7 @@ def export(request: Request) -> Exported:
     names = [name for part in parts for name in (f"{part.name}-files.yaml", f"{part.name}.yaml")]
     kustomization = _kustomization(request, parts, names, generators)
     files += [RenderedFile("kustomization.yaml", dump(kustomization, header=header)), _readme(request, parts)]
-    return exported("kubernetes", files, copies, findings, request)
+    return exported("kubernetes", files, copies, findings, parts)
 
 
 _KEPT = (

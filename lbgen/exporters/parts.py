@@ -104,11 +104,12 @@ class Part(Struct, frozen=True):
 
 
 class Exported(Struct, frozen=True):
-    """A folder for one target, by file name, and what the target does not keep."""
+    """A folder for one target, by file name, what the target does not keep, and the parts that are in it."""
 
     target: str
     rendered: Rendered
     findings: tuple[Diagnostic, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -363,13 +364,18 @@ def load_script(part: Part, source: str, work: str, log: str, more: tuple[Render
 
 
 def exported(
-    target: str, files: list[RenderedFile], copies: list[File], findings: list[Diagnostic], request: Request
+    target: str,
+    files: list[RenderedFile],
+    copies: list[File],
+    findings: list[Diagnostic],
+    parts: tuple[Part, ...] = (),
 ) -> Exported:
     """The folder, sorted by name. LbgenError LB311 where two tiers would have the same file (`web` with its agent, and
     `web-agent`)."""
     every = tuple(sorted(files, key=lambda file: file.name))
     for one, other in pairwise(every):
         if one.name == other.name:
-            message, span = f"two tiers would have the file {one.name}", request.topology.span("tiers")
-            raise LbgenError(Diagnostic("LB311", message, span, "tiers", "give one of them another name"))
-    return Exported(target, Rendered(target, VERSION, every, copies=tuple(copies)), tuple(dict.fromkeys(findings)))
+            message = f"two tiers would have the file {one.name}"
+            raise LbgenError(Diagnostic("LB311", message, field="tiers", hint="give one of them another name"))
+    rendered = Rendered(target, VERSION, every, copies=tuple(copies))
+    return Exported(target, rendered, tuple(dict.fromkeys(findings)), parts)

@@ -80,7 +80,7 @@ def export(request: Request) -> Exported:
     text = dump({key: value for key, value in stack.items() if value}, header=header)
     files += [RenderedFile("stack.yaml", text), _readme(request, parts)]
     copies = [copy for part in parts for copy in part.copies(part.name)]
-    return exported("swarm", files, copies, findings, request)
+    return exported("swarm", files, copies, findings, parts)
 
 
 def _refuse_agent(part: Part) -> None:

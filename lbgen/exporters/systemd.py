@@ -106,7 +106,7 @@ def export(request: Request) -> Exported:
         files.append(text_file("logrotate.d/lbgen", "logrotate.j2", user=USER))
     files += [_inventory(parts), _playbook(request, parts), _readme(request, parts)]
     copies = [copy for part in parts for copy in part.copies(f"files/{part.name}")]
-    return exported("systemd", files, copies, findings, request)
+    return exported("systemd", files, copies, findings, parts)
 
 
 def _is_hot(part: Part) -> bool:

@@ -28,13 +28,14 @@ class Traffic:
     pause: float = PAUSE  # seconds between the requests of a client
     host: str = "127.0.0.1"
     fresh: bool = False  # each request on a connection of its own
+    name: str = ""  # which they ask for in place of the address
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def client(self) -> None:
         more = "Connection: close\r\n" if self.fresh else ""
-        host = f"{self.host}:{self.port}"
+        host = self.name or f"{self.host}:{self.port}"
         request = f"GET /steady HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
         connection: socket.socket | None = None
         while not self._stop.is_set():
@@ -62,6 +63,10 @@ class Traffic:
             time.sleep(self.pause)
         if connection is not None:
             connection.close()
+
+    def stop(self) -> None:
+        """Have its clients end after the request that they wait for."""
+        self._stop.set()
 
 
 def _answer(connection: socket.socket) -> tuple[int, bytes, bool]:
@@ -140,7 +145,7 @@ def traffic(
     try:
         yield seen
     finally:
-        seen._stop.set()
+        seen.stop()
         for each in threads:
             each.join()
 
