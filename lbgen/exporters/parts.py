@@ -366,6 +366,7 @@ def load_script(part: Part, source: str, work: str, log: str, more: tuple[Render
         "load.sh.j2",
         work=work,
         source=source,
+        agent=part.spec.agent,
         names=shlex.quote("".join(f"{name}\n" for name in names)),
         folders=shlex.join(sorted({str(Path(name).parent) for name in names} - {"."})),
         check="" if spec.serves else shlex.join(spec.argv),

@@ -190,6 +190,8 @@ def test_agents_run_where_a_field_needs_them(checked: lbgen.Topology, engine: st
     units = lbgen.export(checked, "systemd", engine=engine, accept=("all",)).files
     assert "lbgen agent /run/lbgen/checked" in units["units/lbgen-checked-agent.service"]
     assert "AmbientCapabilities=CAP_NET_BIND_SERVICE" in units["units/lbgen-checked.service"]
+    # The engine has a capability, or user namespace, that the agent has not, so that its process would be hidden.
+    assert "ProtectProc=" not in units["units/lbgen-checked-agent.service"]
 
 
 def floating(folder: Path, address: str) -> lbgen.Topology:
@@ -210,6 +212,39 @@ def test_keepalived_announces_the_addresses_of_machines_in_front(tmp_path: Path)
     assert "BindsTo=lbgen-checked.service" in found["units/lbgen-checked-floating.service"]
     with pytest.raises(LbgenError, match=r"LB311 engines.keepalived.vrrp: no listener has an address that could float"):
         lbgen.export(floating(tmp_path, "address: 0.0.0.0"), "systemd", engine="haproxy", accept=("all",))
+
+
+def test_what_the_agent_wrote_outlives_a_reload(checked: lbgen.Topology, tmp_path: Path) -> None:
+    """load.sh with folders of the test, and a checker that refuses what says so."""
+    source, work = tmp_path / "etc", tmp_path / "run"
+    work.mkdir()
+
+    def load(topology: lbgen.Topology) -> int:
+        lbgen.export(topology, "systemd", engine="nginx", accept=("all",)).write(tmp_path / "out")
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(tmp_path / "out/files/checked", source)
+        check = "if grep -q xwrongx nginx.conf; then exit 1; fi"
+        script = re.sub("^nginx .* -t$", check, (source / "load.sh").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        script = script.replace("/etc/lbgen/checked", str(source)).replace("/var/log/lbgen", str(tmp_path))
+        return subprocess.run(["sh", "-c", script], cwd=work, check=False).returncode
+
+    def changed(old: str, new: str) -> lbgen.Topology:
+        (tmp_path / "changed.yaml").write_text(CHECKED.replace(old, new), encoding="utf-8")
+        return lbgen.load(str(tmp_path / "changed.yaml"))
+
+    upstream, config = work / "upstreams/http/app.conf", work / "nginx.conf"
+    assert load(checked) == 0
+    first = upstream.read_text(encoding="utf-8")
+    upstream.write_text("by the agent\n", encoding="utf-8")
+    assert load(changed("name: app", "name: renamed")) == 0
+    assert "renamed" in config.read_text(encoding="utf-8")
+    assert upstream.read_text(encoding="utf-8") == "by the agent\n"
+    assert load(changed("name: app", "name: xwrongx")) != 0
+    assert "renamed" in config.read_text(encoding="utf-8")
+    assert load(changed("10.0.0.2:8080", "10.0.0.3:8080")) == 0
+    assert upstream.read_text(encoding="utf-8") == first.replace("10.0.0.2", "10.0.0.3")
+    assert load(changed("app", "web")) == 0
+    assert not upstream.exists(), "a file that is no longer exported"
 
 
 @needs["systemd-analyze"]
