@@ -134,10 +134,11 @@ class Case:
 
     def says(self, what: str, counts: Counts) -> None:
         lost = f"{len(counts.lost)} of {counts.good:,} lost in {counts.seconds:.0f} s"
+        why = ", ".join(f"{number} {word}" for word, number in Counter(counts.lost).most_common(5))
         with TABLE.open("a", encoding="utf-8") as table:
-            table.write(f"| {self.name} | {self.deployed.engine} | {what} | {lost} |\n")
+            table.write(f"| {self.name} | {self.deployed.engine} | {what} | {lost} | {why} |\n")
         assert counts.good > 100
-        assert not counts.lost, f"{lost}: {Counter(counts.lost).most_common(5)}"
+        assert not counts.lost, f"{lost}: {why}"
 
 
 def test_updates_lose_nothing(deployed: Case) -> None:
