@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with all else of it
 _GROWTH = 4  # as many replicas at most, of a tier that is scaled by load
 # Until nobody begins with a pod, before its engine is told to stop: all nodes have taken it out of its Service, and its
-# headless name leads to it no more. Cluster DNS lets an answer live for 30 s at most, and engines in front for 10 s more.
+# headless name leads to it no more: cluster DNS lets an answer live for 30 s at most, and engines for 10 s more.
 _OUT_SECONDS, _NAME_SECONDS = 5, 40
 _DRAIN_SECONDS = 20  # for the requests of an engine that ends at once
 _KEY = re.compile(r"[^-._a-zA-Z0-9]")

@@ -228,7 +228,7 @@ def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path
     """The cases of `lbgen verify`, with its shorter times; clients and endpoints are outside of the cluster."""
     if place.cluster is None:
         pytest.skip("endpoints at the topology's addresses need a network of ours")
-    network.ip("route replace local 10.0.0.0/16 dev lo", f"route replace local {CLIENT}/24 dev lo")
+    network.ip("route replace local 10.0.0.0/16 dev lo", f"route replace local {CLIENT}/32 dev lo")
     version = engine_by_name(engine).versions[0]
     plan = with_version(resolve(lbgen.load(str(ROOT / "examples/shop/topology.yaml"))), engine, version)
     scale = choose_scale(plan, lambda _: True)
@@ -265,7 +265,7 @@ def test_a_stack_is_started_changed_taken_back_and_removed(
     shop = TOPOLOGIES["shop"]("haproxy", place.dns) | {"name": "store"}
 
     def loaded(**more: object) -> lbgen.Topology:
-        (tmp_path / "shop.yaml").write_text(yaml.safe_dump(shop | more), encoding="utf-8")
+        (tmp_path / "shop.yaml").write_text(yaml.safe_dump(shop | more, sort_keys=False), encoding="utf-8")
         return lbgen.load(str(tmp_path / "shop.yaml"))
 
     how = {"runtime": "kubernetes", "accept": ("all",), "namespace": NAMESPACE}
