@@ -35,7 +35,6 @@ from lbgen.plan.overlay import with_version
 from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime import stacks
 from lbgen.runtime.common.driver import no_progress
-from lbgen.runtime.local import network
 from lbgen.runtime.standins.server import stand_in_servers
 from tests.kubernetes.cluster import AWAY_SECONDS, Cluster, cluster, why_none
 from tests.kubernetes.control_plane import PROGRAMS, ROOT, Kubectl
@@ -228,14 +227,17 @@ def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path
     """The cases of `lbgen verify`, with its shorter times; clients and endpoints are outside of the cluster."""
     if place.cluster is None:
         pytest.skip("endpoints at the topology's addresses need a network of ours")
-    network.ip("route replace local 10.0.0.0/16 dev lo", f"route replace local {CLIENT}/32 dev lo")
     version = engine_by_name(engine).versions[0]
     plan = with_version(resolve(lbgen.load(str(ROOT / "examples/shop/topology.yaml"))), engine, version)
     scale = choose_scale(plan, lambda _: True)
     plan = scale_times(plan, scale)
     cases = (*(ScheduledCase(x) for x in request_cases(plan, CLIENT, most=1_000, seed=1)), *fault_cases(plan, CLIENT))
     deployed = Deployed(place.kubectl, tmp_path, engine)
-    with pytest.MonkeyPatch.context() as patch, stand_in_servers(stand_ins(plan, tmp_path)) as endpoints:
+    with (
+        place.cluster.surrounded(),
+        pytest.MonkeyPatch.context() as patch,
+        stand_in_servers(stand_ins(plan, tmp_path)) as endpoints,
+    ):
         patch.setattr(parts, "render_with", lambda which, at, *more: render_with(which, scale_times(at, scale), *more))
         deployed.apply((ROOT / "examples/shop/topology.yaml").read_text(encoding="utf-8"), replicas={"": 1})
         found = place.kubectl.get("pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/part-of=shop")
@@ -250,7 +252,7 @@ def test_the_shop_behaves_as_the_oracle_says(engine: str, place: Place, tmp_path
     states = Counter(str(each.state) for each in done.results)
     with TABLE.open("a", encoding="utf-8") as table:
         table.write(f"| shop | {engine} | verify | {dict(states)} |\n")
-    assert failed == []
+    assert not failed, "\n".join(f"{each.case}: {each.detail} {each.differences}" for each in failed)
     assert states[str(CaseState.PASS)] > 100
 
 
