@@ -155,6 +155,7 @@ def test_a_configuration_that_the_engine_refuses_replaces_nothing(deployed: Case
         for name in deployed.deployed.names:
             deployed.place.kubectl.run("rollout", "undo", "--namespace", NAMESPACE, f"deployment/{name}")
         deployed.deployed.wait()
+        deployed.deployed.apply(deployed.version(101))
     deployed.says("a configuration that the engine refuses", counts)
 
 
