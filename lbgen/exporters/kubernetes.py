@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with all else of it
 _GROWTH = 4  # as many replicas at most, of a tier that is scaled by load
-_PRE_STOP_SECONDS = 5  # until all nodes have taken a pod out, before its engine is told to stop
+# Until nobody begins with a pod, before its engine is told to stop: all nodes have taken it out of its Service, and its
+# headless name leads to it no more: cluster DNS lets an answer live for 30 s at most, and engines for 10 s more.
+_OUT_SECONDS, _NAME_SECONDS = 5, 40
 _DRAIN_SECONDS = 20  # for the requests of an engine that ends at once
 _KEY = re.compile(r"[^-._a-zA-Z0-9]")
 _MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
@@ -240,7 +242,7 @@ def _pod(request: Request, part: Part, maps: list[tuple[_Object, dict[str, str]]
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": _PRE_STOP_SECONDS + GRACE_SECONDS + 10,
+        "terminationGracePeriodSeconds": _stop_after(part) + GRACE_SECONDS + 10,
         **shared,
         "securityContext": security,
         "topologySpreadConstraints": [spread],
@@ -288,13 +290,18 @@ def _engine(part: Part) -> _Object:
     }
 
 
+def _stop_after(part: Part) -> int:
+    """The seconds for which an engine goes on after its pod was taken out."""
+    return max(_OUT_SECONDS if part.entry else _NAME_SECONDS, _DRAIN_SECONDS if part.spec.drain_path else 0)
+
+
 def _pre_stop(part: Part) -> _Object:
     """What comes before the engine is told to stop: time, and where that would cut requests, a word to end connections
     with their answers."""
     if not part.spec.drain_path:
-        return {"sleep": {"seconds": _PRE_STOP_SECONDS}}
+        return {"sleep": {"seconds": _stop_after(part)}}
     asked = rf"POST {part.spec.drain_path} HTTP/1.1\r\nHost: lbgen\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    script = f"exec 3<>/dev/tcp/127.0.0.1/{part.plan.admin_port}; printf '{asked}' >&3; sleep {_DRAIN_SECONDS}"
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{part.plan.admin_port}; printf '{asked}' >&3; sleep {_stop_after(part)}"
     return {"exec": {"command": ["/bin/bash", "-c", script]}}
 
 

@@ -81,6 +81,18 @@ class Cluster:
     kubectl: Kubectl
     nodes: tuple[Node, ...]
 
+    @contextmanager
+    def surrounded(self) -> Iterator[None]:
+        """Every address that is not the cluster's is this process's, for clients and endpoints of any."""
+        routes = [f"10.78.0.0/24 dev {_BRIDGE} table local"]
+        routes += [f"{_PODS}.{n}.0/24 via {x.address} table local" for n, x in enumerate(self.nodes, 1)]
+        routes.append("local 0.0.0.0/0 dev lo table local")
+        network.ip(*(f"route add {route}" for route in routes))
+        try:
+            yield
+        finally:
+            network.ip(*(f"route delete {route}" for route in reversed(routes)))
+
 
 @contextmanager
 def cluster(folder: Path, images: Path, count: int = 2) -> Iterator[Cluster]:

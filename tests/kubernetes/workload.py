@@ -135,7 +135,7 @@ class Deployed:
             replicas=replicas,
         )
         found.write(self.folder / "export")
-        self.kubectl.run("apply", "--server-side", "--kustomize", str(self.folder / "export"))
+        self.kubectl.run("apply", "--server-side", "--force-conflicts", "--kustomize", str(self.folder / "export"))
         objects = (
             each for name, text in found.files.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text)
         )

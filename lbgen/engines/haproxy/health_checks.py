@@ -75,8 +75,9 @@ def _host(pool: Pool) -> str:
         return hosts[0]
     if all(endpoint.is_ip for endpoint in pool.endpoints):
         return "%[bc_dst]:%[bc_dst_port]"
-    names = (f"s{n}" if x.addresses == 1 else f"s{n}-.*" for n, x in enumerate(pool.endpoints, 1))
-    return f"%[srv_name{''.join(f',regsub(^{name}$,{host})' for name, host in zip(names, hosts, strict=True))}]"
+    ends = ("$" if endpoint.addresses == 1 else "-.*$" for endpoint in pool.endpoints)  # of a template's servers
+    named = enumerate(zip(hosts, ends, strict=True), 1)
+    return f"%[srv_name{''.join(f',regsub(^s{n}{end},{host})' for n, (host, end) in named)}]"
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
