@@ -54,7 +54,7 @@ def export(request: Request) -> Exported:
         RenderedFile("kustomization.yaml", dump(_kustomization(request, plan, list(manifests)), header=header)),
         _readme(request, plan),
     ]
-    return exported("gateway-api", files, list(_copies(plan)), found)
+    return exported("gateway-api", files, list(_copies(plan)), found, request)
 
 
 def _name(*words: str) -> str:
