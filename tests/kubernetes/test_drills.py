@@ -95,6 +95,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             running = stack.enter_context(cluster(tmp_path_factory.mktemp("cluster"), archive))
             found = Place(running.kubectl, running)
         found.kubectl.run("create", "namespace", NAMESPACE)
+        found.kubectl.run("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         stack.callback(found.kubectl.run, "delete", "namespace", NAMESPACE, "--wait=false")
         Deployed(found.kubectl, tmp_path_factory.mktemp("app"), "nginx").apply(ENDPOINTS)
         yield found
