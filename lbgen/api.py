@@ -270,7 +270,8 @@ def _deployment(
     now = orchestrated.read(topology.name)
     engine = next((x if isinstance(x, str) else x.name for x in engines or ()), None if now is None else now.engine)
     select_runtime(topology.name, runtime, lambda: (runtime, ()))
-    return deployment(topology, runtime, engine, replicas, accept, namespace or ""), usable_files(topology)
+    place = (namespace or "") if runtime == "kubernetes" else ""
+    return deployment(topology, runtime, engine, replicas, accept, place), usable_files(topology)
 
 
 def _changed(

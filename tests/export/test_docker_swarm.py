@@ -51,7 +51,11 @@ MOST_REQUESTS = 400
 MAIN = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf", "envoy": "envoy.yaml"}
 OWN = {"nginx": (("server", "nginx"),), "envoy": (("server", "envoy"),)}  # headers of what they answer by themselves
 LOG = logging.getLogger(__name__)
-pytestmark = [*IN_CONTAINERS, pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable())]
+pytestmark = [
+    *IN_CONTAINERS,
+    pytest.mark.skipif(bool(why_unavailable()), reason=why_unavailable()),
+    pytest.mark.xdist_group("swarm"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +197,7 @@ def test_a_configuration_that_is_refused_is_rolled_back(
     refused("haproxy", before, monkeypatch)
 
 
+@pytest.mark.drill
 def test_commands_of_the_page(clean: Swarm, tmp_path: Path) -> None:
     """Those of docs/deploy.md, in their order."""
     page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8").partition("## Swarm")[2]
