@@ -321,6 +321,18 @@ class LoadProgress(Struct, frozen=True):
 
 
 @runtime_checkable
+class FloatsAddresses(Protocol):
+    """An engine that can also announce the addresses of another one's listeners; beside `Engine`."""
+
+    floating_place: str  # the place for text of the topology that asks for it
+
+    def floating(self, plan: Plan) -> RenderedFile | None:
+        """What does so on the machine that has the addresses; None unless the topology has that text, and a listener
+        with an address."""
+        ...
+
+
+@runtime_checkable
 class Staged(Protocol):
     """An engine whose watched files are to be replaced in an order; beside `Engine`. It is asked by
     GET on the admin port of its plan."""

@@ -17,7 +17,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
-from lbgen.engines.api import Binary, Engine, ProcessSpec, RenderedFile, engine_of, runs_in_kernel, target_version
+from lbgen.engines.api import (
+    Binary,
+    Engine,
+    FloatsAddresses,
+    ProcessSpec,
+    RenderedFile,
+    engine_of,
+    engines,
+    runs_in_kernel,
+    target_version,
+)
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import Forward, Plan
@@ -88,7 +98,7 @@ class Part(Struct, frozen=True):
     entry: bool
     hosts: tuple[str, ...] = ()
     published: tuple[tuple[str, int, str], ...] = ()
-    floating: RenderedFile | None = None  # keepalived's file for the addresses of the listeners
+    floating: RenderedFile | None = None  # the file of an engine that announces the listeners' addresses
 
     def files(self, under: str, more: tuple[RenderedFile, ...] = ()) -> tuple[RenderedFile, ...]:
         """The rendered files, and `more` beside them, below a folder of the export."""
@@ -134,7 +144,7 @@ class Target(Struct, frozen=True):
     resolvers: tuple[str, ...] = ()
     least: int = 1  # replicas where the topology says nothing
     names: int = 1  # addresses that an endpoint's own name may have
-    floating: Callable[[Plan], RenderedFile | None] | None = None  # keepalived's file for a part in front
+    floating: bool = False  # another engine may announce the addresses of a part in front
     drains: bool = False  # something runs beside an engine before it is stopped, and can ask it to drain
 
 
@@ -161,9 +171,10 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         raise refuse(tier.plan, message, field, "--to systemd runs it on machines; another engine runs in containers")
     plan = _linked(tier.plan, target, counts)
     floating = None
-    if target.floating is not None and engine.name != "keepalived":
-        floating = target.floating(plan) if tier.entry else None
-        plan = replace(plan, engines=tuple(each for each in plan.engines if each[0] != "keepalived"))
+    for beside in engines().values() if target.floating else ():
+        if isinstance(beside, FloatsAddresses) and beside.name != engine.name:
+            floating = _floating(plan, beside, beside.name) if tier.entry else None
+            plan = replace(plan, engines=tuple(each for each in plan.engines if each[0] != beside.name))
     if target.address:
         _refuse_absolute(plan, target)
         plan = _in_container(plan, target)
@@ -195,6 +206,15 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         published=published,
         floating=floating,
     )
+
+
+def _floating(plan: Plan, beside: FloatsAddresses, name: str) -> RenderedFile | None:
+    """Its file where the topology asks for it. LbgenError LB311 where no listener has an address."""
+    found, place = beside.floating(plan), beside.floating_place
+    if found is None and place in dict(plan.options(name).verbatim):
+        hint = "write it: listeners: { web: { address: 192.0.2.10, port: 80 } }"
+        raise refuse(plan, "no listener has an address that could float", f"engines.{name}.{place}", hint)
+    return found
 
 
 def _free_port(plan: Plan) -> int:

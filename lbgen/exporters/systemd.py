@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from lbgen.engines import keepalived
 from lbgen.engines.api import RenderedFile
-from lbgen.engines.keepalived.upstreams import VRRP
 from lbgen.exporters.containers import GRACE_SECONDS, has_low_port
 from lbgen.exporters.parts import (
     LOAD,
@@ -23,23 +21,12 @@ from lbgen.exporters.parts import (
     kept_otherwise,
     label,
     load_script,
-    refuse,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
-    from lbgen.plan.model import Plan
-
-
-def _floating(plan: Plan) -> RenderedFile | None:
-    """keepalived's file where the topology asks for it. LbgenError LB311 where no listener has an address."""
-    found = keepalived.floating(plan)
-    if found is None and VRRP in dict(plan.options("keepalived").verbatim):
-        hint = "write it: listeners: { web: { address: 192.0.2.10, port: 80 } }"
-        raise refuse(plan, "no listener has an address that could float", f"engines.keepalived.{VRRP}", hint)
-    return found
 
 
 USER = "lbgen"
@@ -53,7 +40,7 @@ _TARGET = Target(
     work=lambda name: f"{_RUN}/{name}",
     endpoints=lambda name, count: (),  # as in the topology: its hosts, or names that they have
     address=False,
-    floating=_floating,
+    floating=True,
 )
 
 

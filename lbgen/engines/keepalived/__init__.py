@@ -42,17 +42,9 @@ def _environment() -> Environment:
     return text.environment(FileSystemLoader(folder("templates") / "keepalived"), {"word": quote})
 
 
-def floating(plan: Plan) -> RenderedFile | None:
-    """What announces a plan's addresses on the machine that has them, whatever engine serves there; None unless the
-    topology has text for VRRP, and a listener with an address."""
-    view = build_floating(plan)
-    if view is None:
-        return None
-    return RenderedFile(run.FILE, *text.render(_environment(), "keepalived.conf.j2", view, texts(plan, ENGINE.name)))
-
-
 class Keepalived(Struct, frozen=True):
-    """See `lbgen.engines.api.Engine` and, for `kernel_needs`, `lbgen.engines.api.NeedsKernel`."""
+    """See `lbgen.engines.api.Engine` and, for `kernel_needs`, `lbgen.engines.api.NeedsKernel`; for `floating`,
+    `lbgen.engines.api.FloatsAddresses`."""
 
     name: str = "keepalived"
     title: str = "keepalived"
@@ -61,6 +53,7 @@ class Keepalived(Struct, frozen=True):
     images: Images = Images({}, "/usr/sbin/keepalived", ("/bin/sh", "/bin/ip", "/usr/sbin/nft", "/sbin/sysctl"))
     kernel_needs: tuple[KernelNeed, ...] = (KernelNeed("/proc/net/ip_vs", "IPVS", "modprobe ip_vs"),)
     loopback_clients: bool = False
+    floating_place: str = VRRP
 
     insertion_points: tuple[tuple[str, str], ...] = (
         ("global_defs", "end of the block `global_defs`"),
@@ -83,6 +76,15 @@ class Keepalived(Struct, frozen=True):
             return (RenderedFile(run.FILE, *config), *scripts)
         marks = text.render(_environment(), "marks.nft.j2", view)
         return (RenderedFile(run.FILE, *config), RenderedFile(run.MARKS, *marks))
+
+    def floating(self, plan: Plan) -> RenderedFile | None:
+        """What announces a plan's addresses on the machine that has them, whatever engine serves there; None unless the
+        topology has text for VRRP, and a listener with an address."""
+        view = build_floating(plan)
+        if view is None:
+            return None
+        own = texts(plan, self.name)
+        return RenderedFile(run.FILE, *text.render(_environment(), "keepalived.conf.j2", view, own))
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)
