@@ -39,7 +39,7 @@ from lbgen.runtime.standins.stand_in import StandIn
 from tests.support.command import run_lbgen
 from tests.support.daemon import IN_CONTAINERS
 from tests.support.swarm import Swarm, swarm, why_unavailable
-from tests.support.traffic import Traffic
+from tests.support.traffic import KEPT, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def front(addresses: list[str], port: int) -> lbgen.Topology:
 def before(clean: Swarm) -> Iterator[tuple[str, int]]:
     """Where the tier in front listens."""
     port = free_port("127.0.0.1", 18_080)
-    stack = lbgen.up(front(clean.addresses, port), engine="haproxy", runtime="local", backends=False, seconds=1)
+    stack = lbgen.up(front(clean.addresses, port), engine="haproxy", runtime="local", backends=False, seconds=6)
     yield "127.0.0.1", port
     stack.down()
 
@@ -252,50 +252,50 @@ def test_updates(engine: str, clean: Swarm, before: tuple[str, int]) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_drain(engine: str, clean: Swarm, before: tuple[str, int]) -> None:
     start("shop", engine)
-    drain(f"shop on {engine}", clean, before)
+    assert not drain(f"shop on {engine}", clean, before)
 
 
-def drain(what: str, clean: Swarm, place: tuple[str, int]) -> None:
+def drain(what: str, clean: Swarm, place: tuple[str, int]) -> list[str]:
     with load(f"{what}, a node drained and back", place) as seen:
         time.sleep(1)
         clean.availability(3, "drain")
         time.sleep(12)
         clean.availability(3, "active")
         time.sleep(12)
-    assert not lost(seen)
+    return lost(seen)
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("engine", ENGINES)
 def test_cut_off(engine: str, clean: Swarm, before: tuple[str, int]) -> None:
     start("shop", engine)
-    cut_off(f"shop on {engine}", clean, before)
+    assert not cut_off(f"shop on {engine}", clean, before)
 
 
-def cut_off(what: str, clean: Swarm, place: tuple[str, int]) -> None:
+def cut_off(what: str, clean: Swarm, place: tuple[str, int]) -> list[str]:
     with load(f"{what}, a node cut off and back", place) as seen:
         time.sleep(2)
         clean.connected(3, to=False)
         time.sleep(40)
         clean.connected(3, to=True)
         time.sleep(15)
-    assert not lost(seen)
+    return lost(seen)
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("engine", ENGINES)
 def test_endpoints_scaled(engine: str, clean: Swarm, before: tuple[str, int]) -> None:
     start("shop", engine)
-    scaled(f"shop on {engine}", clean, before)
+    assert not scaled(f"shop on {engine}", clean, before)
 
 
-def scaled(what: str, clean: Swarm, place: tuple[str, int]) -> None:
+def scaled(what: str, clean: Swarm, place: tuple[str, int]) -> list[str]:
     with load(f"{what}, endpoints 2-5-1-2", place) as seen:
         for number in (5, 1, 2):
             time.sleep(3)
             clean.scale("app", number)
         time.sleep(8)
-    assert not lost(seen)
+    return lost(seen)
 
 
 @pytest.mark.drill
@@ -361,7 +361,10 @@ def test_hybrid_edge(web: str, clean: Swarm) -> None:
         for number in (5, 2, 3):
             lbgen.up(version(UPDATES), runtime="swarm", accept=("all",), replicas={"web": number})
     bad += lost(seen)
-    drain(what, clean, place)
-    cut_off(what, clean, place)
-    scaled(what, clean, place)
-    assert not bad
+    bad += drain(what, clean, place)
+    bad += cut_off(what, clean, place)
+    bad += scaled(what, clean, place)
+    # The edge passes bytes: a request that meets nginx as it closes an idle connection cannot be sent elsewhere.
+    kept = [text for text in bad if text.endswith(KEPT)]
+    assert len(kept) == len(bad)
+    assert len(kept) <= UPDATES / 2

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CLIENTS = 4
+KEPT = " on a kept connection"
 PAUSE = 0.03  # seconds; clients that ask more often take a CPU from what they watch
 
 
@@ -39,9 +40,12 @@ class Traffic:
         host = self.authority or f"{self.host}:{self.port}"
         request = f"GET {self.path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: identity\r\n{more}\r\n".encode()
         connection: socket.socket | None = None
+        kept = ""
         while not self._stop.is_set():
             try:
+                kept = KEPT
                 if connection is None or _closed(connection):
+                    kept = ""
                     if connection is not None:
                         connection.close()
                     connection = socket.create_connection((self.host, self.port), timeout=5)
@@ -57,7 +61,7 @@ class Traffic:
                     connection.close()
                     connection = None
             except (OSError, ValueError) as error:
-                self.lost.append(f"{type(error).__name__}: {error}")
+                self.lost.append(f"{type(error).__name__}: {error}{kept}")
                 if connection is not None:
                     connection.close()
                 connection = None
