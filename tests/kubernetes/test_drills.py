@@ -113,6 +113,7 @@ def deployed(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pyt
     topology = TOPOLOGIES[name](engine, place.dns)
     made = Deployed(place.kubectl, tmp_path_factory.mktemp(f"{name}-{engine}"), engine)
     made.apply(topology)
+    time.sleep(10)  # a tier in front that began before the one behind asks for its name again
     yield Case(place, made, name, topology)
     made.delete()
 
