@@ -97,7 +97,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         found.kubectl.run("create", "namespace", NAMESPACE)
         found.kubectl.run("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         stack.callback(found.kubectl.run, "delete", "namespace", NAMESPACE, "--wait=false")
-        Deployed(found.kubectl, tmp_path_factory.mktemp("app"), "nginx").apply(ENDPOINTS)
+        app = Deployed(found.kubectl, tmp_path_factory.mktemp("app"), "nginx")
+        app.apply(ENDPOINTS, wait=False)
+        # They are reached by name, and have to serve on for as long as that leads to them.
+        pod = {"containers": [{"name": "engine", "lifecycle": {"preStop": {"sleep": {"seconds": 15}}}}]}
+        patch = yaml.safe_dump({"spec": {"template": {"spec": pod}}})
+        found.kubectl.run("patch", "deployment", "app", "--namespace", NAMESPACE, "--patch", patch)
+        app.wait()
         yield found
 
 
@@ -107,6 +113,7 @@ def deployed(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pyt
     topology = TOPOLOGIES[name](engine, place.dns)
     made = Deployed(place.kubectl, tmp_path_factory.mktemp(f"{name}-{engine}"), engine)
     made.apply(topology)
+    time.sleep(10)  # a tier in front that began before the one behind asks for its name again
     yield Case(place, made, name, topology)
     made.delete()
 
@@ -152,8 +159,9 @@ def test_a_configuration_that_the_engine_refuses_replaces_nothing(deployed: Case
     engine = deployed.deployed.engine
     with clients(*deployed.place.address(deployed.front)) as counts:
         deployed.deployed.apply(deployed.version(100, engines={engine: REFUSED[engine]}), wait=False)
-        assert not deployed.deployed.wait("20s", check=False)
-        for name in deployed.deployed.names:
+        stuck = deployed.deployed.wait("20s", check=False)
+        assert stuck
+        for name in stuck:
             deployed.place.kubectl.run("rollout", "undo", "--namespace", NAMESPACE, f"deployment/{name}")
         deployed.deployed.wait()
         deployed.deployed.apply(deployed.version(101))

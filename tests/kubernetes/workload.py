@@ -143,11 +143,11 @@ class Deployed:
         if wait:
             self.wait()
 
-    def wait(self, seconds: str = _ROLLOUT, check: bool = True) -> bool:
-        """Whether all Deployments have only pods of the newest version, all ready."""
+    def wait(self, seconds: str = _ROLLOUT, *, check: bool = True) -> list[str]:
+        """The Deployments that do not get to have pods of the newest version alone, all ready."""
         words = ("rollout", "status", "--namespace", NAMESPACE, "--timeout", seconds)
-        done = [self.kubectl.run(*words, f"deployment/{name}", seconds=240, check=check) for name in self.names]
-        return not any(each.returncode for each in done)
+        ask = self.kubectl.run
+        return [x for x in self.names if ask(*words, f"deployment/{x}", seconds=240, check=check).returncode]
 
     def delete(self) -> None:
         self.kubectl.run("delete", "--kustomize", str(self.folder / "export"), "--wait=false")
