@@ -33,6 +33,7 @@ from lbgen.conformance.own_answers import check_safe
 from lbgen.conformance.prepare import DeclaredDifference, own_headers
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.engines.api import Level, engine
+from lbgen.plan.conditions import Query
 from lbgen.plan.features import all_features
 from lbgen.plan.overlay import with_endpoints, with_ports
 from lbgen.plan.own_statuses import is_own_status
@@ -174,10 +175,19 @@ def asks_patterns_for_raw(plan: Plan, request: Request, subject: EngineUnderTest
     return verdict.level is Level.HABIT and patterns and re.search(r'["<>\\^`{|}]', path) is not None
 
 
+def breaks_an_escape(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
+    """Whether a query has a `%` without two hexadecimal digits, on an engine for which the parameter is not there."""
+    verdict = engine(subject.engine).verdict("match.query", subject.version)
+    asked = any(isinstance(each.subject, Query) for rule in rules_of(plan) for each in rule.match.conditions)
+    broken = re.search(r"%(?![0-9A-Fa-f]{2})", request.target.partition("?")[2])
+    return verdict.level is Level.HABIT and asked and broken is not None
+
+
 def meets_habits(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
     """Whether engines answer the request each in its own way."""
     everywhere = repeats_a_name(request) or names_an_odd_host(request) or ends_fields(request)
-    return everywhere or passes_underscores(plan, request, subject) or asks_patterns_for_raw(plan, request, subject)
+    here = (passes_underscores, asks_patterns_for_raw, breaks_an_escape)
+    return everywhere or any(each(plan, request, subject) for each in here)
 
 
 def crossed(asked: list[Request]) -> list[Request]:

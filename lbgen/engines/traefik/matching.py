@@ -221,7 +221,10 @@ def _not(kind: type[AnySubject]) -> Callable[[str, Not], str]:
     return render
 
 
-_QUERY_SAYS = "any of repeated parameters matches, names and values are decoded, and `+` stands for a space"
+_QUERY_SAYS = (
+    "any of repeated parameters matches, names and values are decoded, `+` stands for a space, and a parameter with a "
+    "malformed escape (`%zz`) is not there"
+)
 _LINES_SAY = "each line of a repeated header is matched by itself"
 _COOKIE_SAYS = "any of repeated cookies matches"
 
