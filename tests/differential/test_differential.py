@@ -167,12 +167,13 @@ def passes_underscores(plan: Plan, request: Request, subject: EngineUnderTest) -
     return verdict.level is Level.HABIT and passed and any("_" in name for name, _ in request.headers)
 
 
-def asks_patterns_for_raw(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
-    """Whether a path has characters that RFC 3986 has no place for, on an engine whose regexes see them escaped."""
+def asks_patterns(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
+    """Whether a regex sees another path than this, on engines that escape characters that RFC 3986 has no place for, or
+    decode escapes."""
     verdict = engine(subject.engine).verdict("match.path.regex", subject.version)
     patterns = any(not rule.match.path.is_text for rule in rules_of(plan))
-    path = request.target.partition("?")[0]
-    return verdict.level is Level.HABIT and patterns and re.search(r'["<>\\^`{|}]', path) is not None
+    seen = "%" if "decoded" in verdict.note else r'["<>\\^`{|}]'
+    return verdict.level is Level.HABIT and patterns and re.search(seen, request.target.partition("?")[0]) is not None
 
 
 def breaks_an_escape(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
@@ -186,7 +187,7 @@ def breaks_an_escape(plan: Plan, request: Request, subject: EngineUnderTest) -> 
 def meets_habits(plan: Plan, request: Request, subject: EngineUnderTest) -> bool:
     """Whether engines answer the request each in its own way."""
     everywhere = repeats_a_name(request) or names_an_odd_host(request) or ends_fields(request)
-    here = (passes_underscores, asks_patterns_for_raw, breaks_an_escape)
+    here = (passes_underscores, asks_patterns, breaks_an_escape)
     return everywhere or any(each(plan, request, subject) for each in here)
 
 

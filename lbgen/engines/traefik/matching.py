@@ -40,6 +40,7 @@ ANY = "Host(`*`)"  # it also applies TLS options to every server name, and to no
 _ANY_IN_3_6 = f"{ANY} || HostRegexp(`^`)"  # there the first has an effect on TLS alone
 _RESERVED = frozenset(ord(char) for char in ":/?#[]@!$&'()*+,;=%")
 _ESCAPES = re.compile("(?:%[0-9A-F]{2})+")
+_IN_PATTERN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?:%[0-9A-Fa-f]{2})+(?![*+?{])", re.DOTALL)
 _BEHIND_BACKSLASH = r"\\\g<0>"
 NO_CLIENT = "255.255.255.255/32"
 # Traefik drops some of them from other peers, but sets its own before it routes.
@@ -142,7 +143,13 @@ def _path_prefix(value: str) -> str:
 
 
 def _path_pattern(value: str) -> str:
-    return call("PathRegexp", anchor(value))
+    """Escapes in it are decoded as those of paths are, but for those in a class or with a quantifier."""
+
+    def decode(found: re.Match[str]) -> str:
+        escapes = found[0].upper()
+        return quote_regex(decode_path(escapes)) if escapes.startswith("%") else found[0]
+
+    return call("PathRegexp", anchor(_IN_PATTERN.sub(decode, value)))
 
 
 def _method(_: str, operator: OneOf) -> str:
@@ -221,6 +228,7 @@ def _not(kind: type[AnySubject]) -> Callable[[str, Not], str]:
     return render
 
 
+_DIFFERENT_RULE = ("accepted", "status 404", "pool")
 _QUERY_SAYS = (
     "any of repeated parameters matches, names and values are decoded, `+` stands for a space, and a parameter with a "
     "malformed escape (`%zz`) is not there"
@@ -230,13 +238,17 @@ _COOKIE_SAYS = "any of repeated cookies matches"
 
 
 def _habit(subject: type[AnySubject], operator: type[AnyOperator], says: str) -> Verdict:
-    return habit(says, {f"{FEATURES[subject, operator]}.routes": ("accepted", "status 404", "pool")})
+    return habit(says, {f"{FEATURES[subject, operator]}.routes": _DIFFERENT_RULE})
 
 
+_PATTERNS = habit(
+    "it sees the path with its escapes decoded, but for those of reserved characters: `.` is the whole of `%C3%A9`",
+    {f"{FEATURES[RegexPath]}.routes": _DIFFERENT_RULE},
+)
 CONDITIONS: ConditionTable = {
     ExactPath: Rendered(_exact_path, NATIVE),
     PrefixPath: Rendered(_path_prefix, NATIVE),
-    RegexPath: Rendered(_path_pattern, NATIVE),
+    RegexPath: Rendered(_path_pattern, _PATTERNS),
     (Method, OneOf): Rendered(_method, NATIVE),
     (Header, Exact): Rendered(_exact_header, NATIVE),
     (Header, Regex): Rendered(_header_regex, _habit(Header, Regex, _LINES_SAY)),

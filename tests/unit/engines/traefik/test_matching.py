@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lbgen.engines.traefik.matching import build_rule, count_rules, decode_path, find_priority, quote_regex
+from lbgen.engines.traefik.matching import build_path, build_rule, count_rules, decode_path, find_priority, quote_regex
 from lbgen.engines.traefik.quote import quote_rule_text
 from lbgen.plan.conditions import Exact, Regex
 from lbgen.plan.model import HostPattern, Match, Rule
-from lbgen.plan.path_conditions import ExactPath, PrefixPath
+from lbgen.plan.path_conditions import ExactPath, PrefixPath, RegexPath
 from tests.support.plans import match
 
 EVERY = PrefixPath("/")
@@ -64,3 +64,17 @@ def test_texts_of_rules_are_go_literals(text, wanted):
 
 def test_a_text_in_an_expression_matches_itself():
     assert quote_regex("a.b+c") == r"a\.b\+c"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [
+        ("/a%20b.*", "^(?:/a b.*)$"),
+        ("/%c3%a9/%2Fx", "^(?:/é/%2Fx)$"),
+        ("/a%2Eb", r"^(?:/a\.b)$"),
+        ("/[%20]%20+", "^(?:/[%20]%20+)$"),
+        (r"/\%20", r"^(?:/\%20)$"),
+    ],
+)
+def test_escapes_of_a_pattern_are_decoded_as_those_of_paths_are(pattern: str, written: str) -> None:
+    assert build_path(RegexPath(pattern)) == [f"PathRegexp({quote_rule_text(written)})"]
