@@ -100,10 +100,10 @@ def _hosts(request: Request, account: dict[str, Any]) -> Iterator[str]:
 
 
 def _targets(request: Request, account: dict[str, Any]) -> Iterator[str]:
-    """Targets in canonical form, as one of which the request may have been served."""
+    """Targets in canonical form, as one of which the request may have been served; without the host that they name."""
     yield _readable(account["target"])
-    path, mark, query = request.target.partition("?")
-    for form in (path, path.replace("\\", "/")):
+    path, mark, query = re.sub("^https?://[^/?#]*", "", request.target).partition("?")
+    for form in (path or "/", path.replace("\\", "/")):
         with suppress(PathError):
             yield normalise_path(form) + mark + query
 
