@@ -12,6 +12,9 @@ mount --make-rshared /
 mount --bind "$folder/kubelet" /var/lib/kubelet
 mount --make-rshared /var/lib/kubelet
 mount --bind "$folder/cni" /var/lib/cni
+mkdir -p /run/netns "$folder/netns"
+mount --bind "$folder/netns" /run/netns  # where containerd keeps those of pods, which would outlive the node
+mount --make-rshared /run/netns
 # Where cgroups are of version 1, a cpuset is empty until it is filled in.
 for controller in /sys/fs/cgroup/*/; do
     [ -e "$controller/cgroup.clone_children" ] && mkdir -p "$controller/$cgroup"
