@@ -105,8 +105,8 @@ class OrchestratedStack(StackState, frozen=True):
 
 
 class Orchestrator(Protocol):
-    """One of `lbgen.runtime.orchestrators.run.ORCHESTRATORS`, a module. What is lbgen's it knows by labels, with the
-    name of the stack and this state directory's id (`labels.owner_labels`); it touches nothing else."""
+    """One of `lbgen.runtime.orchestrators.run.ORCHESTRATORS`, a module. Labels with the
+    stack's name and this state directory's id (`labels.owner_labels`) say what is lbgen's; it touches nothing else."""
 
     def context(self, record: Record) -> str:
         """The name of the swarm or cluster that commands go to now. Raises EngineError LB433 where there is none, or it
