@@ -7,6 +7,7 @@ from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
 from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.forward_auth import FORWARD_AUTH
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
 from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
@@ -33,6 +34,7 @@ FEATURES = (
     MAX_BODY,
     MAX_CONNECTIONS,
     RATE_LIMITS,
+    FORWARD_AUTH,
     TIMEOUTS,
     PROTOCOLS,
     COMPRESSION,
