@@ -17,6 +17,7 @@ from lbgen.engines.haproxy.connections import (
     SLOW_START,
 )
 from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.forward_auth import FORWARD_AUTH
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
 from lbgen.engines.haproxy.limits import ACCESS, CLIENT, CONCURRENCY, LIMITS, MAX_BODY, RATE_LIMITS
@@ -31,6 +32,7 @@ FEATURES = (
     LIMITS,
     CLIENT,
     ACCESS,
+    FORWARD_AUTH,
     HEADERS,
     SPLITS,
     REWRITES,

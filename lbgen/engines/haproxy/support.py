@@ -106,7 +106,8 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 }
 
 _REFUSED = {
-    "route.auth": "it is not rendered for this engine yet",
+    "route.auth.basic": "it is not rendered for this engine yet",
+    "route.auth.jwt": "it is not rendered for this engine yet",
     "listener.l4.udp": "HAProxy does not proxy UDP",
     "route.retries.budget": "HAProxy does not count its retries against its requests",
     "timeouts.request": "HAProxy has no timer for a whole request",
