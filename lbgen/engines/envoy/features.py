@@ -11,6 +11,7 @@ from lbgen.engines.envoy.balancing import BALANCING
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
+from lbgen.engines.envoy.forward_auth import FORWARD_AUTH
 from lbgen.engines.envoy.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.envoy.headers import HEADERS
 from lbgen.engines.envoy.health_checks import HEALTH_CHECKS
@@ -38,6 +39,7 @@ FEATURES = (
     ROUTE_ACCESS,
     CORS,
     RATE_LIMITS,
+    FORWARD_AUTH,
     HEADERS,
     MIRRORS,
     REWRITES,

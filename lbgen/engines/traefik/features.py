@@ -6,6 +6,7 @@ from lbgen.engines.traefik.access import ACCESS
 from lbgen.engines.traefik.balancing import BALANCING, STICKY
 from lbgen.engines.traefik.compression import COMPRESSION
 from lbgen.engines.traefik.cors import CORS
+from lbgen.engines.traefik.forward_auth import FORWARD_AUTH
 from lbgen.engines.traefik.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.traefik.headers import EARLY_HEADERS, HEADERS
 from lbgen.engines.traefik.health_checks import HEALTH_CHECKS
@@ -28,6 +29,7 @@ FEATURES = (
     ACCESS,
     RATE_LIMITS,
     CORS,
+    FORWARD_AUTH,
     COMPRESSION,
     REWRITES,
     HEADERS,
