@@ -26,6 +26,7 @@ from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.addresses import check_port, l4_pools, restore_port
 from lbgen.conformance.verify.cases import Phase
+from lbgen.conformance.verify.forward_auth import REFUSES, services
 from lbgen.conformance.verify.jobs import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
 from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
@@ -118,7 +119,7 @@ def _start_behind_front(stack: ExitStack, job: Job, front_tier: FrontTier) -> _B
 def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
     """One for each endpoint that is an address, where the plan says it is; those of L4 routes send bytes back. And one
     (`POOL-NUMBER-check`) for each that is checked elsewhere."""
-    protocols = l4_pools(plan)
+    protocols, asked = l4_pools(plan), services(plan)
     for pool in plan.pools:
         datagrams = protocols.get(pool.name) is Protocol.UDP
         for number, endpoint in enumerate(pool.endpoints):
@@ -129,7 +130,7 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 pool.name,
                 endpoint.host,
                 endpoint.port,
-                behaviour=Behaviour("echo" if pool.name in protocols else "json"),
+                behaviour=asked.get(pool.name) or Behaviour("echo" if pool.name in protocols else "json"),
                 tls=stand_in_tls(pool, folder),
                 proxied=pool.proxy_protocol is not None,
                 datagrams=datagrams,
@@ -183,7 +184,10 @@ class _Run:
     def _all_are(self, phase: Phase, pool: str) -> Iterator[None]:
         """All endpoints, or those of one pool, do what that phase says."""
         group, folder = self.session.endpoints, Path(self.job.folder)
-        chosen = [x for x in group.stand_ins if pool in ("", x.pool) and not x.datagrams]
+        asked = services(self.job.plan)
+        chosen = [
+            x for x in group.stand_ins if not x.datagrams and (x.pool == pool or (not pool and x.pool not in asked))
+        ]
         match phase:
             case Phase.HEAVY:
                 changed = [x for x in chosen if x.behaviour.mode == "echo"]
@@ -195,6 +199,8 @@ class _Run:
             match phase:
                 case Phase.HEAVY | Phase.HUNG:
                     group.behave(each.name, Behaviour("mute" if phase is Phase.HEAVY else "hang"))
+                case Phase.REFUSING:
+                    group.behave(each.name, REFUSES)
                 case Phase.FOREIGN if each.tls is not None:
                     certificate, key = (str(folder / f"{WRONG}.{kind}") for kind in ("crt", "key"))
                     group.show(each.name, replace(each.tls, certificate=certificate, key=key))
@@ -203,7 +209,7 @@ class _Run:
         time.sleep(NOTICED if changed else 0)
         yield
         for each in changed:
-            if phase in (Phase.HEAVY, Phase.HUNG):
+            if phase in (Phase.HEAVY, Phase.REFUSING, Phase.HUNG):
                 group.behave(each.name, each.behaviour)
             else:
                 group.listen(each.name, "yes")

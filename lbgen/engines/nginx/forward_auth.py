@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""
+_AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
 
 
@@ -67,6 +68,9 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         first = _proxy(on, listener, auth, (directive("internal"), *intercept))
         yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
         yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+        if auth.redirect_to is not None:
+            answer = Answer(302, on.definitions.text(auth.redirect_to))
+            yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
     if found:
         yield Location(Atom(next(iter(found.values())).field), name=_REFUSED, answer=Answer(401, None))
 
@@ -77,7 +81,7 @@ def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")
         yield directive("recursive_error_pages", "on")
-        yield directive("error_page", "401", "=302", on.definitions.text(auth.redirect_to))
+        yield directive("error_page", "401", "=", _login(on, auth))
 
 
 def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
@@ -127,6 +131,10 @@ def _path(on: HttpBlock, auth: ForwardAuth) -> str:
 
 def _name(on: HttpBlock, auth: ForwardAuth) -> Atom:
     return Atom(f"@auth/{_key(on, auth)}")
+
+
+def _login(on: HttpBlock, auth: ForwardAuth) -> Atom:
+    return Atom(f"{_name(on, auth).text}/login")
 
 
 def _key(on: HttpBlock, auth: ForwardAuth) -> str:

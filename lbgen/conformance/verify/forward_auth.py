@@ -1,0 +1,56 @@
+"""Cases of routes that a service guards: it admits (all other cases), it refuses, it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case
+from lbgen.plan.auth import ForwardAuth
+from lbgen.runtime.standins.stand_in import Behaviour
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan, Route
+    from lbgen.plan.request import Request
+
+REFUSES = Behaviour("fixed", status=401, headers=(("WWW-Authenticate", 'Bearer realm="stand-in"'),), body="no\n")
+_CLAUSE = "5.auth-forward"
+_MARGIN = 2_500  # ms within which a refusal comes once the service's times are over
+
+
+def services(plan: Plan) -> dict[str, Behaviour]:
+    """What stand-ins of services answer, by pool: 200, with all fields that some route passes on."""
+    names: dict[str, dict[str, None]] = {}
+    for route in plan.routes:
+        if isinstance(route.auth, ForwardAuth):
+            names.setdefault(route.auth.pool, {}).update(dict.fromkeys(route.auth.response_headers))
+    return {
+        pool: Behaviour("fixed", headers=tuple((name, f"stand-in of {pool}") for name in each))
+        for pool, each in names.items()
+    }
+
+
+def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[ScheduledCase]:
+    """What a client gets while the service of a route refuses, is gone, or is silent."""
+    auth = route.auth
+    if not isinstance(auth, ForwardAuth):
+        return
+    pool = plan.pool(auth.pool)
+    tried = [f"{pool.field}.{word}" for word in ("protocol", "tls.ca", "tls.server_name", "tls.verify")]
+    if len(pool.endpoints) == 1:
+        tried += [f"{pool.field}.balance", f"{pool.field}.endpoints[0].address"]
+    shows = {} if auth.redirect_to is None else {"location": auth.redirect_to}
+    no = fault_case(f"{_CLAUSE}.refuses", hit, route, status=302 if shows else 401, shows=shows)
+    others = (403, 500, 502, 504)
+    gone = fault_case(f"{_CLAUSE}.gone", hit, route, fault=503, status=others, within_ms=(0, _MARGIN))
+    found = [(no, Phase.REFUSING), (gone, Phase.REFUSED)]
+    if auth.connect and auth.response:
+        within = (round(0.9 * auth.response), auth.connect + auth.response + _MARGIN)
+        found.append(
+            (fault_case(f"{_CLAUSE}.silent", hit, route, fault=503, status=others, within_ms=within), Phase.HUNG)
+        )
+    for one, phase in found:
+        case = replace(one.case, tries_fields=tuple(tried))
+        yield replace(one, case=case, phase=phase, pool=auth.pool)
