@@ -43,6 +43,12 @@ def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -
     return {name: (text(inline(_variable(definitions, name))),) for name in plan.identity_headers(listener)}
 
 
+def leads_on(plan: Plan) -> bool:
+    """Whether a location to which a refusal leads leads on to another one."""
+    auths = (route.auth for route in plan.routes)
+    return any(isinstance(auth, ForwardAuth) and auth.redirect_to is not None for auth in auths)
+
+
 def _variable(definitions: Definitions, header: str) -> str:
     return definitions.named("auth", header)[0]
 
@@ -80,7 +86,6 @@ def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
     yield directive("proxy_hide_header", "WWW-Authenticate")
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")
-        yield directive("recursive_error_pages", "on")
         yield directive("error_page", "401", "=", _login(on, auth))
 
 
