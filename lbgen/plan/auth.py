@@ -67,10 +67,11 @@ class User(Struct, frozen=True):
 
 
 class BasicAuth(Struct, frozen=True, tag=True):
-    """`users` have distinct names. 401 with `realm` for every other request."""
+    """`users` have distinct names. 401 with `realm` for every other request. `name` is that of the users' file."""
 
     users: tuple[User, ...]
     realm: str
+    name: str
     field: str
 
     @property

@@ -9,6 +9,8 @@ from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbgen.plan.model import (
         Endpoint,
         Forward,
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
         Pool,
         Redirect,
         Rewrite,
+        Route,
         Target,
     )
 
@@ -71,6 +74,12 @@ def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -
     if listener.request_id:
         lines.append((REQUEST_ID, sent[REQUEST_ID] or None))
     return lines
+
+
+def with_identity(lines: Lines, route: Route, identity: Iterable[tuple[str, str | None]]) -> Lines:
+    """`lines` with `identity` in place of the fields that say who sends the request; None as above."""
+    names = () if route.auth is None else route.auth.identity_headers
+    return [*(line for line in lines if line[0] not in names), *identity]
 
 
 def _made(name: str, listener: Listener) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
@@ -19,6 +19,7 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
+from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
     PROXY_FIELDS,
@@ -29,6 +30,7 @@ from lbgen.plan.forwarding import (
     rewrite_target,
     sticky_cookies,
     sticky_target,
+    with_identity,
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
@@ -173,11 +175,16 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
+    auth = Authentication() if route.auth is None or asks_cors else authenticate(route.auth, parsed)
+    if auth.refusal is not None:
+        refusals.append(auth.refusal)
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
     others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
+        if auth.challenge:
+            outcome = replace(outcome, headers=(*outcome.headers, ("www-authenticate", auth.challenge)))
     elif route.cors is not None and asks_cors:
         allowed = preflight_headers(route.cors, parsed)
         headers = (*allowed, *vary_header(route.cors))
@@ -186,10 +193,10 @@ def simulate(plan: Plan, request: Request) -> Outcome:
             free = (*(name for name in CORS_HEADERS if open_to or name != "access-control-allow-origin"), "vary")
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
-        outcome = _act(plan, route, winner, parsed, listener, request.client)
+        outcome = _act(plan, route, winner, parsed, listener, request.client, auth.identity)
         compression = route.compression
     if not asks_cors:
-        others = shared_limit_statuses(route)
+        others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
@@ -260,7 +267,15 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
     return replace(_made(first, reason, method), others=tuple(others))
 
 
-def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:
+def _act(
+    plan: Plan,
+    route: Route,
+    rule: Rule,
+    parsed: ParsedRequest,
+    listener: Listener,
+    client: str,
+    identity: Iterable[tuple[str, str | None]],
+) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
     match action:
@@ -273,7 +288,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             headers = tuple((name, to_wire(value)) for name, value in action.headers)
             return Outcome(None, None, action.status, reason, body, headers=headers)
         case Forward():
-            lines = forwarded_headers(parsed, listener, client)
+            lines = with_identity(forwarded_headers(parsed, listener, client), route, identity)
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:

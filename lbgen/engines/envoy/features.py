@@ -8,6 +8,7 @@ from __future__ import annotations
 from lbgen.engines.envoy.access import LISTENER_ACCESS, ROUTE_ACCESS
 from lbgen.engines.envoy.access_log import ACCESS_LOG
 from lbgen.engines.envoy.balancing import BALANCING
+from lbgen.engines.envoy.basic_auth import BASIC_AUTH
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
@@ -38,6 +39,7 @@ FEATURES = (
     ROUTE_ACCESS,
     CORS,
     RATE_LIMITS,
+    BASIC_AUTH,
     HEADERS,
     MIRRORS,
     REWRITES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lbgen.engines.haproxy.access_log import ACCESS_LOG
 from lbgen.engines.haproxy.backend_selection import SPLITS, STICKY
+from lbgen.engines.haproxy.basic_auth import BASIC_AUTH
 from lbgen.engines.haproxy.buffers import BUFFERING
 from lbgen.engines.haproxy.compression import COMPRESSION
 from lbgen.engines.haproxy.connections import (
@@ -38,6 +39,7 @@ FEATURES = (
     RESPONSE_HEADERS,
     RATE_LIMITS,
     CONCURRENCY,
+    BASIC_AUTH,
     MAX_BODY,
     ENDPOINT_NAMES,
     KEEPALIVE,

@@ -66,7 +66,8 @@ _FAILURES = habit(
 )
 
 _COMMON: dict[Feature, Verdict] = {
-    "route.auth": refused("it is not rendered for this engine yet"),
+    "route.auth.forward": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused("it is not rendered for this engine yet"),
     "listener.tls": emulated("a server block for each name of a certificate or a host"),
     "listener.tls.client": habit(
         "a client without a valid certificate gets 400 after the handshake",

@@ -24,6 +24,7 @@ from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.traefik.routers import build_routers
 from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import build_tls, build_unknown_names
+from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode, Plan
@@ -72,6 +73,7 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     if own := read_dynamic_keys(plan):
         header = f"{origin(plan)}: the topology's own text."
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, header, _WIDTH)))
+    files.extend(users_files(plan))
     return tuple(files)
 
 
