@@ -142,53 +142,9 @@ Forward = Annotated[
 ]
 
 
-class Route(Strict):
-    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not set."""
+class RoutePolicies(Strict):
+    """What is done with requests, whichever route they take. None = not set."""
 
-    model_config = exactly_one("forward", "redirect", "respond")
-
-    name: Name = Field(description="its name in logs, findings and stats", examples=["api"])
-    listeners: list[Name] | None = Field(
-        default=None,
-        min_length=1,
-        description="listeners it is attached to; every l7 listener when left out, an l4 route must name its own",
-        examples=[["web"]],
-    )
-    hosts: list[HostName] | None = Field(
-        default=None,
-        min_length=1,
-        description="names without port; *.x covers any depth; SNI on l4; every host when left out",
-        examples=[["shop.example", "*.shop.example"]],
-    )
-    match: list[Match] | None = Field(
-        default=None,
-        min_length=1,
-        description="any of these; every path when left out",
-        examples=[[{"path": {"prefix": "/api"}}]],
-    )
-    sources: list[Cidr] | None = Field(
-        default=None,
-        min_length=1,
-        description="l4 only: addresses of clients; all when left out",
-        examples=[["10.0.0.0/8"]],
-    )
-    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000, description="higher is tried first", examples=[10])
-    forward: Forward | None = Field(
-        default=None, description="a pool, or a list of pools with weights; no default", examples=["app"]
-    )
-    redirect: Redirect | None = Field(
-        default=None, description="instead of forward; no default", examples=[{"path": "/new", "status": 301}]
-    )
-    respond: Respond | None = Field(
-        default=None,
-        description="instead of forward: an answer of the proxy; no default",
-        examples=[{"status": 200, "body": "ok\n"}],
-    )
-    rewrite: Rewrite | None = Field(
-        default=None,
-        description="changes of path and host for the endpoint; none when left out",
-        examples=[{"prefix": "/v1"}],
-    )
     timeouts: Timeouts | None = Field(
         default=None,
         description="how long endpoints may take; the topology's when left out",
@@ -245,6 +201,59 @@ class Route(Strict):
         description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
     )
+
+
+class RouteAction(Strict):
+    """The requests of a route, and where they go; its fields come before those of its policies."""
+
+    name: Name = Field(description="its name in logs, findings and stats", examples=["api"])
+    listeners: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="listeners it is attached to; every l7 listener when left out, an l4 route must name its own",
+        examples=[["web"]],
+    )
+    hosts: list[HostName] | None = Field(
+        default=None,
+        min_length=1,
+        description="names without port; *.x covers any depth; SNI on l4; every host when left out",
+        examples=[["shop.example", "*.shop.example"]],
+    )
+    match: list[Match] | None = Field(
+        default=None,
+        min_length=1,
+        description="any of these; every path when left out",
+        examples=[[{"path": {"prefix": "/api"}}]],
+    )
+    sources: list[Cidr] | None = Field(
+        default=None,
+        min_length=1,
+        description="l4 only: addresses of clients; all when left out",
+        examples=[["10.0.0.0/8"]],
+    )
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000, description="higher is tried first", examples=[10])
+    forward: Forward | None = Field(
+        default=None, description="a pool, or a list of pools with weights; no default", examples=["app"]
+    )
+    redirect: Redirect | None = Field(
+        default=None, description="instead of forward; no default", examples=[{"path": "/new", "status": 301}]
+    )
+    respond: Respond | None = Field(
+        default=None,
+        description="instead of forward: an answer of the proxy; no default",
+        examples=[{"status": 200, "body": "ok\n"}],
+    )
+    rewrite: Rewrite | None = Field(
+        default=None,
+        description="changes of path and host for the endpoint; none when left out",
+        examples=[{"prefix": "/v1"}],
+    )
+
+
+class Route(RoutePolicies, RouteAction):
+    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not set."""
+
+    model_config = exactly_one("forward", "redirect", "respond")
 
     @model_validator(mode="wrap")
     @classmethod
