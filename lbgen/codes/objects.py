@@ -137,6 +137,23 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
+LB240 a route on listeners with different authentication
+  cause: `auth` of a listener holds for its routes that have none of their own, and the listeners of this route ask for
+    different users, or one of them for none.
+  example: listeners: { web: { port: 8080 }, staff: { port: 8081, auth: { basic: { users: no-such.htpasswd } } } }
+  remedy: Write a route for each listener, or `auth` on the route.
+LB241 a file of users or keys that cannot be used
+  cause: The htpasswd file of `auth` cannot be read or has a line that is not a name and a known hash, or the JWKS file
+    holds something else than public keys.
+  example: routes: [{ name: app, auth: { basic: { users: no-such.htpasswd } }, forward: app }]
+  remedy: Correct the line that the finding names; `htpasswd -B FILE NAME` writes users.
+LB242 an identity that clients can send
+  cause: `auth` sends the endpoint a field that says who the client is, and the listener passes fields with underscores,
+    which many endpoints read as that one.
+  example: headers_with_underscores: pass
+    routes:
+      - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
+  remedy: Write `headers_with_underscores: drop` on the listener.
 LB251 a pool that no route uses
   cause: Neither a target nor a mirror of any route names the pool.
   example: pools:

@@ -30,6 +30,8 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
+    "listener.auth": (),
+    "route.auth": ("route.auth.basic", "route.auth.forward", "route.auth.jwt"),
     "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
     "route.match": tuple(FEATURES.values()),
     "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),

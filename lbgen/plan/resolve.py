@@ -37,11 +37,13 @@ from lbgen.plan.model import (
 from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
+from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
+    from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
@@ -100,11 +102,14 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
+    auths = Auths(topology, expanded)
+    routes = tuple(_route(model, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
+    pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(
         name=model.name,
         listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
-        pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
+        pools=(*pools, *auths.pools),
+        routes=routes,
         uses=uses,
         accept=tuple(dict.fromkeys(_accepted(model))),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
@@ -229,7 +234,9 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 
-def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route) -> Route:
+def _route(
+    model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
+) -> Route:
     l4 = expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
@@ -257,6 +264,7 @@ def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: 
         resolve_policies.edits(route.request_headers),
         resolve_policies.edits(route.response_headers, _default_headers(model, expanded, index)),
         access=resolve_policies.access(route.access),
+        auth=auth,
         rate_limit=resolve_policies.rate_limit(route.rate_limit),
         concurrency=resolve_policies.concurrency(route.concurrency),
         max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,

@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from lbgen.spec.auth import Auth
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
@@ -242,6 +243,11 @@ class Listener(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
+    )
+    auth: Auth | None = Field(
+        default=None,
+        description="who may send requests of its routes, unless a route has an auth of its own; all when left out",
+        examples=[{"basic": {"users": "users.htpasswd"}}],
     )
     limits: Limits | None = Field(
         default=None,

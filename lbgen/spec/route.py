@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 
+from lbgen.spec.auth import Auth
 from lbgen.spec.base import (
     OneOrMore,
     ShortForm,
@@ -200,6 +201,11 @@ class RoutePolicies(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
+    )
+    auth: Auth | None = Field(
+        default=None,
+        description="who may send requests; the listener's when left out, `none` for all",
+        examples=[{"basic": {"users": "users.htpasswd"}}],
     )
 
 

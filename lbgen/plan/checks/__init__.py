@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks import (
+    auth,
     ignored,
     layers,
     listeners,
@@ -16,6 +16,7 @@ from lbgen.plan.checks import (
     tiers,
     unreachable,
 )
+from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
 
@@ -59,6 +60,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     unreachable.check(context)
     file_checks.check_certificates(context)
     file_checks.check_secrets(context)
+    auth.check(context)
     routes.check_dropped_headers(context)
     tiers.check(context)
     pools.check_datagrams(context)

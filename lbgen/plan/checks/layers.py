@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lbgen.plan import resolve_auth
 from lbgen.plan.checks.context import Context, list_names
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 _L7_ROUTE = (
     *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
-    *("request_headers", "response_headers", "mirror", "cors", "compression"),
+    *("request_headers", "response_headers", "mirror", "cors", "compression", "auth"),
 )
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts")
+_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth")
 _L7_POOL = ("sticky", "protocol")
 
 
@@ -44,6 +45,9 @@ def check(context: Context) -> None:
             context.add("LB207", f"routes[{index}].sources", message, hint, key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
+        found = resolve_auth.written(context.expanded, index) if layer == "l7" else None
+        if found is not None and found[0].forward is not None and found[0].forward.pool is not None:
+            layers.setdefault(found[0].forward.pool, {}).setdefault("l7", route.name)
     for name, users in layers.items():
         if name in context.model.pools:
             _pool(context, name, users)
