@@ -243,6 +243,12 @@ class Listener(Strict):
         description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
     )
+    policies: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of policies, which hold for each of its routes, below the route's own; none when left out",
+        examples=[["secured"]],
+    )
     limits: Limits | None = Field(
         default=None,
         description="sizes of what a client may send; the topology's when left out",

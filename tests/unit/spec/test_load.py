@@ -77,12 +77,15 @@ routes:
             credentials: true, max_age: 10m }
     compression: { types: [application/json], min_size: 1KiB }
     access: { allow: [10.0.0.0/8], deny: [] }
+    policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]
     respond: { status: 200, body: "ok\\n", headers: { content-type: text/plain } }
   - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
+policies: { slow: { timeouts: { response: 1m }, retries: none } }
+defaults: { route: { max_body: 2MiB }, pool: { health: none } }
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
