@@ -137,6 +137,12 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
+LB235 listeners that give one route different policies
+  cause: The route is attached to two listeners whose `policies` differ, so it would have a guard on one of them alone.
+  example: policies: { office: { access: { allow: [10.0.0.0/8] } } }
+    listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
+    routes: [{ name: app, forward: app }]
+  remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
 LB240 a route on listeners with different authentication
   cause: `auth` of a listener holds for its routes that have none of their own, and the listeners of this route ask for
     different users, or one of them for none.
@@ -154,8 +160,8 @@ LB242 an identity that clients can send
     routes:
       - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
   remedy: Write `headers_with_underscores: drop` on the listener.
-LB251 a pool that no route uses
-  cause: Neither a target nor a mirror of any route names the pool.
+LB251 a pool or policy that nothing uses
+  cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }] }
       old: { endpoints: [{ address: "10.0.0.2:8080" }] }

@@ -47,6 +47,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
     "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
     **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
+    **dict.fromkeys(("listener.policies", "route.policies", "defaults"), ()),
     **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),
     **dict.fromkeys(("accept", "ignore", "client_timeouts", "containers", "resolvers"), ()),
 }

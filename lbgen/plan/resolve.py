@@ -14,6 +14,7 @@ from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
+from lbgen.plan.inheritance import with_inherited
 from lbgen.plan.model import (
     Balance,
     ContainerLimits,
@@ -58,6 +59,7 @@ def plan(topology: Topology) -> Plan:
     Times are in milliseconds, sizes in bytes. Raises LbgenError with all errors between objects (LB2xx), UsageError
     LB306 for a topology of tiers, whose plans `lbgen.tiers` gives.
     """
+    topology = with_inherited(topology)
     expanded = expand_checked(with_replica_endpoints(topology))
     if topology.model.tiers is not None:
         message = "a tiered topology has a plan for each tier, and a single plan is needed here"
@@ -68,7 +70,10 @@ def plan(topology: Topology) -> Plan:
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Check `topology` and expand its routes. Raises LbgenError with all cross-object errors."""
+    """Check `topology`, which has what its routes and pools inherit, and expand its routes.
+
+    Raises LbgenError with all cross-object errors.
+    """
     expanded = expand(topology.model)
     if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
@@ -89,7 +94,7 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
     With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
-    topology = with_replica_endpoints(topology)
+    topology = with_replica_endpoints(with_inherited(topology))
     found = find_problems(topology, expand(topology.model), files=files, ignore=ignore)
     return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
 
@@ -116,7 +121,9 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
-        spans=Spans(lambda: [(field, topology.span(field)) for field in _placed_fields(topology)]),
+        spans=Spans(
+            lambda: [(field, topology.span(field)) for field in _placed_fields(topology)], topology.marks.origin
+        ),
         use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
     )

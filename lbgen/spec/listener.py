@@ -249,6 +249,12 @@ class Listener(Strict):
         description="who may send requests of its routes, unless a route has an auth of its own; all when left out",
         examples=[{"basic": {"users": "users.htpasswd"}}],
     )
+    policies: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of policies, which hold for each of its routes, below the route's own; none when left out",
+        examples=[["secured"]],
+    )
     limits: Limits | None = Field(
         default=None,
         description="sizes of what a client may send; the topology's when left out",

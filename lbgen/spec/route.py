@@ -6,7 +6,9 @@ from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_va
 
 from lbgen.spec.auth import Auth
 from lbgen.spec.base import (
+    Inheritable,
     OneOrMore,
+    OrNone,
     ShortForm,
     Strict,
     exactly_one,
@@ -143,23 +145,24 @@ Forward = Annotated[
 ]
 
 
-class RoutePolicies(Strict):
-    """What is done with requests, whichever route they take. None = not set."""
+class RoutePolicies(Inheritable):
+    """What is done with requests, whichever route they take: the fields of a route that a policy can hold. None = not
+    set."""
 
     timeouts: Timeouts | None = Field(
         default=None,
         description="how long endpoints may take; the topology's when left out",
         examples=[{"response": "10s"}],
     )
-    retries: Retries | None = Field(
+    retries: OrNone[Retries] = Field(
         default=None, description="extra tries; none when left out", examples=[{"max": 1, "on": ["connect_failure"]}]
     )
-    rate_limit: RateLimit | None = Field(
+    rate_limit: OrNone[RateLimit] = Field(
         default=None,
         description="limit of requests per time; none when left out",
         examples=[{"rate": "10/s", "burst": 20, "key": "client_ip"}],
     )
-    concurrency: Concurrency | None = Field(
+    concurrency: OrNone[Concurrency] = Field(
         default=None,
         description="limit of requests at a time; none when left out",
         examples=[{"max": 100, "key": "route"}],
@@ -182,17 +185,17 @@ class RoutePolicies(Strict):
         description="edits of what the client gets; none when left out",
         examples=[{"remove": ["x-powered-by"]}],
     )
-    mirror: OneOrMore[Mirror] | None = Field(
+    mirror: OrNone[OneOrMore[Mirror]] = Field(
         default=None,
         description="copies of requests whose answer is dropped; none when left out",
         examples=[{"pool": "shadow", "percent": 10}],
     )
-    cors: Cors | None = Field(
+    cors: OrNone[Cors] = Field(
         default=None,
         description="pages of other origins that may call; none when left out",
         examples=[{"origins": ["https://shop.example"], "methods": ["GET"]}],
     )
-    compression: Compression | None = Field(
+    compression: OrNone[Compression] = Field(
         default=None,
         description="which responses are compressed; none when left out",
         examples=[{"types": ["application/json"]}],
@@ -253,6 +256,12 @@ class RouteAction(Strict):
         default=None,
         description="changes of path and host for the endpoint; none when left out",
         examples=[{"prefix": "/v1"}],
+    )
+    policies: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of policies; later ones win, and the route's own fields over all; none when left out",
+        examples=[["secured"]],
     )
 
 

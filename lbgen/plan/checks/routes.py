@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import Header, read_conditions
+from lbgen.plan.field_scope import FORWARD_ONLY
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers", "compression")
 
 
 def check(context: Context) -> None:
@@ -34,7 +34,7 @@ def check(context: Context) -> None:
             context.add("LB214", f"{field}.respond.body", message, "drop the body, or write status: 200")
         if route.forward is None:
             action = "redirect" if route.redirect is not None else "respond"
-            for key in _FORWARD_ONLY:
+            for key in FORWARD_ONLY:
                 if getattr(route, key) is not None:
                     message = f"{key} concerns endpoints, and {action} uses none"
                     context.add("LB219", f"{field}.{key}", message, "drop it", key=True)
