@@ -76,17 +76,20 @@ def find_conflict(expanded: ExpandedTopology, index: int) -> tuple[str, str, str
 def _inherits(model: TopologyModel) -> bool:
     return (
         model.defaults is not None
-        or any(listener.policies for listener in model.listeners.values())
+        or any(listener.policies or listener.auth for listener in model.listeners.values())
         or any(route.policies for route in model.routes)
     )
 
 
 def _listeners_by_policies(model: TopologyModel, names: Sequence[str]) -> list[str]:
-    """The first listener of each list of policies."""
-    found: dict[tuple[str, ...], str] = {}
+    """The first listener of all that say the same."""
+    found: list[str] = []
     for name in names:
-        found.setdefault(tuple(model.listeners[name].policies or ()), name)
-    return list(found.values())
+        this = model.listeners[name]
+        others = (model.listeners[other] for other in found)
+        if not any((this.policies or [], this.auth) == (other.policies or [], other.auth) for other in others):
+            found.append(name)
+    return found
 
 
 def _route(expanded: ExpandedTopology, index: int, route: Route, origins: dict[str, str]) -> Route:
@@ -119,10 +122,17 @@ def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str 
         if expanded.is_l4(index):
             fitting = _fit_l4(fitting, udp=_is_udp(expanded, [index]))
         yield "defaults.route", _without(fitting, idle)
-    names = [*(model.listeners[listener].policies or () if listener is not None else ()), *(route.policies or ())]
-    for name in names:
+    if listener is not None:
+        yield from _named(model, model.listeners[listener].policies, idle)
+        if (auth := model.listeners[listener].auth) is not None:
+            yield f"listeners.{listener}", RoutePolicies.model_construct(_fields_set={"auth"}, auth=auth)
+    yield from _named(model, route.policies, idle)
+
+
+def _named(model: TopologyModel, names: Sequence[str] | None, dropped: Iterable[str]) -> Iterator[_Layer]:
+    for name in names or ():
         if name in model.policies:
-            yield f"policies.{name}", _without(model.policies[name], idle)
+            yield f"policies.{name}", _without(model.policies[name], dropped)
 
 
 def _fit_l4(defaults: RoutePolicies, *, udp: bool) -> RoutePolicies:

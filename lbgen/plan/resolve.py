@@ -107,7 +107,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
-    auths = Auths(topology, expanded)
+    auths = Auths(topology)
     routes = tuple(_route(model, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(

@@ -205,7 +205,7 @@ class RoutePolicies(Inheritable):
         description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
     )
-    auth: Auth | None = Field(
+    auth: OrNone[Auth] = Field(
         default=None,
         description="who may send requests; the listener's when left out, `none` for all",
         examples=[{"basic": {"users": "users.htpasswd"}}],
