@@ -137,6 +137,10 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
+LB237 an error page that cannot be used
+  cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
+  example: error_pages: { 404: { file: no-such.html } }
+  remedy: Correct the name, or write the text as `body`.
 LB251 a pool that no route uses
   cause: Neither a target nor a mirror of any route names the pool.
   example: pools:

@@ -11,6 +11,7 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
+from lbgen.plan.error_pages import resolve_pages
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
@@ -42,6 +43,8 @@ from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
@@ -102,9 +105,11 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     )
     return Plan(
         name=model.name,
-        listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
+        listeners=tuple(
+            each for x in _listeners(model, expanded, files, topology.base) for each in _each_port(model, x)
+        ),
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
+        routes=tuple(_route(model, expanded, index, route, topology.base) for index, route in _here(expanded)),
         uses=uses,
         accept=tuple(dict.fromkeys(_accepted(model))),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
@@ -143,7 +148,8 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:
+def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path) -> Iterator[Listener]:
+    pages = resolve_pages(model.error_pages, base, "error_pages")
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
@@ -172,6 +178,9 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
             access_log=listener.protocol != "udp" and model.access_log == "json",
             metrics=model.metrics is not None,
+            error_pages=(*resolve_pages(listener.error_pages, base, f"listeners.{name}.error_pages"), *pages)
+            if l7
+            else (),
             address_written="address" in listener.model_fields_set,
         )
 
@@ -229,7 +238,9 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 
-def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route) -> Route:
+def _route(
+    model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route, base: Path
+) -> Route:
     l4 = expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
@@ -262,6 +273,7 @@ def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: 
         max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,
         cors=resolve_policies.cors(route.cors),
         compression=resolve_policies.compression(route.compression),
+        error_pages=resolve_pages(route.error_pages, base, f"{field}.error_pages"),
     )
 
 

@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
 
@@ -242,6 +243,11 @@ class Listener(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the topology's when left out",
+        examples=[{"404": {"file": "errors/404.html"}}],
     )
     limits: Limits | None = Field(
         default=None,

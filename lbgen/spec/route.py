@@ -13,6 +13,7 @@ from lbgen.spec.base import (
     no_case_twins,
     not_both,
 )
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
@@ -244,6 +245,11 @@ class Route(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the listener's when left out",
+        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
     )
 
     @model_validator(mode="wrap")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 _L7_ROUTE = (
     *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
-    *("request_headers", "response_headers", "mirror", "cors", "compression"),
+    *("request_headers", "response_headers", "mirror", "cors", "compression", "error_pages"),
 )
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts")
+_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "error_pages")
 _L7_POOL = ("sticky", "protocol")
 
 
