@@ -144,6 +144,10 @@ LB235 listeners that give one route different policies
     listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
     routes: [{ name: app, forward: app }]
   remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
+LB237 an error page that cannot be used
+  cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
+  example: error_pages: { 404: { file: no-such.html } }
+  remedy: Correct the name, or write the text as `body`.
 LB241 a file of users or keys that cannot be used
   cause: The htpasswd file of `auth` cannot be read or has a line that is not a name and a known hash, or the JWKS file
     holds something else than public keys.

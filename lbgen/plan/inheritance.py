@@ -1,7 +1,7 @@
 """What routes and pools inherit: `defaults`, policies of listeners, policies of routes, laid under their own fields.
 
-Later layers win, a route's own fields over all. Of mappings whose settings are independent (`_BY_KEY`) each key is
-inherited by itself, of header edits each header, any other field as a whole. A field that is set to `none` holds
+Later layers win, a route's own fields over all. Of mappings whose settings are independent (`_BY_KEY`) and of error
+pages each key is inherited by itself, of header edits each header, any other field as a whole. A field that is set to `none` holds
 nothing, whatever the layers below say.
 """
 
@@ -195,13 +195,18 @@ def _over(lower: _Field | None, value: object, place: str) -> _Field:
         none = HeaderEdits.model_construct(set={}, add={}, remove=[])
         edits = below if isinstance(below, HeaderEdits) else none
         return _edits(edits, {} if lower is None else lower.places, value, place)
+    if isinstance(value, dict):
+        own = {f".{key}": f"{place}.{key}" for key in value}
+        if lower is None or not isinstance(below, dict):
+            return _Field(value, {"": place, **own})
+        return _Field({**below, **value}, {**lower.places, "": place, **own})
     if not isinstance(value, _BY_KEY):
         return _Field(value, {"": place})
     places = {f".{key}": f"{place}.{key}" for key in value.model_fields_set}
     if lower is None or not isinstance(below, _BY_KEY):
         return _Field(value, {"": place, **places})
-    own = {key: getattr(value, key) for key in value.model_fields_set}
-    return _Field(below.model_copy(update=own), {**lower.places, "": place, **places})
+    changed = {key: getattr(value, key) for key in value.model_fields_set}
+    return _Field(below.model_copy(update=changed), {**lower.places, "": place, **places})
 
 
 def _edits(below: HeaderEdits, places: dict[str, str], value: HeaderEdits, place: str) -> _Field:

@@ -16,6 +16,7 @@ from lbgen.spec.base import (
     no_case_twins,
     not_both,
 )
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
@@ -262,6 +263,11 @@ class RouteAction(Strict):
         min_length=1,
         description="names of policies; later ones win, and the route's own fields over all; none when left out",
         examples=[["secured"]],
+    )
+    error_pages: OrNone[ErrorPages] = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the listener's when left out",
+        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lbgen.spec.route import Route
 
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth")
+_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages")
 
 
 def check(context: Context) -> None:
