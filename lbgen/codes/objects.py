@@ -137,6 +137,17 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
+LB241 a certificate whose names HTTP-01 cannot prove
+  cause: `tls.acme` proves single host names. A route of the listener has a wildcard or an address, or no route has a
+    host and `domains` is left out.
+  example: listeners: { web: { port: 80 }, tls: { port: 443, tls: { acme: {} } } }
+    routes: [{ name: app, hosts: ["*.shop.example"], forward: app }]
+  remedy: Write `domains` with single names; wildcards need a client that does DNS-01, and its files in `certificates`.
+LB242 challenges of ACME that nobody can answer
+  cause: HTTP-01 asks by plain HTTP, and no L7 listener without TLS is there; or `acme_challenge` sends the questions of
+    the agent's orders elsewhere, or names nobody; or several replicas would order the same.
+  example: listeners: { web: { port: 443, tls: { acme: { domains: [shop.example] } } } }
+  remedy: Add `http: { port: 80 }` to `listeners`, and what the finding says.
 LB251 a pool that no route uses
   cause: Neither a target nor a mirror of any route names the pool.
   example: pools:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
+from lbgen.plan.acme import Acme
 from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -143,6 +144,7 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     admin_shared: bool = False
     tier: TierOf | None = None
     metrics: Metrics | None = None
+    acme: Acme | None = None  # what the agent obtains and answers
     workers: int | None = None
 
     # By name, once: engines ask for every route and pool.
@@ -187,6 +189,9 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
                     yield from _pair(pair)
                 if listener.tls.client_ca is not None:
                     yield f"{listener.field}.tls.client.ca", listener.tls.client_ca
+        for order in self.acme.certificates if self.acme is not None else ():
+            if order.ca is not None:
+                yield f"{order.certificate.field}.ca", order.ca
         for pool in self.pools:
             if pool.tls is not None:
                 if pool.tls.certificate is not None:

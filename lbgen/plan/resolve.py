@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
+from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.expand import ExpandedTopology, expand
@@ -42,6 +43,7 @@ from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
+    from lbgen.plan.acme import AcmeCertificate
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
@@ -66,11 +68,11 @@ def plan(topology: Topology) -> Plan:
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Check `topology` and expand its routes. Raises LbgenError with all cross-object errors."""
+    """Check `topology` and expand its routes, with that of ACME challenges. LbgenError with all cross-object errors."""
     expanded = expand(topology.model)
     if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
-    return expanded
+    return ChallengeRoute(topology.model).add_to(expanded)
 
 
 def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
@@ -94,15 +96,20 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of the topology's listeners; routes without a listener here belong to another tier."""
-    model, used = topology.model, expanded.used_pools
+    model, used = expanded.model, expanded.used_pools
     files = Files(topology)
+    issued = {
+        name: files.issued_certificate(x.tls.acme, domains(x.tls.acme, listener_hosts(expanded, name)), name)
+        for name, x in model.listeners.items()
+        if x.tls is not None and x.tls.acme is not None
+    }
     uses = (
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
     return Plan(
         name=model.name,
-        listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
+        listeners=tuple(each for x in _listeners(model, expanded, files, issued) for each in _each_port(model, x)),
         pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
         routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
         uses=uses,
@@ -114,6 +121,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         spans=Spans(lambda: [(field, topology.span(field)) for field in _placed_fields(topology)]),
         use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
+        acme=resolve_acme(topology, model, tuple(issued.values())),
     )
 
 
@@ -143,7 +151,9 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:
+def _listeners(
+    model: TopologyModel, expanded: ExpandedTopology, files: Files, issued: Mapping[str, AcmeCertificate]
+) -> Iterator[Listener]:
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
@@ -162,7 +172,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
+            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Wit
 from pydantic_core import PydanticKnownError
 
 from lbgen.spec.base import Strict
+from lbgen.spec.acme import AcmeChallenge
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
@@ -235,6 +236,11 @@ class TopologyModel(Strict):
         default=None,
         description="serve counts, times and states as Prometheus text; not served when left out",
         examples=[{"port": 9100}],
+    )
+    acme_challenge: AcmeChallenge | None = Field(
+        default=None,
+        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(
         default=None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks import (
+    acme,
     ignored,
     layers,
     listeners,
@@ -54,6 +55,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     references.check(context)
     layers.check(context)
     listeners.check(context)
+    acme.check(context)
     pools.check(context)
     routes.check(context)
     unreachable.check(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.plan.checks import acme
 from lbgen.plan.checks.advice import routes, topology
 
 if TYPE_CHECKING:
@@ -21,3 +22,4 @@ def check(context: Context) -> None:
     topology.check_engines(context)
     topology.check_defaults(context)
     topology.check_tiers(context)
+    acme.advise(context)
