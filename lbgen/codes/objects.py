@@ -160,6 +160,17 @@ LB242 an identity that clients can send
     routes:
       - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
   remedy: Write `headers_with_underscores: drop` on the listener.
+LB243 a certificate whose names HTTP-01 cannot prove
+  cause: `tls.acme` proves single host names. A route of the listener has a wildcard or an address, or no route has a
+    host and `domains` is left out.
+  example: listeners: { web: { port: 80 }, tls: { port: 443, tls: { acme: {} } } }
+    routes: [{ name: app, hosts: ["*.shop.example"], forward: app }]
+  remedy: Write `domains` with single names; wildcards need a client that does DNS-01, and its files in `certificates`.
+LB244 challenges of ACME that nobody can answer
+  cause: HTTP-01 asks by plain HTTP, and no L7 listener without TLS is there; or `acme_challenge` sends the questions of
+    the agent's orders elsewhere, or names nobody; or several replicas would order the same.
+  example: listeners: { web: { port: 443, tls: { acme: { domains: [shop.example] } } } }
+  remedy: Add `http: { port: 80 }` to `listeners`, and what the finding says.
 LB251 a pool or policy that nothing uses
   cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:

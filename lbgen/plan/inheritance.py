@@ -1,8 +1,8 @@
 """What routes and pools inherit: `defaults`, policies of listeners, policies of routes, laid under their own fields.
 
 Later layers win, a route's own fields over all. Of mappings whose settings are independent (`_BY_KEY`) and of error
-pages each key is inherited by itself, of header edits each header, any other field as a whole. A field that is set to `none` holds
-nothing, whatever the layers below say.
+pages each key is inherited by itself, of header edits each header, any other field as a whole. A field that is set to
+`none` holds nothing, whatever the layers below say.
 """
 
 from __future__ import annotations

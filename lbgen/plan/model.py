@@ -28,6 +28,7 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
+    from lbgen.plan.acme import Acme
     from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 
@@ -144,6 +145,7 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     admin_shared: bool = False
     tier: TierOf | None = None
     metrics: Metrics | None = None
+    acme: Acme | None = None  # what the agent obtains and answers
     workers: int | None = None
 
     # By name, once: engines ask for every route and pool.
@@ -198,6 +200,9 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
                     yield from _pair(pair)
                 if listener.tls.client_ca is not None:
                     yield f"{listener.field}.tls.client.ca", listener.tls.client_ca
+        for order in self.acme.certificates if self.acme is not None else ():
+            if order.ca is not None:
+                yield f"{order.certificate.field}.ca", order.ca
         for pool in self.pools:
             if pool.tls is not None:
                 if pool.tls.certificate is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
+from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.error_pages import resolve_pages
@@ -47,6 +48,7 @@ from lbgen.plan.tier_links import with_replica_endpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lbgen.plan.acme import AcmeCertificate
     from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
@@ -73,14 +75,14 @@ def plan(topology: Topology) -> Plan:
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Check `topology`, which has what its routes and pools inherit, and expand its routes.
+    """Check `topology`, which has what its routes and pools inherit, and expand its routes and that of challenges.
 
     Raises LbgenError with all cross-object errors.
     """
     expanded = expand(topology.model)
     if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
-    return expanded
+    return ChallengeRoute(topology.model).add_to(expanded)
 
 
 def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
@@ -104,19 +106,24 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of the topology's listeners; routes without a listener here belong to another tier."""
-    model, used = topology.model, expanded.used_pools
+    model, used = expanded.model, expanded.used_pools
     files = Files(topology)
+    issued = {
+        name: files.issued_certificate(x.tls.acme, domains(x.tls.acme, listener_hosts(expanded, name)), name)
+        for name, x in model.listeners.items()
+        if x.tls is not None and x.tls.acme is not None
+    }
     uses = (
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
     auths = Auths(topology)
-    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
+    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i, route)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(
         name=model.name,
         listeners=tuple(
-            each for x in _listeners(model, expanded, files, topology.base) for each in _each_port(model, x)
+            each for x in _listeners(model, expanded, files, topology.base, issued) for each in _each_port(model, x)
         ),
         pools=(*pools, *auths.pools),
         routes=routes,
@@ -131,6 +138,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         ),
         use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
+        acme=resolve_acme(topology, model, tuple(issued.values())),
     )
 
 
@@ -160,7 +168,9 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path) -> Iterator[Listener]:
+def _listeners(
+    model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path, issued: Mapping[str, AcmeCertificate]
+) -> Iterator[Listener]:
     pages = resolve_pages(model.error_pages, base, "error_pages")
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
@@ -180,7 +190,9 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, b
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
+            tls=resolve_policies.listener_tls(
+                listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)
+            ),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
@@ -253,7 +265,7 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
 def _route(
     topology: Topology, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
 ) -> Route:
-    model, l4 = topology.model, expanded.is_l4(index)
+    model, l4 = expanded.model, expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lbgen.spec import auth as written_auth
     from lbgen.spec.auth import ServiceUrl
     from lbgen.spec.load import Topology
+    from lbgen.spec.route import Route
 
 _LONGEST_HOST = 40  # in the name of a pool
 
@@ -26,9 +27,9 @@ class Auths:
         self._names: dict[tuple[str, str], str] = {}  # scheme and address -> pool
         self._pools: dict[str, Pool] = {}
 
-    def of_route(self, index: int) -> Auth | None:
+    def of_route(self, index: int, route: Route) -> Auth | None:
         """The auth of a route, if any. OSError or ValueError of files that were checked before (LB241)."""
-        auth = self._topology.model.routes[index].auth
+        auth = route.auth
         if auth is None:
             return None
         field = f"routes[{index}].auth"

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
+from lbgen.spec.acme import AcmeChallenge
 from lbgen.spec.base import Strict
 from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
@@ -268,6 +269,11 @@ class TopologyModel(Strict):
         default=None,
         description="serve counts, times and states as Prometheus text; not served when left out",
         examples=[{"port": 9100}],
+    )
+    acme_challenge: AcmeChallenge | None = Field(
+        default=None,
+        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(
         default=None,

@@ -211,6 +211,11 @@ class RoutePolicies(Inheritable):
         description="who may send requests; the listener's when left out, `none` for all",
         examples=[{"basic": {"users": "users.htpasswd"}}],
     )
+    error_pages: OrNone[ErrorPages] = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the listener's when left out",
+        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
+    )
 
 
 class RouteAction(Strict):
@@ -263,11 +268,6 @@ class RouteAction(Strict):
         min_length=1,
         description="names of policies; later ones win, and the route's own fields over all; none when left out",
         examples=[["secured"]],
-    )
-    error_pages: OrNone[ErrorPages] = Field(
-        default=None,
-        description="what clients get instead of the engine's own text, by status; the listener's when left out",
-        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
     )
 
 
