@@ -133,6 +133,11 @@ class JwtAuth(Struct, frozen=True, tag=True):
     field: str
 
     @property
+    def file_keys(self) -> tuple[JsonWebKey, ...]:
+        """The keys that the plan has; none where an engine reads them by itself."""
+        return () if isinstance(self.keys, KeysUrl) else self.keys
+
+    @property
     def identity_headers(self) -> tuple[str, ...]:
         """The fields that no client can send."""
         return tuple(header for header, _ in self.claims)

@@ -9,7 +9,7 @@ from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lbgen.plan.model import (
         Endpoint,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Pool,
         Redirect,
         Rewrite,
-        Route,
         Target,
     )
 
@@ -76,9 +75,8 @@ def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -
     return lines
 
 
-def with_identity(lines: Lines, route: Route, identity: Iterable[tuple[str, str | None]]) -> Lines:
-    """`lines` with `identity` in place of the fields that say who sends the request; None as above."""
-    names = () if route.auth is None else route.auth.identity_headers
+def with_identity(lines: Lines, names: Sequence[str], identity: Iterable[tuple[str, str | None]]) -> Lines:
+    """`lines` with `identity` in place of the fields `names`, which say who sends the request; None as above."""
     return [*(line for line in lines if line[0] not in names), *identity]
 
 

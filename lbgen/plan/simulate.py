@@ -316,7 +316,9 @@ def _act(
             headers = tuple((name, to_wire(value)) for name, value in action.headers)
             return Outcome(None, None, action.status, reason, body, headers=headers)
         case Forward():
-            lines = with_identity(forwarded_headers(parsed, listener, client), route, identity)
+            lines = with_identity(
+                forwarded_headers(parsed, listener, client), plan.identity_headers(listener), identity
+            )
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:

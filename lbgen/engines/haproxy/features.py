@@ -20,6 +20,7 @@ from lbgen.engines.haproxy.connections import (
 from lbgen.engines.haproxy.cors import CORS
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
+from lbgen.engines.haproxy.jwt import JWT
 from lbgen.engines.haproxy.limits import ACCESS, CLIENT, CONCURRENCY, LIMITS, MAX_BODY, RATE_LIMITS
 from lbgen.engines.haproxy.mirrors import MIRRORS
 from lbgen.engines.haproxy.retries import RETRIES
@@ -40,6 +41,7 @@ FEATURES = (
     RATE_LIMITS,
     CONCURRENCY,
     BASIC_AUTH,
+    JWT,
     MAX_BODY,
     ENDPOINT_NAMES,
     KEEPALIVE,

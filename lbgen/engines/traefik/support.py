@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _SUPPORT: dict[Feature, Verdict] = {
     "route.auth.forward": refused("it is not rendered for this engine yet"),
-    "route.auth.jwt": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
