@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.plan.auth import JwtAuth, KeysUrl
+from lbgen.plan.auth import JwtAuth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +25,10 @@ def jwt_auths(plan: Plan) -> list[JwtAuth]:
     return list(dict.fromkeys(route.auth for route in plan.routes if isinstance(route.auth, JwtAuth)))
 
 
-def file_auths(plan: Plan) -> list[JwtAuth]:
-    """Those of them whose keys are in a file."""
-    return [auth for auth in jwt_auths(plan) if not isinstance(auth.keys, KeysUrl)]
-
-
 def object_to_algorithms(plan: Plan, engine: str, known: frozenset[str]) -> Iterator[Objection]:
     """A refusal for each file with a key for another algorithm."""
-    for auth in file_auths(plan):
-        keys = () if isinstance(auth.keys, KeysUrl) else auth.keys
-        if others := sorted({key.algorithm for key in keys} - known):
+    for auth in jwt_auths(plan):
+        if others := sorted({key.algorithm for key in auth.file_keys} - known):
             why = f"{engine} verifies no signatures of {', '.join(others)}; leave these keys out of the file"
             yield Objection(refused(why), f"{auth.field}.jwks")
 
@@ -50,7 +44,12 @@ def pem(key: JsonWebKey) -> str:
     if data["kty"] == "RSA":
         public = rsa.RSAPublicNumbers(_number(data["e"]), _number(data["n"])).public_key()
     else:
-        curve = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}[data["crv"]]()
+        curves: dict[str, ec.EllipticCurve] = {
+            "P-256": ec.SECP256R1(),
+            "P-384": ec.SECP384R1(),
+            "P-521": ec.SECP521R1(),
+        }
+        curve = curves[data["crv"]]
         public = ec.EllipticCurvePublicNumbers(_number(data["x"]), _number(data["y"]), curve).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 

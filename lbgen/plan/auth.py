@@ -87,13 +87,13 @@ class BasicAuth(Struct, frozen=True, tag=True):
 
 class ForwardAuth(Struct, frozen=True, tag=True):
     """`pool` is asked for `target` by GET with `request_headers` of the request and those of `FORWARDED_REQUEST`;
-    `host` is the Host that it gets, None = the request's own. A 2xx passes with `response_headers` of the answer,
+    `host` is the Host that it gets. A 2xx passes with `response_headers` of the answer,
     which replace those of the request. `redirect_to`: where a 401 leads instead. `connect` and `response` are the times
     that the service has, in milliseconds (0 = no limit)."""
 
     pool: str
     target: str
-    host: str | None
+    host: str
     request_headers: tuple[str, ...]
     response_headers: tuple[str, ...]
     redirect_to: str | None

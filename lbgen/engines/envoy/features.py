@@ -12,6 +12,7 @@ from lbgen.engines.envoy.basic_auth import BASIC_AUTH, CHALLENGES
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
+from lbgen.engines.envoy.forward_auth import FORWARD_AUTH
 from lbgen.engines.envoy.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.envoy.headers import HEADERS
 from lbgen.engines.envoy.health_checks import HEALTH_CHECKS
@@ -43,6 +44,7 @@ FEATURES = (
     CHALLENGES,
     BASIC_AUTH,
     JWT,
+    FORWARD_AUTH,
     HEADERS,
     MIRRORS,
     REWRITES,

@@ -18,6 +18,7 @@ from lbgen.engines.haproxy.connections import (
     SLOW_START,
 )
 from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.forward_auth import FORWARD_AUTH
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
 from lbgen.engines.haproxy.jwt import JWT
@@ -33,6 +34,7 @@ FEATURES = (
     LIMITS,
     CLIENT,
     ACCESS,
+    FORWARD_AUTH,
     HEADERS,
     SPLITS,
     REWRITES,

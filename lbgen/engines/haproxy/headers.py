@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,14 @@ _HOP_BY_HOP = ("keep-alive", "proxy-connection", "te", "trailer", "http2-setting
 _CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only trusted proxies may make
 
 
-def dropped_names(listener: Listener) -> str:
+def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
-    itself, and with an underscore what some servers take for the name with a hyphen."""
-    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (_CLAIMS,))]
+    itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
+    names = [
+        *_HOP_BY_HOP,
+        *(() if listener.trusted_proxies else (_CLAIMS,)),
+        *(re.escape(name).replace("\\-", "-") for name in identities),
+    ]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 

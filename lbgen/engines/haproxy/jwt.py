@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, RenderedFile, refused
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
-from lbgen.engines.jwt import SKEW, file_auths, object_to_algorithms, pem
+from lbgen.engines.jwt import SKEW, jwt_auths, object_to_algorithms, pem
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import JwtAuth, KeysUrl
 from lbgen.plan.precedence import group
@@ -26,7 +26,7 @@ _ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"})
 
 def key_files(plan: Plan) -> Iterator[RenderedFile]:
     """The public keys of all issuers, each once."""
-    keys = {_path(key): key for auth in file_auths(plan) for key in auth.keys if not isinstance(auth.keys, KeysUrl)}
+    keys = {_path(key): key for auth in jwt_auths(plan) for key in auth.file_keys}
     return (RenderedFile(path, pem(key)) for path, key in keys.items())
 
 
@@ -59,7 +59,7 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
 
 def _checks(auth: JwtAuth) -> Iterator[Statement]:
     """Statements that refuse a request without a token that holds."""
-    for key in auth.keys if not isinstance(auth.keys, KeysUrl) else ():
+    for key in auth.file_keys:
         has_algorithm = acl(f"var({_ALGORITHM}) -m str {key.algorithm}")  # that of the key, whatever a token says
         is_signed = acl(f"var({_TOKEN}),jwt_verify({key.algorithm},{_path(key)}) -m int 1")
         yield set_var(_VERIFIED, "bool(true)", [has_algorithm, is_signed])
@@ -74,7 +74,8 @@ def _checks(auth: JwtAuth) -> Iterator[Statement]:
 
 
 def _claim(name: str, kind: str = "") -> str:
-    return f"var({_TOKEN}),jwt_payload_query('$.{name}'{kind and f",'{kind}'"})"
+    how = f",'{kind}'" if kind else ""
+    return f"var({_TOKEN}),jwt_payload_query('$.{name}'{how})"
 
 
 def _refuse(when: Sequence[Acl]) -> Statement:
@@ -85,9 +86,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     yield from object_to_algorithms(plan, "HAProxy", _ALGORITHMS)
     for route in plan.routes:
         if isinstance(route.auth, JwtAuth) and isinstance(route.auth.keys, KeysUrl):
-            why = (
-                "HAProxy reads keys from files only: write them to a file, `curl -o keys.json URL`, and jwks: keys.json"
-            )
+            why = "HAProxy reads keys from files only; write them to one (`curl -o keys.json URL`), and jwks: keys.json"
             yield Objection(refused(why), f"{route.auth.field}.jwks")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy import view
 from lbgen.engines.haproxy.backend_selection import choices, use_backend_statements
 from lbgen.engines.haproxy.features import FEATURES
+from lbgen.engines.haproxy.forward_auth import auth_frontends
 from lbgen.engines.haproxy.headers import dropped_names, forwarded
 from lbgen.engines.haproxy.limits import CLIENT_VARIABLE
 from lbgen.engines.haproxy.maps import PerRoute
@@ -62,7 +63,7 @@ def bind(listener: Listener, maps: Maps) -> Bind:
 def frontend(
     listener: Listener, plan: Plan, backends: Backends, maps: Maps
 ) -> tuple[Frontend, list[Block], list[Block]]:
-    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for copies of requests.
+    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for what Lua sends.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
@@ -91,7 +92,7 @@ def frontend(
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
             forwarded=forwarded(listener, maps),
             paths=path_rules(listener.paths),
-            dropped=Literal(dropped_names(listener)),
+            dropped=Literal(dropped_names(listener, plan.identity_headers(listener))),
             keeps_trailers=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools),
             filters=tuple(one for each in FEATURES if each.filters for one in each.filters(on)),
             guards=section(
@@ -105,7 +106,7 @@ def frontend(
             use_backend=tuple(use_backend),
         ),
         list(answers.values()),
-        list(mirror_frontends(on)),
+        [*mirror_frontends(on), *auth_frontends(on)],
     )
 
 

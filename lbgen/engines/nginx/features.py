@@ -8,6 +8,7 @@ from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.basic_auth import BASIC_AUTH
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.forward_auth import FORWARD_AUTH
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
 from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
@@ -35,6 +36,7 @@ FEATURES = (
     MAX_CONNECTIONS,
     RATE_LIMITS,
     BASIC_AUTH,
+    FORWARD_AUTH,
     TIMEOUTS,
     PROTOCOLS,
     COMPRESSION,

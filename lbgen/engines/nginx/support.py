@@ -66,7 +66,6 @@ _FAILURES = habit(
 )
 
 _COMMON: dict[Feature, Verdict] = {
-    "route.auth.forward": refused("it is not rendered for this engine yet"),
     "route.auth.jwt": refused(
         "nginx verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
     ),

@@ -7,6 +7,7 @@ from lbgen.engines.traefik.balancing import BALANCING, STICKY
 from lbgen.engines.traefik.basic_auth import BASIC_AUTH
 from lbgen.engines.traefik.compression import COMPRESSION
 from lbgen.engines.traefik.cors import CORS
+from lbgen.engines.traefik.forward_auth import FORWARD_AUTH
 from lbgen.engines.traefik.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.traefik.headers import EARLY_HEADERS, HEADERS
 from lbgen.engines.traefik.health_checks import HEALTH_CHECKS
@@ -30,6 +31,7 @@ FEATURES = (
     RATE_LIMITS,
     CORS,
     BASIC_AUTH,
+    FORWARD_AUTH,
     COMPRESSION,
     REWRITES,
     HEADERS,

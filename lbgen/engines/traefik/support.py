@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
-    "route.auth.forward": refused("it is not rendered for this engine yet"),
     "route.auth.jwt": refused(
         "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
     ),
