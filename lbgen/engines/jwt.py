@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,9 +13,6 @@ if TYPE_CHECKING:
 
     from lbgen.plan.auth import JsonWebKey
     from lbgen.plan.model import Plan
-
-SKEW = 60
-"""Seconds by which the clocks of an issuer and an engine may differ."""
 
 
 def jwt_auths(plan: Plan) -> list[JwtAuth]:
@@ -36,23 +31,6 @@ def object_to_algorithms(plan: Plan, engine: str, known: frozenset[str]) -> Iter
 @lru_cache(maxsize=256)
 def pem(key: JsonWebKey) -> str:
     """The public key in PEM form."""
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa  # heavy, and only needed for tokens
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # heavy, and only needed for tokens
 
-    data = json.loads(key.text)
-    public: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
-    if data["kty"] == "RSA":
-        public = rsa.RSAPublicNumbers(_number(data["e"]), _number(data["n"])).public_key()
-    else:
-        curves: dict[str, ec.EllipticCurve] = {
-            "P-256": ec.SECP256R1(),
-            "P-384": ec.SECP384R1(),
-            "P-521": ec.SECP521R1(),
-        }
-        curve = curves[data["crv"]]
-        public = ec.EllipticCurvePublicNumbers(_number(data["x"]), _number(data["y"]), curve).public_key()
-    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lbgen.plan.admission import Refusal
-from lbgen.plan.auth import Auth, BasicAuth, Scheme
+from lbgen.plan.auth import Auth, BasicAuth, JwtAuth, Scheme
+from lbgen.plan.request import to_wire
+from lbgen.plan.tokens import TokenError, claim, read_token
 
 if TYPE_CHECKING:
     from lbgen.plan.auth import User
@@ -31,6 +33,8 @@ def authenticate(auth: Auth, request: ParsedRequest) -> Authentication:
     """What `auth` makes of the request."""
     if isinstance(auth, BasicAuth):
         return _basic(auth, request)
+    if isinstance(auth, JwtAuth):
+        return _jwt(auth, request)
     return Authentication(unsure=(401, 403))
 
 
@@ -52,6 +56,20 @@ def _basic(auth: BasicAuth, request: ParsedRequest) -> Authentication:
     if matches is None:  # only engines compute such hashes
         return Authentication(unsure=(401,))
     return Authentication() if matches else refuse(f'it is not the password of "{user.name}"')
+
+
+def _jwt(auth: JwtAuth, request: ParsedRequest) -> Authentication:
+    lines = request.lines("authorization")
+    scheme, _, token = (lines[0] if lines else "").partition(" ")
+    try:
+        if scheme.lower() != "bearer":
+            raise TokenError("it has no token")
+        claims = read_token(token.strip(" "), auth)
+    except TokenError as error:
+        return Authentication(Refusal((401, 403) if error.audience else (401,), f"its token: {error}"), "Bearer")
+    found = ((header, claim(claims, path)) for header, path in auth.claims)
+    identity = tuple((header, to_wire(text)) for header, text in found if text is not None)
+    return Authentication(identity=identity, unsure=() if auth.file_keys else (401, 403))
 
 
 def _credentials(value: str) -> tuple[bytes, bytes] | None:

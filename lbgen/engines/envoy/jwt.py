@@ -10,8 +10,8 @@ from lbgen.engines.document import Commented
 from lbgen.engines.envoy.basic_auth import challenge
 from lbgen.engines.envoy.protobuf import duration, extension, typed
 from lbgen.engines.envoy.view import ClusterOptions, Contributor, HttpListener, HttpRoute
-from lbgen.engines.jwt import SKEW
 from lbgen.plan.auth import JwtAuth, KeysUrl
+from lbgen.plan.tokens import SKEW
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

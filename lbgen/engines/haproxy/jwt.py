@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, RenderedFile, refused
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
-from lbgen.engines.jwt import SKEW, jwt_auths, object_to_algorithms, pem
+from lbgen.engines.jwt import jwt_auths, object_to_algorithms, pem
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import JwtAuth, KeysUrl
 from lbgen.plan.precedence import group
+from lbgen.plan.tokens import SKEW
 
 if TYPE_CHECKING:
     from lbgen.plan.auth import JsonWebKey

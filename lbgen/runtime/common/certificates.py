@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from lbgen.runtime.common import tokens
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -104,6 +106,7 @@ def _made() -> Path:
     make(folder, SPECS)
     for name, users in USERS.items():
         (folder / f"{name}.htpasswd").write_text("".join(f"{user}:{hash}\n" for user, hash in users.items()))
+    (folder / "keys.jwks.json").write_text(tokens.public_keys())
     return folder
 
 
