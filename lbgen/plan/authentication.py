@@ -35,7 +35,7 @@ def authenticate(auth: Auth, request: ParsedRequest) -> Authentication:
         return _basic(auth, request)
     if isinstance(auth, JwtAuth):
         return _jwt(auth, request)
-    return Authentication(unsure=(401, 403))
+    return Authentication()  # a service says the rest
 
 
 def _basic(auth: BasicAuth, request: ParsedRequest) -> Authentication:

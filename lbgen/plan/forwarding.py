@@ -9,8 +9,6 @@ from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from lbgen.plan.model import (
         Endpoint,
         Forward,
@@ -73,11 +71,6 @@ def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -
     if listener.request_id:
         lines.append((REQUEST_ID, sent[REQUEST_ID] or None))
     return lines
-
-
-def with_identity(lines: Lines, names: Sequence[str], identity: Iterable[tuple[str, str | None]]) -> Lines:
-    """`lines` with `identity` in place of the fields `names`, which say who sends the request; None as above."""
-    return [*(line for line in lines if line[0] not in names), *identity]
 
 
 def _made(name: str, listener: Listener) -> bool:

@@ -19,6 +19,7 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
@@ -31,7 +32,6 @@ from lbgen.plan.forwarding import (
     rewrite_target,
     sticky_cookies,
     sticky_target,
-    with_identity,
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
@@ -49,7 +49,8 @@ class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
-    Host. Lines of one name may arrive as one list."""
+    Host. Lines of one name may arrive as one list. What `free` headers (lower-case names) say is up to the service that
+    was asked; none comes from the client."""
 
     pool: str
     weight: int
@@ -58,6 +59,7 @@ class Upstream(Struct, frozen=True):
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
+    free: tuple[str, ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
@@ -101,7 +103,8 @@ class Outcome(Struct, frozen=True):
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
     names) say is not promised. `error_pages` are those in place of its answers, or of an endpoint's, and
-    `causes` the statuses of an answer that the engine makes before a page replaces them."""
+    `causes` the statuses of an answer that the engine makes before a page replaces them. `asked`: the pool of the
+    service that has to admit the request ("" = none); what it says instead is the answer, or a refusal."""
 
     route: str | None
     rule: str | None
@@ -119,6 +122,7 @@ class Outcome(Struct, frozen=True):
     error_pages: tuple[ErrorPage, ...] = ()
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
+    asked: str = ""
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
 
@@ -171,6 +175,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in PROXY_FIELDS))
+    identities = plan.identity_headers(listener)
+    parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in identities))
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
@@ -200,6 +206,9 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client, auth.identity)
         compression = route.compression
+        if isinstance(route.auth, ForwardAuth):
+            reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
+            outcome = replace(outcome, asked=route.auth.pool, reason=reason)
     if not asks_cors:
         others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:
@@ -316,9 +325,7 @@ def _act(
             headers = tuple((name, to_wire(value)) for name, value in action.headers)
             return Outcome(None, None, action.status, reason, body, headers=headers)
         case Forward():
-            lines = with_identity(
-                forwarded_headers(parsed, listener, client), plan.identity_headers(listener), identity
-            )
+            lines = [*forwarded_headers(parsed, listener, client), *identity]
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:
@@ -335,6 +342,7 @@ def _act(
                     host,
                     tuple(apply_edits(lines, to.request_headers)),
                     None if kept is None else kept[1].authority,
+                    route.auth.identity_headers if isinstance(route.auth, ForwardAuth) else (),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])

@@ -13,6 +13,7 @@ from lbgen.engines.api import RenderedFile, version_key
 from lbgen.engines.haproxy.basic_auth import user_files
 from lbgen.engines.haproxy.connections import purge_delay
 from lbgen.engines.haproxy.features import FEATURES
+from lbgen.engines.haproxy.forward_auth import auth_frontend
 from lbgen.engines.haproxy.jwt import key_files
 from lbgen.engines.haproxy.l4 import denied_backend, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
@@ -83,6 +84,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
             answers += answering
             copies += copying
         files += maps.rendered()
+    copies += auth_frontend(plan, backends.name)
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     settings = [one for each in FEATURES if each.settings for one in each.settings(plan, version)]
     if functions := _called_functions(frontends):

@@ -1,36 +1,73 @@
 """Authentication by a service: a Lua function asks it by way of a frontend of the same process, which leads to the pool
-with its endpoints, checks and times; HAProxy's own client knows one address alone."""
+with its endpoints, checks and times; HAProxy's own client knows one address alone.
+
+That frontend is one for all services, and a header names the backend: the client takes an idle connection to whatever
+socket for one to this one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.haproxy.mirrors import internal_address, internal_frontend
 from lbgen.engines.haproxy.quote import log_format
-from lbgen.engines.haproxy.statements import Block, Statement, deny, is_set, statement
+from lbgen.engines.haproxy.statements import Block, Statement, acl, block, deny, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import ForwardAuth
-from lbgen.plan.model import Timeouts
+from lbgen.plan.model import Mode, Timeouts
 from lbgen.plan.precedence import group
+
+if TYPE_CHECKING:
+    from lbgen.plan.model import Plan, Pool
 
 _ADMITTED = is_set("txn.admitted")
 _MARGIN = 1000  # ms that the client waits beyond the times of the frontend, which answers first
 _FOREVER = 86_400_000  # ms
-_KIND = "auth"
+_LONGEST_NAME = 100  # of an abstract socket
+_BACKEND = "x-lbgen-backend"
 
 
 def _times(auth: ForwardAuth) -> Timeouts:
     return Timeouts(auth.connect, auth.response, auth.response)
 
 
-def auth_frontends(on: HttpListener) -> Iterator[Block]:
-    """A frontend for each backend that is asked about requests of this listener."""
-    found = [route.auth for _, route in on.routes if isinstance(route.auth, ForwardAuth)]
-    for name, field in {on.copies_to(on.plan.pool(auth.pool), _times(auth)): auth.field for auth in found}.items():
-        yield internal_frontend(_KIND, name, on, field, "questions about requests, which lbgen.lua asks")
+def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> Iterator[Block]:
+    """The frontend that leads to the services of L7 listeners; none where no route asks one."""
+    names = (
+        rule.route
+        for listener in plan.listeners
+        if listener.mode is Mode.L7
+        for t in listener.hosts
+        for rule in t.rules
+    )
+    auths = [plan.route(name).auth for name in dict.fromkeys(names)]
+    found = [auth for auth in auths if isinstance(auth, ForwardAuth)]
+    backends = {backend_of(plan.pool(auth.pool), _times(auth)): auth.field for auth in found}
+    if backends:
+        field = found[0].field
+        head = statement("frontend lbgen:ask", origin=field, comment="questions about requests, which lbgen.lua asks")
+        yield block(
+            head,
+            "http",
+            [
+                statement(f"bind {_address(plan)}", origin=field),
+                set_var("txn.backend", f"req.hdr({_BACKEND})", origin=field),
+                statement(f"http-request del-header {_BACKEND}", origin=field),
+                *(
+                    statement(f"use_backend {name}", when=[acl(f"var(txn.backend) -m str {name}")], origin=each)
+                    for name, each in backends.items()
+                ),
+            ],
+        )
+
+
+def _address(plan: Plan) -> str:
+    """An abstract socket, as of mirrors."""
+    port = min(listener.port for listener in plan.listeners)
+    return f"abns@ask:{port}:{plan.name}"[:_LONGEST_NAME]
 
 
 def _auths(on: HttpListener) -> dict[ForwardAuth, list[str]]:
@@ -51,7 +88,8 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
         yield per_route.restrict(
             statement(
                 "http-request lua.ask",
-                internal_address(_KIND, on.copies_to(on.plan.pool(auth.pool), _times(auth)), on),
+                _address(on.plan),
+                on.copies_to(on.plan.pool(auth.pool), _times(auth)),
                 Literal(auth.host),
                 Literal(auth.target),
                 Literal(",".join(auth.request_headers) or "-"),
@@ -63,7 +101,7 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
         )
     every = [key for keys in auths.values() for key in keys]
     if every:
-        yield per_route.restrict(deny(503, [~_ADMITTED]), every, _KIND)
+        yield per_route.restrict(deny(503, [~_ADMITTED]), every, "auth")
 
 
 FORWARD_AUTH = Contributor(edits=_edits)

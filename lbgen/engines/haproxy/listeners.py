@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lbgen.engines.haproxy import view
 from lbgen.engines.haproxy.backend_selection import choices, use_backend_statements
 from lbgen.engines.haproxy.features import FEATURES
-from lbgen.engines.haproxy.forward_auth import auth_frontends
 from lbgen.engines.haproxy.headers import dropped_names, forwarded
 from lbgen.engines.haproxy.limits import CLIENT_VARIABLE
 from lbgen.engines.haproxy.maps import PerRoute
@@ -63,7 +62,7 @@ def bind(listener: Listener, maps: Maps) -> Bind:
 def frontend(
     listener: Listener, plan: Plan, backends: Backends, maps: Maps
 ) -> tuple[Frontend, list[Block], list[Block]]:
-    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for what Lua sends.
+    """The frontend of an L7 listener, backends for its routes without a pool, and frontends for copies of requests.
 
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
@@ -106,7 +105,7 @@ def frontend(
             use_backend=tuple(use_backend),
         ),
         list(answers.values()),
-        [*mirror_frontends(on), *auth_frontends(on)],
+        list(mirror_frontends(on)),
     )
 
 

@@ -22,14 +22,10 @@ def mirror_frontends(on: HttpListener) -> Iterator[Block]:
         for mirror in action.mirrors
     }
     for name, field in names.items():
-        yield internal_frontend("mirror", name, on, field, "copies of requests, which lbgen.lua sends")
-
-
-def internal_frontend(kind: str, backend: str, on: HttpListener, field: str, why: str) -> Block:
-    """A frontend for what Lua sends to a backend, with `why` as its comment."""
-    head = statement(f"frontend {kind}:{on.listener.name}:{backend}", origin=field, comment=why)
-    lines = (f"bind {internal_address(kind, backend, on)}", f"default_backend {backend}")
-    return block(head, "http", [statement(line, origin=field) for line in lines])
+        why = "copies of requests, which lbgen.lua sends"
+        head = statement(f"frontend mirror:{on.listener.name}:{name}", origin=field, comment=why)
+        lines = (f"bind {_address(name, on)}", f"default_backend {name}")
+        yield block(head, "http", [statement(line, origin=field) for line in lines])
 
 
 def _edits(on: HttpListener) -> Iterator[Statement]:
@@ -44,15 +40,15 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
             part = round(mirror.percent * _PARTS / 100)
             divisor = gcd(part, _PARTS)
             when = [acl(f"rand({_PARTS // divisor}) lt {part // divisor}")] if part < _PARTS else []
-            address = internal_address("mirror", on.copies_to(on.plan.pool(mirror.pool), action.timeouts), on)
+            address = _address(on.copies_to(on.plan.pool(mirror.pool), action.timeouts), on)
             yield per_route.restrict(
                 statement("http-request lua.mirror", address, when=when), [key], f"mirror.{key}.{number}"
             )
 
 
-def internal_address(kind: str, backend: str, on: HttpListener) -> str:
+def _address(backend: str, on: HttpListener) -> str:
     """An abstract socket, which needs no file and no right to one; its name is this listener's on the whole host."""
-    return f"abns@{kind}:{backend}:{on.listener.port}:{on.plan.name}"[:_LONGEST_NAME]
+    return f"abns@{backend}:{on.listener.port}:{on.plan.name}"[:_LONGEST_NAME]
 
 
 MIRRORS = Contributor(edits=_edits)

@@ -1,4 +1,4 @@
--- Asks a service whether a request may pass, by way of a frontend of this process that leads to the service's pool.
+-- Asks a service whether a request may pass, by way of a frontend of this process that leads to the service's backend.
 -- txn.admitted is set for a 2xx, whose `kept` fields the request gets; 401, 403 and redirects are the client's answer.
 -- After anything else, an error of Lua included, the rule behind this one refuses the request.
 local MOST = 8192 -- bytes of a body that is passed on, as an answer must fit into one buffer
@@ -10,7 +10,7 @@ local function lines_of(fields, name)
   return lines
 end
 
-core.register_action("ask", { "http-req" }, function(txn, address, host, target, sent, kept, milliseconds)
+core.register_action("ask", { "http-req" }, function(txn, address, backend, host, target, sent, kept, milliseconds)
   local fields, asked = txn.http:req_get_headers(), { ["host"] = { host } }
   asked["x-forwarded-method"], asked["x-forwarded-uri"] = { txn.f:method() }, { txn.f:pathq() }
   asked["x-forwarded-for"], asked["x-forwarded-host"] = { txn.f:src() }, { txn.f:req_fhdr("host") }
@@ -18,6 +18,7 @@ core.register_action("ask", { "http-req" }, function(txn, address, host, target,
   for name in (sent .. ",x-forwarded-for,x-forwarded-proto,x-forwarded-host"):gmatch("[^,]+") do
     if fields[name] then asked[name] = lines_of(fields, name) end
   end
+  asked["x-lbgen-backend"] = { backend }
   local url, timeout = "http://127.0.0.1" .. target, tonumber(milliseconds)
   local answer = core.httpclient():get { url = url, dst = address, headers = asked, timeout = timeout }
   local status, login, headers = answer.status or 0, txn:get_var("txn.login"), answer.headers
@@ -36,4 +37,4 @@ core.register_action("ask", { "http-req" }, function(txn, address, host, target,
     end
     txn:done(reply)
   end
-end, 6)
+end, 7)
