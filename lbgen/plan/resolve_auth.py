@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.plan import resolve_policies
 from lbgen.plan.auth import ASKED_WITH, Auth, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, read_keys, read_users
+from lbgen.plan.files import plain_name
 from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
 
 if TYPE_CHECKING:
-    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec import auth as written_auth
     from lbgen.spec.auth import ServiceUrl
     from lbgen.spec.load import Topology
+    from lbgen.spec.route import Route
 
 _LONGEST_HOST = 40  # in the name of a pool
 
@@ -22,20 +23,19 @@ _LONGEST_HOST = 40  # in the name of a pool
 class Auths:
     """Resolves each auth of a topology once, however many routes have it; `pools` are those of services by URL."""
 
-    def __init__(self, topology: Topology, expanded: ExpandedTopology) -> None:
+    def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._expanded = expanded
         self._resolved: dict[str, Auth] = {}
         self._names: dict[tuple[str, str], str] = {}  # scheme and address -> pool
         self._pools: dict[str, Pool] = {}
 
-    def of_route(self, index: int) -> Auth | None:
-        """The auth of a route: its own, else that of its listeners. OSError or ValueError of files that were checked
-        before (LB241)."""
-        found = written(self._expanded, index)
-        if found is None:
+    def of_route(self, index: int, route: Route) -> Auth | None:
+        """The auth of a route, if any. OSError or ValueError of files that were checked before (LB241)."""
+        auth = route.auth
+        if auth is None:
             return None
-        auth, field = found
+        field = f"routes[{index}].auth"
+        field = self._topology.marks.origins.get(field, field)
         if field not in self._resolved:
             self._resolved[field] = self._resolve(auth, field)
         return self._resolved[field]
@@ -48,7 +48,8 @@ class Auths:
     def _resolve(self, auth: written_auth.Auth, field: str) -> Auth:
         base = self._topology.base
         if auth.basic is not None:
-            return BasicAuth(read_users(base / auth.basic.users), auth.basic.realm, f"{field}.basic")
+            basic, name = auth.basic, PurePosixPath(auth.basic.users).stem
+            return BasicAuth(read_users(base / basic.users), basic.realm, plain_name(name), f"{field}.basic")
         if auth.jwt is not None:
             keys = auth.jwt.jwks
             return JwtAuth(
@@ -99,19 +100,3 @@ class Auths:
 
 def _authority(url: ServiceUrl) -> str:
     return str(url).removesuffix(url.target).partition("://")[2]
-
-
-def written(expanded: ExpandedTopology, index: int) -> tuple[written_auth.Auth, str] | None:
-    """The auth that holds for a route, and its field; None where nobody is asked."""
-    found = next(_layers(expanded, index), None)
-    return None if found is None or found[0].none else found
-
-
-def _layers(expanded: ExpandedTopology, index: int) -> Iterator[tuple[written_auth.Auth, str]]:
-    route = expanded.model.routes[index]
-    if route.auth is not None:
-        yield route.auth, f"routes[{index}].auth"
-    for name in expanded.listeners[index]:
-        auth = expanded.model.listeners[name].auth
-        if auth is not None:
-            yield auth, f"listeners.{name}.auth"

@@ -30,8 +30,6 @@ _V1_40: dict[Feature, Verdict] = {
         "where there is no answer, it gets 503; the service has its connect and its response time together; a route's "
         "response_headers are not in what the service refuses with",
     ),
-    "route.auth.basic": refused("it is not rendered for this engine yet"),
-    "route.auth.jwt": refused("it is not rendered for this engine yet"),
     "listener.trusted_proxies": emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.connections import HTTP_OPTIONS
 from lbgen.engines.envoy.features import FEATURES
+from lbgen.engines.envoy.jwt import asked_clusters
 from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge, typed
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Clusters, cluster_options
 from lbgen.plan.auth import ForwardAuth
@@ -50,6 +51,8 @@ def plan_clusters(plan: Plan) -> Clusters:
                 found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
         if isinstance(route.auth, ForwardAuth):
             found[route.auth.pool].add(ClusterOptions(route.auth.connect, asked=True))
+    for pool, asked in asked_clusters(route.auth for route in plan.routes):
+        found[pool].add(asked)
     streams = {rule.route for each in plan.listeners if each.mode is Mode.L4 for rule in each.l4_rules}
     l4, l7 = (
         _used_pools(route for route in plan.routes if (route.name in streams) is below) for below in (True, False)

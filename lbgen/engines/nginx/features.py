@@ -5,6 +5,7 @@ from __future__ import annotations
 from lbgen.engines.nginx.access import ACCESS
 from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
 from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
+from lbgen.engines.nginx.basic_auth import BASIC_AUTH
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
 from lbgen.engines.nginx.forward_auth import FORWARD_AUTH
@@ -34,6 +35,7 @@ FEATURES = (
     MAX_BODY,
     MAX_CONNECTIONS,
     RATE_LIMITS,
+    BASIC_AUTH,
     FORWARD_AUTH,
     TIMEOUTS,
     PROTOCOLS,

@@ -71,8 +71,9 @@ _COMMON: dict[Feature, Verdict] = {
         "lines of a field of its answer become one; where it gives another status or none, the client gets 500; a "
         "route's response_headers are not in what the service refuses with",
     ),
-    "route.auth.basic": refused("it is not rendered for this engine yet"),
-    "route.auth.jwt": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "nginx verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     "listener.tls": emulated("a server block for each name of a certificate or a host"),
     "listener.tls.client": habit(
         "a client without a valid certificate gets 400 after the handshake",

@@ -26,6 +26,7 @@ from lbgen.engines.traefik.routers import build_routers
 from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import build_tls, build_unknown_names
 from lbgen.engines.traefik.view import internal_port
+from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode, Plan
@@ -73,6 +74,7 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     if own := read_dynamic_keys(plan):
         header = f"{origin(plan)}: the topology's own text."
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, header, _WIDTH)))
+    files.extend(users_files(plan))
     return tuple(files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lbgen.engines.traefik.access import ACCESS
 from lbgen.engines.traefik.balancing import BALANCING, STICKY
+from lbgen.engines.traefik.basic_auth import BASIC_AUTH
 from lbgen.engines.traefik.compression import COMPRESSION
 from lbgen.engines.traefik.cors import CORS
 from lbgen.engines.traefik.forward_auth import FORWARD_AUTH
@@ -29,6 +30,7 @@ FEATURES = (
     ACCESS,
     RATE_LIMITS,
     CORS,
+    BASIC_AUTH,
     FORWARD_AUTH,
     COMPRESSION,
     REWRITES,

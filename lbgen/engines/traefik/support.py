@@ -18,8 +18,9 @@ _SUPPORT: dict[Feature, Verdict] = {
         "service sees Go's User-Agent and Accept-Encoding; every other status goes to the client as it is, an answer "
         "over 1 MiB is 401, and where there is none, the client gets 502, 504 or 500",
     ),
-    "route.auth.basic": refused("it is not rendered for this engine yet"),
-    "route.auth.jwt": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}

@@ -81,6 +81,7 @@ routes:
             credentials: true, max_age: 10m }
     compression: { types: [application/json], min_size: 1KiB }
     access: { allow: [10.0.0.0/8], deny: [] }
+    policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
@@ -89,6 +90,8 @@ routes:
   - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
   - { name: staff, auth: { basic: { users: users.htpasswd, realm: Staff } }, forward: api-v2 }
   - { name: open, auth: none, forward: api-v2 }
+policies: { slow: { timeouts: { response: 1m }, retries: none } }
+defaults: { route: { max_body: 2MiB }, pool: { health: none } }
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
