@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.model import Forward
 from lbgen.runtime.standins.stand_in import Behaviour
 
 if TYPE_CHECKING:
@@ -20,16 +21,38 @@ _CLAUSE = "5.auth-forward"
 _MARGIN = 2_500  # ms within which a refusal comes once the service's times are over
 
 
-def services(plan: Plan) -> dict[str, Behaviour]:
-    """What stand-ins of services answer, by pool: 200, with all fields that some route passes on."""
-    names: dict[str, dict[str, None]] = {}
+class Question(NamedTuple):
+    """What a service is asked for: the path, and the fields of the answer that some route passes on."""
+
+    path: str
+    fields: tuple[str, ...]
+
+    @property
+    def admits(self) -> Behaviour:
+        return Behaviour("fixed", headers=tuple((name, "of the service") for name in self.fields))
+
+
+def questions(plan: Plan) -> dict[str, tuple[Question, ...]]:
+    """What services are asked, by pool; a pool may serve other routes by other paths."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for route in plan.routes:
         if isinstance(route.auth, ForwardAuth):
-            names.setdefault(route.auth.pool, {}).update(dict.fromkeys(route.auth.response_headers))
-    return {
-        pool: Behaviour("fixed", headers=tuple((name, f"stand-in of {pool}") for name in each))
-        for pool, each in names.items()
-    }
+            path = route.auth.target.partition("?")[0]
+            fields = found.setdefault(route.auth.pool, {}).setdefault(path, {})
+            fields.update(dict.fromkeys(route.auth.response_headers))
+    return {pool: tuple(Question(path, tuple(each)) for path, each in by.items()) for pool, by in found.items()}
+
+
+def serves_alone(one: ScheduledCase, route: Route) -> ScheduledCase:
+    """The case of a guarded route with what breaks all endpoints: those of its own pool alone, so that its service goes
+    on."""
+    action = route.action
+    broken = one.phase in (Phase.HUNG, Phase.REFUSED, Phase.DROPPED, Phase.FOREIGN) and not one.pool
+    if broken and isinstance(route.auth, ForwardAuth) and isinstance(action, Forward):
+        pools = {target.pool for target in action.targets if target.weight}
+        if len(pools) == 1:
+            return replace(one, pool=next(iter(pools)))
+    return one
 
 
 def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[ScheduledCase]:
