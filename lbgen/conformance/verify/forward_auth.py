@@ -65,14 +65,14 @@ def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[Sched
     if len(pool.endpoints) == 1:
         tried += [f"{pool.field}.balance", f"{pool.field}.endpoints[0].address"]
     shows = {} if auth.redirect_to is None else {"location": auth.redirect_to}
-    no = fault_case(f"{_CLAUSE}.refuses", hit, route, status=302 if shows else 401, shows=shows)
-    others = (403, 500, 502, 504)
-    gone = fault_case(f"{_CLAUSE}.gone", hit, route, fault=503, status=others, within_ms=(0, _MARGIN))
+    no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=302 if shows else 401, shows=shows)
+    others = (403, 500, 502, 503, 504)
+    gone = fault_case(f"{_CLAUSE}.gone", hit, route, denied=True, status=others, within_ms=(0, _MARGIN))
     found = [(no, Phase.REFUSING), (gone, Phase.REFUSED)]
     if auth.connect and auth.response:
         within = (round(0.9 * auth.response), auth.connect + auth.response + _MARGIN)
         found.append(
-            (fault_case(f"{_CLAUSE}.silent", hit, route, fault=503, status=others, within_ms=within), Phase.HUNG)
+            (fault_case(f"{_CLAUSE}.silent", hit, route, denied=True, status=others, within_ms=within), Phase.HUNG)
         )
     for one, phase in found:
         case = replace(one.case, tries_fields=tuple(tried))
