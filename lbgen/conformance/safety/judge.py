@@ -72,7 +72,7 @@ def judge_arrival(plan: Plan, attack: Attack, arrival: Arrival, plain: Message) 
     if not _HOST.fullmatch(authority):
         yield breach("S1", f"a Host that can be read in two ways: {authority!r}")
         return
-    if (question := _asked_about(plan, arrival.pool, message)) is not None:
+    if (question := asked_about(plan, arrival.pool, message)) is not None:
         if not any(outcome.asked == arrival.pool for outcome in _readings(plan, attack, arrival.pool, question)):
             yield breach("S3", f"no rule asks for {question.method} {question.target}")
         return
@@ -100,7 +100,7 @@ def _ways(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[R
         yield route if pool in pools else None
 
 
-def _asked_about(plan: Plan, pool: str, message: Message) -> Message | None:
+def asked_about(plan: Plan, pool: str, message: Message) -> Message | None:
     """The request that a service is asked about, as it learns it; None for what is no question."""
     for auth in (route.auth for route in plan.routes):
         if not isinstance(auth, ForwardAuth) or (auth.pool, auth.target) != (pool, message.target):
