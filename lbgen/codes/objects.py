@@ -160,6 +160,12 @@ LB242 an identity that clients can send
     routes:
       - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
   remedy: Write `headers_with_underscores: drop` on the listener.
+LB236 text that authenticates on one engine alone
+  cause: A text under `engines` asks clients for a password or a token, and other engines do not get it: a change of
+    engine would open every route. Where `accept` names `engines.verbatim.auth` for the engine, the text serves; any
+    other engine still refuses the topology (LB302) until that is accepted for it too.
+  example: engines: { nginx: { server: "auth_basic staff; auth_basic_user_file /etc/nginx/staff;" } }
+  remedy: Use `auth` of routes and listeners, or write `accept: { nginx: [engines.verbatim.auth] }`.
 LB251 a pool or policy that nothing uses
   cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:

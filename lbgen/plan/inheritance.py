@@ -112,17 +112,22 @@ def _pool(expanded: ExpandedTopology, name: str, pool: Pool, origins: dict[str, 
 
 
 def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str | None) -> Iterator[_Layer]:
-    """What a route inherits on that listener, lowest first."""
+    """What a route inherits on that listener, lowest first.
+
+    `auth` of a listener, which `resolve_auth` finds, wins over that of the listener's policies and of defaults.
+    """
     model, idle = expanded.model, () if route.forward is not None else FORWARD_ONLY
+    below = ("auth",) if any(model.listeners[name].auth is not None for name in expanded.listeners[index]) else ()
     if model.defaults is not None and model.defaults.route is not None:
         fitting = model.defaults.route
         if expanded.is_l4(index):
             fitting = _fit_l4(fitting, udp=_is_udp(expanded, [index]))
-        yield "defaults.route", _without(fitting, idle)
-    names = [*(model.listeners[listener].policies or () if listener is not None else ()), *(route.policies or ())]
-    for name in names:
-        if name in model.policies:
-            yield f"policies.{name}", _without(model.policies[name], idle)
+        yield "defaults.route", _without(fitting, (*idle, *below))
+    of_listener = model.listeners[listener].policies if listener is not None else None
+    for names, dropped in ((of_listener, (*idle, *below)), (route.policies, idle)):
+        for name in names or ():
+            if name in model.policies:
+                yield f"policies.{name}", _without(model.policies[name], dropped)
 
 
 def _fit_l4(defaults: RoutePolicies, *, udp: bool) -> RoutePolicies:

@@ -36,9 +36,10 @@ class Auths:
         if found is None:
             return None
         auth, field = found
-        if field not in self._resolved:
-            self._resolved[field] = self._resolve(auth, field)
-        return self._resolved[field]
+        origin = self._topology.marks.origin(field)  # one policy may be that of many routes
+        if origin not in self._resolved:
+            self._resolved[origin] = self._resolve(auth, field)
+        return self._resolved[origin]
 
     @property
     def pools(self) -> tuple[Pool, ...]:
