@@ -205,7 +205,7 @@ class _Builder:
             self._tag(node, steps)
             return None
         if node.value == "<<":
-            hint = "write the keys out; routes share fields by policies: { NAME: { ... } }, all routes or pools by defaults:"
+            hint = "write the keys out; routes share fields by policies: { NAME: { ... } }, all of them by defaults:"
             self._find("LB107", "merge keys are not supported", node, steps, hint)
             return None
         try:
