@@ -138,16 +138,16 @@ LB230 the secret of sticky cookies cannot be used
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
 LB235 listeners that give one route different policies
-  cause: The route is attached to two listeners whose `policies` differ, so it would have a guard on one of them alone.
+  cause: The route is attached to two listeners whose `auth` or `policies` differ: a guard of one would be no guard of
+    the other.
   example: policies: { office: { access: { allow: [10.0.0.0/8] } } }
     listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
     routes: [{ name: app, forward: app }]
   remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
-LB240 a route on listeners with different authentication
-  cause: `auth` of a listener holds for its routes that have none of their own, and the listeners of this route ask for
-    different users, or one of them for none.
-  example: listeners: { web: { port: 8080 }, staff: { port: 8081, auth: { basic: { users: no-such.htpasswd } } } }
-  remedy: Write a route for each listener, or `auth` on the route.
+LB237 an error page that cannot be used
+  cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
+  example: error_pages: { 404: { file: no-such.html } }
+  remedy: Correct the name, or write the text as `body`.
 LB241 a file of users or keys that cannot be used
   cause: The htpasswd file of `auth` cannot be read or has a line that is not a name and a known hash, or the JWKS file
     holds something else than public keys.

@@ -14,7 +14,6 @@ from lbgen.plan.path_conditions import EVERY_PATH, read_path
 from lbgen.plan.precedence import UnrankedL4Rule, UnrankedRule, rank_l4_rules, rank_rules
 
 if TYPE_CHECKING:
-    from lbgen.spec.listener import Listener as WrittenListener
     from lbgen.spec.match import Match as WrittenMatch
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.route import Route as WrittenRoute
@@ -55,7 +54,7 @@ class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def used_pools(self) -> frozenset[str]:
         """Names of the pools that a route forwards or mirrors to, or that an auth asks."""
-        return forwarded_pools(self.model.routes) | asked_pools(self.model.listeners.values())
+        return forwarded_pools(self.model.routes)
 
     def is_l4(self, index: int) -> bool:
         """Whether all listeners of the route are L4."""
@@ -73,16 +72,11 @@ class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
 
 
 def forwarded_pools(routes: Iterable[WrittenRoute]) -> frozenset[str]:
-    """Names of the pools that these routes forward or mirror to, or that their own auth asks."""
+    """Names of the pools that these routes forward or mirror to, or that their auth asks."""
     routes = list(routes)
     lists = [targets for route in routes for targets in (route.forward, route.mirror) if targets]
-    return frozenset([target.pool for targets in lists for target in targets]) | asked_pools(routes)
-
-
-def asked_pools(guarded: Iterable[WrittenRoute | WrittenListener]) -> frozenset[str]:
-    """Names of the pools that the auth of these routes or listeners asks."""
-    forwards = [each.auth.forward for each in guarded if each.auth is not None and each.auth.forward is not None]
-    return frozenset([forward.pool for forward in forwards if forward.pool is not None])
+    asked = [route.auth.forward.pool for route in routes if route.auth is not None and route.auth.forward is not None]
+    return frozenset([*(target.pool for targets in lists for target in targets), *(name for name in asked if name)])
 
 
 def expand(model: TopologyModel) -> ExpandedTopology:

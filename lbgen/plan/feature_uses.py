@@ -138,8 +138,6 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
         yield "listener.address.dual_stack", f"{field}.address"
     if listener.tls is not None and listener.tls.mode == "passthrough":
         instead["listener.tls"] = "listener.tls.passthrough"
-    if listener.auth is not None:
-        yield from _auth(f"{field}.auth", listener.auth)
     for feature, place in _set_fields(listener, "listener", field):
         yield instead.get(feature, feature), place
 
@@ -217,7 +215,7 @@ def _route(field: str, route: Route, l4: bool) -> list[FeatureUse]:
 
 
 def _auth(field: str, auth: Auth) -> Iterator[FeatureUse]:
-    """Those of an auth, of a route or of a listener, and of the pools that are made of its URLs."""
+    """Those of an auth, and of the pools that are made of its URLs."""
     for kind, url, place in (
         ("basic", None, ""),
         ("forward", auth.forward and auth.forward.url, "url"),

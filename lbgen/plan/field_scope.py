@@ -4,7 +4,7 @@ from __future__ import annotations
 
 L7_ROUTE = (
     *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
-    *("request_headers", "response_headers", "mirror", "cors", "compression", "auth"),
+    *("request_headers", "response_headers", "mirror", "cors", "compression", "auth", "error_pages"),
 )
 """Fields of a route that need an L7 listener."""
 

@@ -1,8 +1,8 @@
 """What routes and pools inherit: `defaults`, policies of listeners, policies of routes, laid under their own fields.
 
-Later layers win, a route's own fields over all. Of mappings whose settings are independent (`_BY_KEY`) each key is
-inherited by itself, of header edits each header, any other field as a whole. A field that is set to `none` holds
-nothing, whatever the layers below say.
+Later layers win, a route's own fields over all. Of mappings whose settings are independent (`_BY_KEY`) and of error
+pages each key is inherited by itself, of header edits each header, any other field as a whole. A field that is set to
+`none` holds nothing, whatever the layers below say.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.plan.expand import ExpandedTopology
+    from lbgen.spec.listener import Listener
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.pool import Pool
@@ -76,17 +77,24 @@ def find_conflict(expanded: ExpandedTopology, index: int) -> tuple[str, str, str
 def _inherits(model: TopologyModel) -> bool:
     return (
         model.defaults is not None
-        or any(listener.policies for listener in model.listeners.values())
+        or any(listener.policies or listener.auth for listener in model.listeners.values())
         or any(route.policies for route in model.routes)
     )
 
 
 def _listeners_by_policies(model: TopologyModel, names: Sequence[str]) -> list[str]:
-    """The first listener of each list of policies."""
-    found: dict[tuple[str, ...], str] = {}
+    """The first listener of all that say the same."""
+    found: list[str] = []
     for name in names:
-        found.setdefault(tuple(model.listeners[name].policies or ()), name)
-    return list(found.values())
+        this = _inherited_from(model.listeners[name])
+        if all(_inherited_from(model.listeners[other]) != this for other in found):
+            found.append(name)
+    return found
+
+
+def _inherited_from(listener: Listener) -> tuple[object, ...]:
+    """What of a listener decides what its routes inherit."""
+    return listener.policies or [], listener.auth, listener.error_pages
 
 
 def _route(expanded: ExpandedTopology, index: int, route: Route, origins: dict[str, str]) -> Route:
@@ -111,23 +119,33 @@ def _pool(expanded: ExpandedTopology, name: str, pool: Pool, origins: dict[str, 
     return pool.model_copy(update=_values(merged))
 
 
-def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str | None) -> Iterator[_Layer]:
-    """What a route inherits on that listener, lowest first.
-
-    `auth` of a listener, which `resolve_auth` finds, wins over that of the listener's policies and of defaults.
-    """
+def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str | None) -> list[_Layer]:
+    """What a route inherits on that listener, lowest first."""
     model, idle = expanded.model, () if route.forward is not None else FORWARD_ONLY
-    below = ("auth",) if any(model.listeners[name].auth is not None for name in expanded.listeners[index]) else ()
+    layers: list[_Layer] = []
     if model.defaults is not None and model.defaults.route is not None:
         fitting = model.defaults.route
         if expanded.is_l4(index):
             fitting = _fit_l4(fitting, udp=_is_udp(expanded, [index]))
-        yield "defaults.route", _without(fitting, (*idle, *below))
-    of_listener = model.listeners[listener].policies if listener is not None else None
-    for names, dropped in ((of_listener, (*idle, *below)), (route.policies, idle)):
-        for name in names or ():
-            if name in model.policies:
-                yield f"policies.{name}", _without(model.policies[name], dropped)
+        layers.append(("defaults.route", _without(fitting, idle)))
+    if listener is not None:
+        layers += _named(model, model.listeners[listener].policies, idle)
+        layers.append((f"listeners.{listener}", _of_listener(model.listeners[listener], layers)))
+    return [*layers, *_named(model, route.policies, idle)]
+
+
+def _of_listener(listener: Listener, below: Iterable[_Layer]) -> RoutePolicies:
+    """The fields of a listener that hold for its routes. Its error pages, which plans have by themselves, are among
+    them where a layer below has some, as they win over these."""
+    pages = listener.error_pages if any("error_pages" in layer.model_fields_set for _, layer in below) else None
+    found = {key for key, value in (("auth", listener.auth), ("error_pages", pages)) if value is not None}
+    return RoutePolicies.model_construct(_fields_set=found, auth=listener.auth, error_pages=pages)
+
+
+def _named(model: TopologyModel, names: Sequence[str] | None, dropped: Iterable[str]) -> Iterator[_Layer]:
+    for name in names or ():
+        if name in model.policies:
+            yield f"policies.{name}", _without(model.policies[name], dropped)
 
 
 def _fit_l4(defaults: RoutePolicies, *, udp: bool) -> RoutePolicies:
@@ -190,13 +208,18 @@ def _over(lower: _Field | None, value: object, place: str) -> _Field:
         none = HeaderEdits.model_construct(set={}, add={}, remove=[])
         edits = below if isinstance(below, HeaderEdits) else none
         return _edits(edits, {} if lower is None else lower.places, value, place)
+    if isinstance(value, dict):
+        own = {f".{key}": f"{place}.{key}" for key in value}
+        if lower is None or not isinstance(below, dict):
+            return _Field(value, {"": place, **own})
+        return _Field({**below, **value}, {**lower.places, "": place, **own})
     if not isinstance(value, _BY_KEY):
         return _Field(value, {"": place})
     places = {f".{key}": f"{place}.{key}" for key in value.model_fields_set}
     if lower is None or not isinstance(below, _BY_KEY):
         return _Field(value, {"": place, **places})
-    own = {key: getattr(value, key) for key in value.model_fields_set}
-    return _Field(below.model_copy(update=own), {**lower.places, "": place, **places})
+    changed = {key: getattr(value, key) for key in value.model_fields_set}
+    return _Field(below.model_copy(update=changed), {**lower.places, "": place, **places})
 
 
 def _edits(below: HeaderEdits, places: dict[str, str], value: HeaderEdits, place: str) -> _Field:
@@ -222,8 +245,8 @@ def _edits(below: HeaderEdits, places: dict[str, str], value: HeaderEdits, place
 
 
 def _values(merged: dict[str, _Field]) -> dict[str, object]:
-    """The fields that hold something."""
-    return {key: found.value for key, found in merged.items() if found.value is not None}
+    """The values of the fields; None of one that is set to `none`."""
+    return {key: found.value for key, found in merged.items()}
 
 
 def _origins(merged: dict[str, _Field], field: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 
 # Engines import the nouns of a plan from here.
@@ -173,6 +174,16 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     def listener(self, name: str) -> Listener:
         """The listener of that name; KeyError when there is none."""
         return self._listeners[name]
+
+    def error_pages(self, listener: Listener, route: Route | None = None) -> tuple[ErrorPage, ...]:
+        """The pages for answers on the listener, of the route or of none, in the order of trial. Clients of gRPC get
+        none."""
+        if route is None:
+            return listener.error_pages
+        targets = route.action.targets if isinstance(route.action, Forward) else ()
+        if any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in targets):
+            return ()
+        return (*route.error_pages, *listener.error_pages)
 
     @property
     def files(self) -> tuple[File, ...]:

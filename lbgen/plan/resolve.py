@@ -11,6 +11,7 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
+from lbgen.plan.error_pages import resolve_pages
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
@@ -44,6 +45,8 @@ from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
@@ -107,12 +110,14 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
-    auths = Auths(topology, expanded)
-    routes = tuple(_route(model, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
+    auths = Auths(topology)
+    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(
         name=model.name,
-        listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
+        listeners=tuple(
+            each for x in _listeners(model, expanded, files, topology.base) for each in _each_port(model, x)
+        ),
         pools=(*pools, *auths.pools),
         routes=routes,
         uses=uses,
@@ -155,7 +160,8 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:
+def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path) -> Iterator[Listener]:
+    pages = resolve_pages(model.error_pages, base, "error_pages")
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
@@ -184,6 +190,9 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
             access_log=listener.protocol != "udp" and model.access_log == "json",
             metrics=model.metrics is not None,
+            error_pages=(*resolve_pages(listener.error_pages, base, f"listeners.{name}.error_pages"), *pages)
+            if l7
+            else (),
             address_written="address" in listener.model_fields_set,
         )
 
@@ -242,9 +251,9 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
 
 
 def _route(
-    model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
+    topology: Topology, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
 ) -> Route:
-    l4 = expanded.is_l4(index)
+    model, l4 = topology.model, expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:
@@ -277,6 +286,7 @@ def _route(
         max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,
         cors=resolve_policies.cors(route.cors),
         compression=resolve_policies.compression(route.compression),
+        error_pages=resolve_pages(route.error_pages, topology.base, f"{field}.error_pages"),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.plan import resolve_policies
@@ -11,7 +10,6 @@ from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
 
 if TYPE_CHECKING:
-    from lbgen.plan.expand import ExpandedTopology
     from lbgen.spec import auth as written_auth
     from lbgen.spec.auth import ServiceUrl
     from lbgen.spec.load import Topology
@@ -22,24 +20,22 @@ _LONGEST_HOST = 40  # in the name of a pool
 class Auths:
     """Resolves each auth of a topology once, however many routes have it; `pools` are those of services by URL."""
 
-    def __init__(self, topology: Topology, expanded: ExpandedTopology) -> None:
+    def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._expanded = expanded
         self._resolved: dict[str, Auth] = {}
         self._names: dict[tuple[str, str], str] = {}  # scheme and address -> pool
         self._pools: dict[str, Pool] = {}
 
     def of_route(self, index: int) -> Auth | None:
-        """The auth of a route: its own, else that of its listeners. OSError or ValueError of files that were checked
-        before (LB241)."""
-        found = written(self._expanded, index)
-        if found is None:
+        """The auth of a route, if any. OSError or ValueError of files that were checked before (LB241)."""
+        auth = self._topology.model.routes[index].auth
+        if auth is None:
             return None
-        auth, field = found
-        origin = self._topology.marks.origin(field)  # one policy may be that of many routes
-        if origin not in self._resolved:
-            self._resolved[origin] = self._resolve(auth, field)
-        return self._resolved[origin]
+        field = f"routes[{index}].auth"
+        field = self._topology.marks.origins.get(field, field)
+        if field not in self._resolved:
+            self._resolved[field] = self._resolve(auth, field)
+        return self._resolved[field]
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -100,19 +96,3 @@ class Auths:
 
 def _authority(url: ServiceUrl) -> str:
     return str(url).removesuffix(url.target).partition("://")[2]
-
-
-def written(expanded: ExpandedTopology, index: int) -> tuple[written_auth.Auth, str] | None:
-    """The auth that holds for a route, and its field; None where nobody is asked."""
-    found = next(_layers(expanded, index), None)
-    return None if found is None or found[0].none else found
-
-
-def _layers(expanded: ExpandedTopology, index: int) -> Iterator[tuple[written_auth.Auth, str]]:
-    route = expanded.model.routes[index]
-    if route.auth is not None:
-        yield route.auth, f"routes[{index}].auth"
-    for name in expanded.listeners[index]:
-        auth = expanded.model.listeners[name].auth
-        if auth is not None:
-            yield auth, f"listeners.{name}.auth"

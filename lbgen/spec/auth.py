@@ -1,25 +1,21 @@
 """Authentication: who may send a request, by a password, by a service that is asked, or by a signed token."""
 
 import re
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import (
     Field,
-    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
-from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of, no_case_twins
+from lbgen.spec.base import Strict, exactly_one, needs_one_of, no_case_twins
 from lbgen.spec.http import parse_editable_header, parse_line, parse_target
 from lbgen.spec.network import Address, parse_address
-from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
+from lbgen.spec.value_errors import invalid, require_text, shorten
 from lbgen.spec.values import FilePath, HeaderName, HeaderText, Name, UrlTarget, parse_file
 
 _URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^/:?#\[\]@]+)(:[0-9]+)?(/.*)?", re.DOTALL)
@@ -173,13 +169,10 @@ class JwtAuth(Strict):
 
 
 class Auth(Strict):
-    """`none`, or exactly one of `basic`, `forward` and `jwt`."""
+    """Exactly one of `basic`, `forward` and `jwt`."""
 
-    model_config = exactly_one("none", "basic", "forward", "jwt")
+    model_config = exactly_one("basic", "forward", "jwt")
 
-    none: Literal[True] | None = Field(
-        default=None, description="nobody is asked; the short form is the word alone; no default"
-    )
     basic: BasicAuth | None = Field(
         default=None, description="by user name and password; no default", examples=[{"users": "users.htpasswd"}]
     )
@@ -194,17 +187,5 @@ class Auth(Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if data == "none":
-            return handler({"none": True})
-        if not isinstance(data, dict | Auth):
-            raise wrong_type("none, basic, forward or jwt", data, "write auth: { basic: { users: FILE } }")
-        return needs_one_of(data, handler, "none", "basic", "forward", "jwt", what="auth")
-
-    @model_serializer(mode="wrap")
-    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # text or a mapping
-        return "none" if self.none else handler(self)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return either_schema(handler(core_schema), {"enum": ["none"]})
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return needs_one_of(data, handler, "basic", "forward", "jwt", what="auth")

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema
 
 from lbgen.spec.auth import Auth
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
 
@@ -254,6 +255,11 @@ class Listener(Strict):
         min_length=1,
         description="names of policies, which hold for each of its routes, below the route's own; none when left out",
         examples=[["secured"]],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the topology's when left out",
+        examples=[{"404": {"file": "errors/404.html"}}],
     )
     limits: Limits | None = Field(
         default=None,

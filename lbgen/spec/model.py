@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Wit
 from pydantic_core import PydanticKnownError
 
 from lbgen.spec.base import Strict
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool, PoolSettings
@@ -249,6 +250,12 @@ class TopologyModel(Strict):
         default=None,
         description="for all l7 routes; a route's own edits of a header replace it; none when left out",
         examples=[{"set": {"x-frame-options": "DENY"}}],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="default for all l7 listeners: what clients get instead of the engine's own text, by status; none "
+        "when left out",
+        examples=[{"5xx": {"file": "errors/50x.html"}}],
     )
     forwarded_headers: bool | None = Field(
         default=None, description="send X-Forwarded-For, -Proto, -Host and -Port; the profile's when left out"

@@ -16,6 +16,7 @@ from lbgen.spec.base import (
     no_case_twins,
     not_both,
 )
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
@@ -205,10 +206,15 @@ class RoutePolicies(Inheritable):
         description="clients that are admitted, by address; all when left out",
         examples=[{"allow": ["10.0.0.0/8"]}],
     )
-    auth: Auth | None = Field(
+    auth: OrNone[Auth] = Field(
         default=None,
         description="who may send requests; the listener's when left out, `none` for all",
         examples=[{"basic": {"users": "users.htpasswd"}}],
+    )
+    error_pages: OrNone[ErrorPages] = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the listener's when left out",
+        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
     )
 
 

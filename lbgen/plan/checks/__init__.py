@@ -64,6 +64,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     file_checks.check_certificates(context)
     file_checks.check_secrets(context)
     auth.check(context)
+    file_checks.check_error_pages(context)
     routes.check_dropped_headers(context)
     tiers.check(context)
     pools.check_datagrams(context)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lbgen.plan import resolve_auth
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
-from lbgen.plan.checks.context import list_names, suggest_known
+from lbgen.plan.checks.context import suggest_known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,29 +16,27 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB201 unknown pool, LB240 two auths for a route, LB241 a file of users or keys, LB242 an identity that a client
+    """LB201 unknown pool, LB241 a file of users or keys, LB242 an identity that a client
     can send."""
-    for field, auth in written_auths(context):
+    for field, auth in written_auths(context).items():
         _files(context, field, auth)
         if auth.forward is not None and auth.forward.pool is not None and auth.forward.pool not in context.model.pools:
             hint = suggest_known(auth.forward.pool, context.model.pools)
             context.add("LB201", f"{field}.forward.pool", f'there is no pool "{auth.forward.pool}"', hint)
     for index, route in enumerate(context.model.routes):
-        if not context.expanded.is_l7(index):
-            continue
-        if route.auth is None:
-            _one_for_all(context, index)
-        _identities(context, index)
+        if route.auth is not None and context.expanded.is_l7(index):
+            _identities(context, index, route.auth)
 
 
-def written_auths(context: Context) -> Iterator[tuple[str, Auth]]:
-    """Every auth of the topology, with its field."""
-    for name, listener in context.model.listeners.items():
-        if listener.auth is not None:
-            yield f"listeners.{name}.auth", listener.auth
-    for index, route in enumerate(context.model.routes):
+def written_auths(context: Context) -> dict[str, Auth]:
+    """Every auth that is written, or that a route inherits, by its field."""
+    model, origins = context.model, context.topology.marks.origins
+    found = {f"listeners.{name}.auth": each.auth for name, each in model.listeners.items() if each.auth is not None}
+    for index, route in enumerate(model.routes):
         if route.auth is not None:
-            yield f"routes[{index}].auth", route.auth
+            field = f"routes[{index}].auth"
+            found[origins.get(field, field)] = route.auth
+    return found
 
 
 def _files(context: Context, field: str, auth: Auth) -> None:
@@ -60,22 +57,7 @@ def _files(context: Context, field: str, auth: Auth) -> None:
         context.add("LB241", place, f"{name}{line}: {error}", error.hint)
 
 
-def _one_for_all(context: Context, index: int) -> None:
-    names = context.expanded.listeners[index]
-    first, *others = names
-    auth = context.model.listeners[first].auth
-    differ = [name for name in others if context.model.listeners[name].auth != auth]
-    if differ:
-        message = f'is on listener "{first}" and on {list_names(differ)}, which ask for other users, or for none'
-        hint = "write a route for each listener (listeners: [...]), or auth: on the route, `auth: none` to open it"
-        context.add("LB240", f"routes[{index}]", message, hint, key=True)
-
-
-def _identities(context: Context, index: int) -> None:
-    found = resolve_auth.written(context.expanded, index)
-    if found is None:
-        return
-    auth, field = found
+def _identities(context: Context, index: int, auth: Auth) -> None:
     headers = [
         *(auth.forward.response_headers if auth.forward else ()),
         *(auth.jwt.claims_to_headers if auth.jwt else ()),
@@ -87,4 +69,6 @@ def _identities(context: Context, index: int) -> None:
         if (model.listeners[name].headers_with_underscores or model.headers_with_underscores) == "pass":
             like = headers[0].replace("-", "_")
             message = f'listener "{name}" passes {like} of clients, which endpoints may take for {headers[0]}'
-            context.add("LB242", field, message, "write headers_with_underscores: drop on the listener")
+            context.add(
+                "LB242", f"routes[{index}].auth", message, "write headers_with_underscores: drop on the listener"
+            )

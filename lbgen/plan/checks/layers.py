@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lbgen.plan import resolve_auth
 from lbgen.plan.checks.context import Context, list_names
 from lbgen.plan.field_scope import L7_CONNECTIONS, L7_POOL, L7_ROUTE, L7_TIMES
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from lbgen.spec.route import Route
 
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth")
+_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages")
 
 
 def check(context: Context) -> None:
@@ -41,9 +40,8 @@ def check(context: Context) -> None:
             context.add("LB207", f"routes[{index}].sources", message, hint, key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
-        found = resolve_auth.written(context.expanded, index) if layer == "l7" else None
-        if found is not None and found[0].forward is not None and found[0].forward.pool is not None:
-            layers.setdefault(found[0].forward.pool, {}).setdefault("l7", route.name)
+        if layer == "l7" and route.auth is not None and route.auth.forward is not None and route.auth.forward.pool:
+            layers.setdefault(route.auth.forward.pool, {}).setdefault("l7", route.name)
     for name, users in layers.items():
         if name in context.model.pools:
             _pool(context, name, users)

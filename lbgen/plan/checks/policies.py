@@ -41,7 +41,7 @@ def _conflict(context: Context, index: int) -> None:
     if found is None:
         return
     one, other, key = found
-    message = f'the policies of listeners "{one}" and "{other}" give it another {key}'
+    message = f'listeners "{one}" and "{other}" differ in the {key} that they give it'
     hint = f"write a route for each, with listeners: [{one}] and listeners: [{other}], or {key} on the route itself"
     context.add("LB235", f"routes[{index}]", message, hint)
 

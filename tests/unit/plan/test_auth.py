@@ -109,15 +109,17 @@ def test_keys_that_cannot_be_used(keys: Any, tmp_path: Path) -> None:
 
 def test_a_route_has_its_own_auth_or_that_of_its_listener() -> None:
     guarded = {"port": 8080, "auth": USERS}
-    plan = planned({"auth": "none"}, {"auth": {"forward": {"pool": "sso"}}}, {}, web=guarded)
+    health, api = ([{"path": {"prefix": path}}] for path in ("/health", "/api"))
+    routes: list[Any] = [{"match": health, "auth": "none"}, {"match": api, "auth": {"forward": {"pool": "sso"}}}, {}]
+    plan = planned(*routes, web=guarded)
     opened, own, rest = (route.auth for route in plan.routes)
     assert opened is None
     assert isinstance(own, ForwardAuth)
     assert isinstance(rest, BasicAuth)
     assert (rest.realm, [user.name for user in rest.users]) == ("Staff", ["ann", "ben"])
     assert {use.field for use in plan.uses if use.feature.startswith("route.auth")} == {
-        "listeners.web.auth.basic",
         "routes[1].auth.forward",
+        "routes[2].auth.basic",
     }
 
 

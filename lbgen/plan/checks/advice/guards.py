@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from lbgen.plan.field_scope import GUARDS
 from lbgen.plan.precedence import covering_hosts
 from lbgen.plan.shadowing import covers
-from lbgen.spec.auth import Auth
+from lbgen.spec.listener import Access
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.plan.model import HostPattern, Match, Rule
-    from lbgen.spec.listener import Access, Listener
+    from lbgen.spec.listener import Listener
     from lbgen.spec.route import Route
 
 _EVERY_CLIENT = "0.0.0.0/0"
@@ -55,25 +55,19 @@ def guards(route: Route) -> tuple[str, ...]:
 
 
 def is_opened(route: Route) -> bool:
-    """Whether a route says by itself that every client may pass."""
-    return any(getattr(route, key) is not None for key in GUARDS) and not guards(route)
+    """Whether it is written that every client may pass: `none`, or every address."""
+    return not guards(route) and not route.model_fields_set.isdisjoint(GUARDS)
 
 
-def _admits_all(guard: Access | Auth) -> bool:
-    if isinstance(guard, Auth):
-        return bool(guard.none)
-    return _EVERY_CLIENT in (guard.allow or ()) and not guard.deny
+def _admits_all(guard: object) -> bool:
+    return isinstance(guard, Access) and _EVERY_CLIENT in (guard.allow or ()) and not guard.deny
 
 
 def _is_closed(listener: Listener) -> bool:
     """Whether a listener keeps clients out, whatever its routes do."""
     verified = listener.tls is not None and listener.tls.client is not None and listener.tls.client.verify == "required"
     local = ip_address(listener.address).is_loopback
-    return verified or local or listener.access is not None or _asks(listener)
-
-
-def _asks(listener: Listener) -> bool:
-    return listener.auth is not None and not listener.auth.none
+    return verified or local or listener.access is not None
 
 
 def _guarded(context: Context, indexes: dict[str, int]) -> dict[tuple[Match, frozenset[str]], _Guarded]:
@@ -83,8 +77,7 @@ def _guarded(context: Context, indexes: dict[str, int]) -> dict[tuple[Match, fro
         index = indexes[rule.route]
         route, pools = context.model.routes[index], _pools(context.model.routes[index])
         for name in context.expanded.listeners[index] if pools else ():
-            how = guards(route) or ("auth",) * (_asks(context.model.listeners[name]) and route.auth is None)
-            if how:
+            if how := guards(route):
                 each = found.setdefault((rule.match, pools), _Guarded(rule, " and ".join(how), pools))
                 each.ranks.setdefault((name, rule.host), rule.rank)
     return found
