@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from lbgen.plan.checks.context import list_names
 from lbgen.plan.field_scope import GUARDS
 from lbgen.plan.precedence import covering_hosts
 from lbgen.plan.shadowing import covers
@@ -33,9 +34,11 @@ class _Guarded(Struct, frozen=True):
 
 
 def check(context: Context) -> None:
-    """LB298: a route without a guard takes requests that another one guards, on another host or listener."""
+    """LB298: routes without a guard take requests that another one guards, on another host or listener."""
     indexes = {route.name: index for index, route in enumerate(context.model.routes)}
     found = list(_guarded(context, indexes).values())
+    beside: dict[int, tuple[_Guarded, str, list[str]]] = {}  # by the first open route
+    first: dict[str, int] = {}  # the open route at which a guarded one is told
     told = set[int]()
     for rule in context.expanded.rules if found else ():
         index = indexes[rule.route]
@@ -45,8 +48,10 @@ def check(context: Context) -> None:
         for name in context.expanded.listeners[index]:
             if not _is_closed(context.model.listeners[name]) and (by := _guarded_elsewhere(context, rule, name, found)):
                 told.add(index)
-                _tell(context, index, name, by)
+                beside.setdefault(first.setdefault(by.rule.id, index), (by, name, []))[2].append(route.name)
                 break
+    for index, (by, name, names) in beside.items():
+        _tell(context, index, name, by, names)
 
 
 def guards(route: Route) -> tuple[str, ...]:
@@ -106,14 +111,14 @@ def _index(context: Context, rule: Rule) -> int:
     return int(rule.field.partition("[")[2].partition("]")[0])
 
 
-def _tell(context: Context, index: int, listener: str, by: _Guarded) -> None:
+def _tell(context: Context, index: int, listener: str, by: _Guarded, names: list[str]) -> None:
     path = by.rule.match.path
     what = "the same requests" if path.covers_all else f"requests for {path.value}"
     (other, host), *_ = by.ranks
     where = f" for host {host}" if host is not None else ""
     message = (
-        f'is open on listener "{listener}" and takes {what}, which route "{by.rule.route}" guards by {by.how} on '
-        f'listener "{other}"{where}'
+        f'route {list_names(names)} is open on listener "{listener}" and takes {what}, which route "{by.rule.route}" '
+        f'guards by {by.how} on listener "{other}"{where}'
     )
     meant = '`auth: none` or access: { allow: ["0.0.0.0/0", "::/0"] }'
     hint = f"write {by.how} here too, as by a policy of both; {meant} says that it is meant to be open"
