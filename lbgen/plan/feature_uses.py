@@ -129,6 +129,8 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
         instead["listener.max_connections"] = "listener.max_connections.l4"
     else:
         yield from _l7_listener(model, field, listener, forwards)
+        if listener.client_ip is not None and listener.client_ip.header == "forwarded":
+            instead["listener.client_ip"] = "listener.client_ip.forwarded"
     if listener.address == "::":
         yield "listener.address.dual_stack", f"{field}.address"
     if listener.tls is not None and listener.tls.mode == "passthrough":
@@ -142,8 +144,11 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
     yield "framing", field
     yield "statuses", field
     if forwards:
-        if model.forwarded_headers is not False:
-            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
+        headers = model.forwarded_headers
+        if headers is None or headers.x_forwarded:
+            yield "forwarded_headers", field if headers is None else "forwarded_headers"
+        if headers is not None:
+            yield from ((f"forwarded_headers.{x}",) * 2 for x in ("real_ip", "forwarded") if getattr(headers, x))
         if model.request_id is not False:
             yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):

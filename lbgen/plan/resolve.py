@@ -40,10 +40,12 @@ from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.spec.model import ForwardedHeaders
 
 if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
+    from lbgen.spec.listener import ClientIp
     from lbgen.spec.load import Topology
     from lbgen.spec.model import EngineBlock, TopologyModel
 
@@ -147,6 +149,7 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
+    headers = model.forwarded_headers or ForwardedHeaders()
     for name, listener in model.listeners.items():
         l7 = listener.mode == "l7"
         yield Listener(
@@ -159,7 +162,10 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             hosts=host_tables(rules.get(name, ())) if l7 else (),
             l4_rules=() if l7 else tuple(l4_rules.get(name, ())),
             trusted_proxies=tuple(listener.trusted_proxies),
-            forwarded_headers=model.forwarded_headers is not False,
+            client_header=_client_header(listener.client_ip),
+            forwarded_headers=headers.x_forwarded,
+            real_ip=headers.real_ip,
+            forwarded=headers.forwarded,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
             tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
@@ -174,6 +180,10 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             metrics=model.metrics is not None,
             address_written="address" in listener.model_fields_set,
         )
+
+
+def _client_header(written: ClientIp | None) -> str | None:
+    return None if written is None or written.header == "x-forwarded-for" else written.header
 
 
 def _accepted(model: TopologyModel) -> Iterator[str]:

@@ -16,7 +16,19 @@ from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
+from lbgen.spec.values import (
+    ByteSize,
+    Cidr,
+    Count,
+    Duration,
+    FilePath,
+    HeaderName,
+    HostName,
+    IpAddress,
+    Name,
+    Port,
+    Ports,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +87,16 @@ class Access(Strict):
     @classmethod
     def _some(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "allow", "deny", many=True, what="access")
+
+
+class ClientIp(Strict):
+    """Where trusted proxies state the client's address."""
+
+    header: HeaderName = Field(
+        description="the field that holds it, such as CF-Connecting-IP, True-Client-IP, X-Real-IP or Forwarded; it is "
+        "read from the right, as X-Forwarded-For is, and what other peers send in it is dropped",
+        examples=["CF-Connecting-IP"],
+    )
 
 
 class ClientTimeouts(Strict):
@@ -221,8 +243,13 @@ class Listener(Strict):
     )
     trusted_proxies: list[Cidr] = Field(
         default_factory=list,
-        description="peers whose X-Forwarded-* and X-Request-Id are trusted",
+        description="peers whose X-Forwarded-* and X-Request-Id are trusted, Forwarded too where it is sent",
         examples=[["10.0.0.0/8"]],
+    )
+    client_ip: ClientIp | None = Field(
+        default=None,
+        description="where trusted_proxies state the client's address; in X-Forwarded-For when left out",
+        examples=[{"header": "CF-Connecting-IP"}],
     )
     max_connections: Count | None = Field(
         default=None, description="connections at a time; no limit when left out", examples=[10000]

@@ -16,7 +16,7 @@ _L7_ROUTE = (
     *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
     *("request_headers", "response_headers", "mirror", "cors", "compression"),
 )
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts")
+_L7_LISTENER = ("client_ip", "http2", "paths", "headers_with_underscores", "limits", "timeouts")
 _L7_POOL = ("sticky", "protocol")
 
 
