@@ -17,6 +17,7 @@ _THOUGH_OFF = habit(
     "X-Forwarded-Proto, -Host and -Port are added where trusted proxies send none, though forwarded_headers is off",
     {"listener.trusted_proxies.everywhere": tuple(f"header x-forwarded-{name}" for name in ("host", "port", "proto"))},
 )
+_REAL_IP = habit("an endpoint gets X-Real-Ip", {"route.forward.everywhere": "header x-real-ip"})
 _APPENDED = habit(
     "X-Forwarded-For is added though forwarded_headers is off, as Traefik can leave it from 3.7 on",
     {"forwarded_headers.everywhere": "header x-forwarded-for"},
@@ -38,6 +39,8 @@ def build_bare(listener: Listener) -> dict[str, Data]:
     if listener.forwarded_headers or listener.trusted_proxies:
         return {}
     removed = (*_ADDED, *(() if listener.request_id else ("X-Request-Id",)))
+    if listener.real_ip:
+        removed = tuple(name for name in removed if name != "X-Real-Ip")
     return {"headers": {"customRequestHeaders": dict.fromkeys(removed, "")}}
 
 
@@ -48,6 +51,8 @@ def name_bare(listener: Listener) -> str:
 
 def _objections(plan: Plan, version: str) -> Iterator[Objection]:
     for listener in http_listeners(plan):
+        if not listener.real_ip:
+            yield Objection(_REAL_IP, listener.field, "route.forward")
         if version == "3.6" and not listener.forwarded_headers:
             yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", "forwarded_headers")
         if listener.trusted_proxies and not listener.forwarded_headers:
