@@ -246,16 +246,16 @@ def _own_headers(listener: Listener) -> dict[str, str]:
 
 
 def _write_forwarded(listener: Listener) -> str:
-    """An element of Forwarded (RFC 7239), which quotes what has a colon."""
+    """An element of Forwarded (RFC 7239), which quotes what is no token."""
     node, is_ipv6 = _REMOTE, "source.address.startsWith('[')"
     if listener.trusted_proxies and listener.extends_forwarded:
         node, is_ipv6 = f"%REQ({_PEER.upper()})%", f"request.headers['{_PEER}'].contains(':')"
-    has_port = "request.host.contains(':')"
+    is_special = "request.host.matches('[^A-Za-z0-9_.~!$&+*-]')"
 
     def only(condition: str, text: str) -> str:
         return f"%CEL({condition} ? '{text}' : '')%"
 
-    quote = only(has_port, '"')
+    quote = only(is_special, '"')
     opened, closed = only(is_ipv6, '"['), only(is_ipv6, ']"')
     return f"for={opened}{node}{closed};host={quote}%REQ(:AUTHORITY)%{quote};proto={listener.scheme}"
 

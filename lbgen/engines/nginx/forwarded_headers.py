@@ -113,14 +113,14 @@ def _forwarded_node(listener: Listener, trust: Trust | None) -> tuple[str, str]:
 
 def _define_forwarded(listener: Listener, trust: Trust | None, definitions: Definitions) -> None:
     node, address = _forwarded_node(listener, trust)
-    for name, source, quoted in (
-        (node, address, text('"[', inline(address), ']"')),
-        ("rfc7239_host", "endpoint_host", text('"', inline("endpoint_host"), '"')),
+    for name, source, special, quoted in (
+        (node, address, ":", text('"[', inline(address), ']"')),
+        ("rfc7239_host", "endpoint_host", r"[^\w.~%!$&'*+-]", text('"', inline("endpoint_host"), '"')),
     ):
         if definitions.first(name):
-            notes = ("RFC 7239: what has a colon is quoted.",) if name == node else ()
-            colon = Entry(Literal(":", "regex"), quoted)
-            definitions.map(Section.HEADS, name, text(inline(source)), colon, default=text(inline(source)), notes=notes)
+            notes = ("RFC 7239: what is no token is quoted.",) if name == node else ()
+            entry = Entry(Literal(special, "regex"), quoted)
+            definitions.map(Section.HEADS, name, text(inline(source)), entry, default=text(inline(source)), notes=notes)
 
 
 def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:

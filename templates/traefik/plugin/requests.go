@@ -168,13 +168,13 @@ func nodeOf(element string) string {
 	return ""
 }
 
-// addForwarded adds an element to Forwarded, which quotes what has a colon.
+// addForwarded adds an element to Forwarded, which quotes what is no token.
 func addForwarded(r *http.Request, address, scheme string) {
 	if strings.Contains(address, ":") {
 		address = `"[` + address + `]"`
 	}
 	host := r.Host
-	if strings.Contains(host, ":") {
+	if strings.ContainsAny(host, `:;,=()[]@`) {
 		host = `"` + host + `"`
 	}
 	r.Header.Add("Forwarded", "for="+address+";host="+host+";proto="+scheme)
