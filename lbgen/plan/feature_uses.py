@@ -129,8 +129,6 @@ def _listener(model: TopologyModel, field: str, listener: Listener, forwards: bo
         instead["listener.max_connections"] = "listener.max_connections.l4"
     else:
         yield from _l7_listener(model, field, listener, forwards)
-        if listener.client_ip is not None and listener.client_ip.header == "forwarded":
-            instead["listener.client_ip"] = "listener.client_ip.forwarded"
     if listener.address == "::":
         yield "listener.address.dual_stack", f"{field}.address"
     if listener.tls is not None and listener.tls.mode == "passthrough":
@@ -153,6 +151,9 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
             yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+    if listener.client_ip is not None:
+        rfc7239 = listener.client_ip.header == "forwarded"
+        yield f"listener.client_ip{'.forwarded' if rfc7239 else ''}", f"{field}.client_ip"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:

@@ -27,6 +27,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.mode": ("listener.l7", "listener.l4.tcp"),
     "listener.protocol": ("listener.l4.udp",),
     "listener.http2": ("listener.http2",),
+    "listener.client_ip": ("listener.client_ip", "listener.client_ip.forwarded"),
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
@@ -57,12 +58,7 @@ _PARTS = {
 # Features beside that of a field: of fields inside it, and of values.
 _BESIDE = (
     *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
-    *(
-        "listener.client_ip.forwarded",
-        "listener.max_connections.l4",
-        "route.forward.split",
-        "route.forward.request_headers",
-    ),
+    *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )
 # Clauses that no field controls.

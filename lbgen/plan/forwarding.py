@@ -60,6 +60,13 @@ def forwarded_element(address: str, listener: Listener, authority: str | None) -
     return ";".join(f'{name}="{v}"' if _NO_TOKEN.search(v) else f"{name}={v}" for name, v in pairs if v)
 
 
+def state_client(listener: Listener, *addresses: str) -> tuple[str, str]:
+    """The header line in which a trusted proxy states the client, the first of `addresses`, and proxies behind it."""
+    if listener.client_header == RFC_7239:
+        return "Forwarded", ", ".join(f'for="[{each}]"' if ":" in each else f"for={each}" for each in addresses)
+    return listener.client_header or FORWARDED_FOR, ", ".join(addresses)
+
+
 def forwarded_headers(request: ParsedRequest, listener: Listener, peer: str) -> Lines:
     """The header lines that go on before any edit, Host first; None stands for a value that the proxy makes up.
     `request.client` is the client that `peer` states where that is a trusted proxy."""

@@ -19,10 +19,10 @@ from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     ByteSize,
     Cidr,
+    ClientHeader,
     Count,
     Duration,
     FilePath,
-    HeaderName,
     HostName,
     IpAddress,
     Name,
@@ -92,7 +92,7 @@ class Access(Strict):
 class ClientIp(Strict):
     """Where trusted proxies state the client's address."""
 
-    header: HeaderName = Field(
+    header: ClientHeader = Field(
         description="the field that holds it, such as CF-Connecting-IP, True-Client-IP, X-Real-IP or Forwarded; it is "
         "read from the right, as X-Forwarded-For is, and what other peers send in it is dropped",
         examples=["CF-Connecting-IP"],
