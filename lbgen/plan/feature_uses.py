@@ -16,6 +16,7 @@ from lbgen.plan.features import Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts
 from lbgen.spec.pydantic_errors import models_of
@@ -75,8 +76,10 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
     yield from _defaults(model, of_l7)
     for name, engine in model.engines.items():
-        for place in engine.verbatim:
+        for place, text in engine.verbatim.items():
             yield "engines.verbatim", f"engines.{name}.{place}"
+            if find_authentication(text) is not None:
+                yield "engines.verbatim.auth", f"engines.{name}.{place}"
         if engine.forwarding == "direct":
             yield "engines.forwarding.direct", f"engines.{name}.forwarding"
 

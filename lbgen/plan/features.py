@@ -46,7 +46,11 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "request_id": ("request_id",),
     "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
-    "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
+    "engines": (
+        "engines.verbatim",
+        "engines.verbatim.auth",  # text that authenticates clients
+        "engines.forwarding.direct",  # replies bypass the balancer
+    ),
     **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
     **dict.fromkeys(("listener.policies", "route.policies", "defaults"), ()),
     **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.plan.expand import ExpandedTopology
+    from lbgen.spec.listener import Listener
     from lbgen.spec.load import Topology
     from lbgen.spec.model import TopologyModel
     from lbgen.spec.pool import Pool
@@ -85,11 +86,15 @@ def _listeners_by_policies(model: TopologyModel, names: Sequence[str]) -> list[s
     """The first listener of all that say the same."""
     found: list[str] = []
     for name in names:
-        this = model.listeners[name]
-        others = (model.listeners[other] for other in found)
-        if not any((this.policies or [], this.auth) == (other.policies or [], other.auth) for other in others):
+        this = _inherited_from(model.listeners[name])
+        if all(_inherited_from(model.listeners[other]) != this for other in found):
             found.append(name)
     return found
+
+
+def _inherited_from(listener: Listener) -> tuple[object, ...]:
+    """What of a listener decides what its routes inherit."""
+    return listener.policies or [], listener.auth, listener.error_pages
 
 
 def _route(expanded: ExpandedTopology, index: int, route: Route, origins: dict[str, str]) -> Route:
@@ -114,19 +119,27 @@ def _pool(expanded: ExpandedTopology, name: str, pool: Pool, origins: dict[str, 
     return pool.model_copy(update=_values(merged))
 
 
-def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str | None) -> Iterator[_Layer]:
+def _layers(expanded: ExpandedTopology, index: int, route: Route, listener: str | None) -> list[_Layer]:
     """What a route inherits on that listener, lowest first."""
     model, idle = expanded.model, () if route.forward is not None else FORWARD_ONLY
+    layers: list[_Layer] = []
     if model.defaults is not None and model.defaults.route is not None:
         fitting = model.defaults.route
         if expanded.is_l4(index):
             fitting = _fit_l4(fitting, udp=_is_udp(expanded, [index]))
-        yield "defaults.route", _without(fitting, idle)
+        layers.append(("defaults.route", _without(fitting, idle)))
     if listener is not None:
-        yield from _named(model, model.listeners[listener].policies, idle)
-        if (auth := model.listeners[listener].auth) is not None:
-            yield f"listeners.{listener}", RoutePolicies.model_construct(_fields_set={"auth"}, auth=auth)
-    yield from _named(model, route.policies, idle)
+        layers += _named(model, model.listeners[listener].policies, idle)
+        layers.append((f"listeners.{listener}", _of_listener(model.listeners[listener], layers)))
+    return [*layers, *_named(model, route.policies, idle)]
+
+
+def _of_listener(listener: Listener, below: Iterable[_Layer]) -> RoutePolicies:
+    """The fields of a listener that hold for its routes. Its error pages, which plans have by themselves, are among
+    them where a layer below has some, as they win over these."""
+    pages = listener.error_pages if any("error_pages" in layer.model_fields_set for _, layer in below) else None
+    found = {key for key, value in (("auth", listener.auth), ("error_pages", pages)) if value is not None}
+    return RoutePolicies.model_construct(_fields_set=found, auth=listener.auth, error_pages=pages)
 
 
 def _named(model: TopologyModel, names: Sequence[str] | None, dropped: Iterable[str]) -> Iterator[_Layer]:
@@ -232,8 +245,8 @@ def _edits(below: HeaderEdits, places: dict[str, str], value: HeaderEdits, place
 
 
 def _values(merged: dict[str, _Field]) -> dict[str, object]:
-    """The fields that hold something."""
-    return {key: found.value for key, found in merged.items() if found.value is not None}
+    """The values of the fields; None of one that is set to `none`."""
+    return {key: found.value for key, found in merged.items()}
 
 
 def _origins(merged: dict[str, _Field], field: str) -> dict[str, str]:

@@ -288,7 +288,7 @@ RICH: dict[str, Any] = {
     "access_log": "json",
     "accept": {"all": ["framing", "all"]},
     "resolvers": ["10.0.0.2"],
-    "engines": {"nginx": {"version": "1.22", "http": "x"}, "nftables": {"forwarding": "direct"}},
+    "engines": {"nginx": {"version": "1.22", "http": "auth_basic x;"}, "nftables": {"forwarding": "direct"}},
 }
 
 
