@@ -177,6 +177,13 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         """The listener of that name; KeyError when there is none."""
         return self._listeners[name]
 
+    def identity_headers(self, listener: Listener) -> tuple[str, ...]:
+        """The fields by which the auth of some route of the listener says who the client is: none of its clients can
+        send them, to whatever route."""
+        routes = (self.route(rule.route) for table in listener.hosts for rule in table.rules)
+        found = [name for route in routes if route.auth is not None for name in route.auth.identity_headers]
+        return tuple(dict.fromkeys(found))
+
     def error_pages(self, listener: Listener, route: Route | None = None) -> tuple[ErrorPage, ...]:
         """The pages for answers on the listener, of the route or of none, in the order of trial. Clients of gRPC get
         none."""

@@ -34,7 +34,7 @@ _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # a trusted peer's X-Forwarded-Proto, which Envoy itself needs to be http or https
-_PEER = "x-lbgen-peer"
+PEER = "x-lbgen-peer"
 FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding, which HTTP/1.0 does not have
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
@@ -60,6 +60,7 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 def _build_client_detection(on: HttpListener) -> dict[str, Data]:
     """The fields of a connection manager by which it finds the client and, before routing, rewrites the headers."""
     listener = on.listener
+    identities: list[Data] = [{"remove": name} for name in on.plan.identity_headers(listener)]
     if not listener.trusted_proxies:
         ours = {name: value for name, value in _own_headers(listener).items() if name not in (PROTO, _ID)}
         kept = {PROTO, *ours}
@@ -67,7 +68,10 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
             "use_remote_address": Commented(_WHY_PEER, True),
             "skip_xff_append": True,
             **_early(
-                [{"remove": name} for name in (*_NAMES, *sorted(client_fields(listener)), FRAMING) if name not in kept],
+                [
+                    *({"remove": x} for x in (*_NAMES, *sorted(client_fields(listener)), FRAMING) if x not in kept),
+                    *identities,
+                ],
                 [header_option(x, v, SET) for x, v in ours.items()],
             ),
             **({} if listener.request_id else {"generate_request_id": False}),
@@ -76,11 +80,11 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
     control: Data = {"remove_on_match": {"key_matcher": {"prefix": _PREFIX}}}
     stated = listener.client_header
     early = _early(
-        [control, *([] if stated is None else [Commented(_WHY_STATED, {"remove": _FOR})])],
+        [control, *([] if stated is None else [Commented(_WHY_STATED, {"remove": _FOR})]), *identities],
         [
             *([] if stated is None else [header_option(_FOR, f"%REQ({stated.upper()})%", "ADD_IF_ABSENT")]),
             header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT"),
-            header_option(_PEER, _REMOTE, "ADD_IF_ABSENT"),
+            header_option(PEER, _REMOTE, "ADD_IF_ABSENT"),
         ],
         [Commented(_WHY_SAVED, {"remove": PROTO})],
     )
@@ -90,7 +94,7 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
         found = extension("client", "http.original_ip_detection.xff.v3.XffConfig", client)
         why = "The client is who trusted proxies say it is, else the peer."
         return {"original_ip_detection_extensions": Commented(why, [found]), **early, "generate_request_id": False}
-    peer: dict[str, Data] = {"header_name": _PEER, "allow_extension_to_set_address_as_trusted": True}
+    peer: dict[str, Data] = {"header_name": PEER, "allow_extension_to_set_address_as_trusted": True}
     found = extension("peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", peer)
     return {
         "original_ip_detection_extensions": [found],
@@ -106,7 +110,7 @@ def _build_untrusted_filters(on: HttpListener) -> list[Data]:
     if not on.by_client:
         return []
     mutations: list[Data] = [{"remove": name} for name in _removed_names(on.listener)]
-    trusted = address_in(on.listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
+    trusted = address_in(on.listener.trusted_proxies, header_input(PEER), "trusted", mapped=True)
     skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
     fields: dict[str, Data] = {
         "extension_config": build_mutation_filter("untrusted-peer", mutations),
@@ -143,7 +147,7 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
         elif name == _FORWARDED:
             added.append(header_option(name, value, APPEND if on.listener.extends_forwarded else SET))
         elif name == _FOR:
-            added.append(header_option(name, f"%REQ({_PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
+            added.append(header_option(name, f"%REQ({PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
         elif name == PROTO:
             added.append(header_option(name, f"%REQ({SAVED_PROTO.upper()})%", "OVERWRITE_IF_EXISTS"))
         elif name != _ID or on.by_client:  # otherwise Envoy itself makes the id
@@ -161,7 +165,7 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
 
 def _virtual_host(on: HttpListener) -> dict[str, Data]:
     """Headers that the rules of the route configuration still read."""
-    return {"request_headers_to_remove": [_PEER, SAVED_PROTO]} if on.listener.trusted_proxies else {}
+    return {"request_headers_to_remove": [PEER, SAVED_PROTO]} if on.listener.trusted_proxies else {}
 
 
 def _asks_for_trusted(on: HttpListener, match: Match) -> bool:
@@ -174,6 +178,18 @@ def _route(at: HttpRoute) -> dict[str, Data]:
         return {}
     ranges = cidrs(at.on.listener.trusted_proxies, mapped=True)
     return {"match": {"filter_state": [{"key": _PEER_ADDRESS, "address_match": {"ranges": ranges}}]}}
+
+
+def build_facts(listener: Listener) -> dict[str, str]:
+    """X-Forwarded-For, -Proto and -Host of requests as filters find them, in Envoy's format syntax. Behind trusted
+    proxies X-Forwarded-For is what the peer sent, which `PEER` follows."""
+    if not listener.trusted_proxies:
+        return {_FOR: _REMOTE, PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%"}
+    return {
+        PEER: f"%REQ({PEER.upper()})%",
+        PROTO: f"%REQ({SAVED_PROTO.upper()}?{PROTO.upper()})%",
+        _HOST: f"%REQ({_HOST.upper()}?:AUTHORITY)%",
+    }
 
 
 def name_in_envoy(subject: AnySubject, listener: Listener) -> str:
@@ -249,7 +265,7 @@ def _write_forwarded(listener: Listener) -> str:
     """An element of Forwarded (RFC 7239), which quotes what is no token."""
     node, is_ipv6 = _REMOTE, "source.address.startsWith('[')"
     if listener.trusted_proxies and listener.extends_forwarded:
-        node, is_ipv6 = f"%REQ({_PEER.upper()})%", f"request.headers['{_PEER}'].contains(':')"
+        node, is_ipv6 = f"%REQ({PEER.upper()})%", f"request.headers['{PEER}'].contains(':')"
     is_special = "request.host.matches('[^A-Za-z0-9_.~!$&+*-]')"
 
     def only(condition: str, text: str) -> str:

@@ -28,10 +28,14 @@ def _claims(listener: Listener) -> str:
     return "|".join((_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))))
 
 
-def dropped_names(listener: Listener) -> str:
+def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
-    itself, and with an underscore what some servers take for the name with a hyphen."""
-    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (_claims(listener),))]
+    itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
+    names = [
+        *_HOP_BY_HOP,
+        *(() if listener.trusted_proxies else (_claims(listener),)),
+        *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in identities),
+    ]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 

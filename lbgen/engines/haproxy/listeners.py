@@ -91,7 +91,7 @@ def frontend(
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
             forwarded=forwarded(listener, maps, client),
             paths=path_rules(listener.paths),
-            dropped=Literal(dropped_names(listener)),
+            dropped=Literal(dropped_names(listener, plan.identity_headers(listener))),
             keeps_trailers=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools),
             filters=tuple(one for each in FEATURES if each.filters for one in each.filters(on)),
             guards=section(

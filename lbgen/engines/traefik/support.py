@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
-    "route.auth": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}

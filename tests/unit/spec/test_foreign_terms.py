@@ -72,7 +72,7 @@ def hint(text: str) -> str:
             ROUTE.format("timeouts: { client_body: 3s }"),
             "write timeouts: { client_header: 10s, client_body: 30s } on the l",
         ),
-        (ROUTE.format("basicAuth: {}"), "lbgen authenticates no users"),
+        (ROUTE.format("basicAuth: {}"), "auth: { basic: { users: FILE } }"),
         (LISTENER.format("set_real_ip_from: 10.0.0.0/8"), "write trusted_proxies: [10.0.0.0/8]"),
         (LISTENER.format("real_ip_header: X"), "write client_ip: { header: CF-Connecting-IP }; beside trusted_proxies"),
         (POOL.format("outlierDetection: {}"), "write health: { passive: { failures: 5, eject_for: 10s } }"),
