@@ -144,6 +144,12 @@ LB235 listeners that give one route different policies
     listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
     routes: [{ name: app, forward: app }]
   remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
+LB236 text that authenticates on one engine alone
+  cause: A text under `engines` asks clients for a password or a token, and other engines do not get it: a change of
+    engine would open every route. Where `accept` names `engines.verbatim.auth` for the engine, the text serves; any
+    other engine still refuses the topology (LB302) until that is accepted for it too.
+  example: engines: { nginx: { server: "auth_basic staff; auth_basic_user_file /etc/nginx/staff;" } }
+  remedy: Use `auth` of routes and listeners, or write `accept: { nginx: [engines.verbatim.auth] }`.
 LB237 an error page that cannot be used
   cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
   example: error_pages: { 404: { file: no-such.html } }
@@ -160,12 +166,17 @@ LB242 an identity that clients can send
     routes:
       - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
   remedy: Write `headers_with_underscores: drop` on the listener.
-LB236 text that authenticates on one engine alone
-  cause: A text under `engines` asks clients for a password or a token, and other engines do not get it: a change of
-    engine would open every route. Where `accept` names `engines.verbatim.auth` for the engine, the text serves; any
-    other engine still refuses the topology (LB302) until that is accepted for it too.
-  example: engines: { nginx: { server: "auth_basic staff; auth_basic_user_file /etc/nginx/staff;" } }
-  remedy: Use `auth` of routes and listeners, or write `accept: { nginx: [engines.verbatim.auth] }`.
+LB243 a certificate whose names HTTP-01 cannot prove
+  cause: `tls.acme` proves single host names. A route of the listener has a wildcard or an address, or no route has a
+    host and `domains` is left out.
+  example: listeners: { web: { port: 80 }, tls: { port: 443, tls: { acme: {} } } }
+    routes: [{ name: app, hosts: ["*.shop.example"], forward: app }]
+  remedy: Write `domains` with single names; wildcards need a client that does DNS-01, and its files in `certificates`.
+LB244 challenges of ACME that nobody can answer
+  cause: HTTP-01 asks by plain HTTP, and no L7 listener without TLS is there; or `acme_challenge` sends the questions of
+    the agent's orders elsewhere, or names nobody; or several replicas would order the same.
+  example: listeners: { web: { port: 443, tls: { acme: { domains: [shop.example] } } } }
+  remedy: Add `http: { port: 80 }` to `listeners`, and what the finding says.
 LB251 a pool or policy that nothing uses
   cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:

@@ -53,8 +53,10 @@ class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def used_pools(self) -> frozenset[str]:
-        """Names of the pools that a route forwards or mirrors to, or that an auth asks."""
-        return forwarded_pools(self.model.routes)
+        """Names of the pools that a route forwards or mirrors to, that an auth asks, or that answer challenges."""
+        challenges = self.model.acme_challenge
+        forwarded = forwarded_pools(self.model.routes)
+        return forwarded if challenges is None or challenges.forward is None else forwarded | {challenges.forward}
 
     def is_l4(self, index: int) -> bool:
         """Whether all listeners of the route are L4."""

@@ -147,12 +147,18 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
     yield "framing", field
     yield "statuses", field
     if forwards:
-        if model.forwarded_headers is not False:
-            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
+        headers = model.forwarded_headers
+        if headers is None or headers.x_forwarded:
+            yield "forwarded_headers", field if headers is None else "forwarded_headers"
+        if headers is not None:
+            yield from ((f"forwarded_headers.{x}",) * 2 for x in ("real_ip", "forwarded") if getattr(headers, x))
         if model.request_id is not False:
             yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+    if listener.client_ip is not None:
+        rfc7239 = listener.client_ip.header == "forwarded"
+        yield f"listener.client_ip{'.forwarded' if rfc7239 else ''}", f"{field}.client_ip"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:

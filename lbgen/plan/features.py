@@ -27,6 +27,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.mode": ("listener.l7", "listener.l4.tcp"),
     "listener.protocol": ("listener.l4.udp",),
     "listener.http2": ("listener.http2",),
+    "listener.client_ip": ("listener.client_ip", "listener.client_ip.forwarded"),
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
@@ -41,7 +42,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
         *("pool.balance.source_hash", "pool.balance.source_hash.weights"),
     ),
     "pool.protocol": ("pool.protocol.http2", "pool.protocol.grpc"),
-    "forwarded_headers": ("forwarded_headers",),
+    "forwarded_headers": ("forwarded_headers", "forwarded_headers.real_ip", "forwarded_headers.forwarded"),
     "request_id": ("request_id",),
     "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
@@ -63,7 +64,13 @@ _PARTS = {
 }
 # Features beside that of a field: of fields inside it, and of values.
 _BESIDE = (
-    *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *(
+        "listener.tls.acme",
+        "listener.tls.no_sni",
+        "listener.tls.client",
+        "listener.tls.curves",
+        "listener.tls.passthrough",
+    ),
     *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
+from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
 from lbgen.plan.error_pages import resolve_pages
@@ -43,13 +44,16 @@ from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.spec.model import ForwardedHeaders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lbgen.plan.acme import AcmeCertificate
     from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
+    from lbgen.spec.listener import ClientIp
     from lbgen.spec.load import Topology
     from lbgen.spec.model import EngineBlock, TopologyModel
 
@@ -73,14 +77,14 @@ def plan(topology: Topology) -> Plan:
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Check `topology`, which has what its routes and pools inherit, and expand its routes.
+    """Check `topology`, which has what its routes and pools inherit, and expand its routes and that of challenges.
 
     Raises LbgenError with all cross-object errors.
     """
     expanded = expand(topology.model)
     if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
-    return expanded
+    return ChallengeRoute(topology.model).add_to(expanded)
 
 
 def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
@@ -104,19 +108,24 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of the topology's listeners; routes without a listener here belong to another tier."""
-    model, used = topology.model, expanded.used_pools
+    model, used = expanded.model, expanded.used_pools
     files = Files(topology)
+    issued = {
+        name: files.issued_certificate(x.tls.acme, domains(x.tls.acme, listener_hosts(expanded, name)), name)
+        for name, x in model.listeners.items()
+        if x.tls is not None and x.tls.acme is not None
+    }
     uses = (
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
     auths = Auths(topology)
-    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i)) for i, route in _here(expanded))
+    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i, route)) for i, route in _here(expanded))
     pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(
         name=model.name,
         listeners=tuple(
-            each for x in _listeners(model, expanded, files, topology.base) for each in _each_port(model, x)
+            each for x in _listeners(model, expanded, files, topology.base, issued) for each in _each_port(model, x)
         ),
         pools=(*pools, *auths.pools),
         routes=routes,
@@ -131,6 +140,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         ),
         use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
+        acme=resolve_acme(topology, model, tuple(issued.values())),
     )
 
 
@@ -160,11 +170,14 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path) -> Iterator[Listener]:
+def _listeners(
+    model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path, issued: Mapping[str, AcmeCertificate]
+) -> Iterator[Listener]:
     pages = resolve_pages(model.error_pages, base, "error_pages")
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
+    headers = model.forwarded_headers or ForwardedHeaders()
     for name, listener in model.listeners.items():
         l7 = listener.mode == "l7"
         yield Listener(
@@ -177,10 +190,15 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, b
             hosts=host_tables(rules.get(name, ())) if l7 else (),
             l4_rules=() if l7 else tuple(l4_rules.get(name, ())),
             trusted_proxies=tuple(listener.trusted_proxies),
-            forwarded_headers=model.forwarded_headers is not False,
+            client_header=_client_header(listener.client_ip),
+            forwarded_headers=headers.x_forwarded,
+            real_ip=headers.real_ip,
+            forwarded=headers.forwarded,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
+            tls=resolve_policies.listener_tls(
+                listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)
+            ),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
@@ -195,6 +213,10 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files, b
             else (),
             address_written="address" in listener.model_fields_set,
         )
+
+
+def _client_header(written: ClientIp | None) -> str | None:
+    return None if written is None or written.header == "x-forwarded-for" else written.header
 
 
 def _accepted(model: TopologyModel) -> Iterator[str]:
@@ -253,7 +275,7 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
 def _route(
     topology: Topology, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
 ) -> Route:
-    model, l4 = topology.model, expanded.is_l4(index)
+    model, l4 = expanded.model, expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:

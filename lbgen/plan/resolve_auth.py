@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.plan import resolve_policies
 from lbgen.plan.auth import ASKED_WITH, Auth, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, read_keys, read_users
+from lbgen.plan.files import plain_name
 from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from lbgen.spec import auth as written_auth
     from lbgen.spec.auth import ServiceUrl
     from lbgen.spec.load import Topology
+    from lbgen.spec.route import Route
 
 _LONGEST_HOST = 40  # in the name of a pool
 
@@ -26,9 +29,9 @@ class Auths:
         self._names: dict[tuple[str, str], str] = {}  # scheme and address -> pool
         self._pools: dict[str, Pool] = {}
 
-    def of_route(self, index: int) -> Auth | None:
+    def of_route(self, index: int, route: Route) -> Auth | None:
         """The auth of a route, if any. OSError or ValueError of files that were checked before (LB241)."""
-        auth = self._topology.model.routes[index].auth
+        auth = route.auth
         if auth is None:
             return None
         field = f"routes[{index}].auth"
@@ -45,7 +48,8 @@ class Auths:
     def _resolve(self, auth: written_auth.Auth, field: str) -> Auth:
         base = self._topology.base
         if auth.basic is not None:
-            return BasicAuth(read_users(base / auth.basic.users), auth.basic.realm, f"{field}.basic")
+            basic, name = auth.basic, PurePosixPath(auth.basic.users).stem
+            return BasicAuth(read_users(base / basic.users), basic.realm, plain_name(name), f"{field}.basic")
         if auth.jwt is not None:
             keys = auth.jwt.jwks
             return JwtAuth(

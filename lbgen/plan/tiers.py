@@ -77,7 +77,7 @@ def tiers(
 
 def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     """The plan of one tier. Routes keep their index in the file."""
-    model = topology.model
+    model = expanded.model
     listeners = {name: each for name, each in model.listeners.items() if each.tier == tier}
     on = tuple(tuple(name for name in names if name in listeners) for names in expanded.listeners)
     used = {

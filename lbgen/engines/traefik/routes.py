@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
 from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.traefik.forward_auth import build_asked_router, build_question, name_asked
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
@@ -47,6 +48,15 @@ class Routes:
             status: self._middlewares.use("", f"refuse-{status}", answer_with(status))
             for status in _find_refusals(plan)
         }
+        self._asked = {
+            name: (
+                tuple(
+                    key for kind, data in build_question(name, auth) for key in self._middlewares.use("", kind, data)
+                ),
+                self.services.asked(auth, name),
+            )
+            for auth, name in name_asked(plan).items()
+        }
         for listener in plan.listeners:
             if listener.mode is not Mode.L7:
                 continue
@@ -63,6 +73,13 @@ class Routes:
     def refuse(self, status: int) -> dict[str, Data]:
         """The same for a router of requests that are answered with 400 or 403."""
         return self._router(self._refusals[status], _NO_SERVICE)
+
+    def build_asked(self) -> dict[str, Data]:
+        """The routers of questions to services, on the entry point for this host alone."""
+        return {
+            name: {**build_asked_router(name), **self._router(chain, service)}
+            for name, (chain, service) in self._asked.items()
+        }
 
     def middlewares(self) -> dict[str, Data]:
         """The `middlewares` section."""
@@ -96,7 +113,7 @@ class Routes:
 
     def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         forward = route.action if isinstance(route.action, Forward) else None
-        at = HttpRoute(route, forward, matched, listener)
+        at = HttpRoute(self._plan, route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
         service = _NO_SERVICE if forward is None else self.services.of(route, forward)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.plan.checks import (
+    acme,
     auth,
     ignored,
     layers,
@@ -58,6 +59,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     policies.check(context)
     layers.check(context)
     listeners.check(context)
+    acme.check(context)
     pools.check(context)
     routes.check(context)
     unreachable.check(context)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from lbgen.spec.route import Route
 
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages")
+_L7_LISTENER = (
+    *("client_ip", "http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages"),
+)
 
 
 def check(context: Context) -> None:

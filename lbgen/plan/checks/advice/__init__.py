@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks import policies
+from lbgen.plan.checks import acme, policies
 from lbgen.plan.checks.advice import guards, routes, topology
 
 if TYPE_CHECKING:
@@ -24,3 +24,4 @@ def check(context: Context) -> None:
     topology.check_defaults(context)
     policies.check_defaults(context)
     topology.check_tiers(context)
+    acme.advise(context)
