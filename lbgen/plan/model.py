@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
-from lbgen.plan.error_pages import ErrorPage
 from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -29,6 +28,7 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 
 # Engines import the nouns of a plan from here.

@@ -7,6 +7,7 @@ from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
 from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.error_pages import ERROR_PAGES
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
 from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
@@ -25,6 +26,7 @@ FEATURES = (
     UDP,
     ACCESS_LOG,
     HEADERS,
+    ERROR_PAGES,
     PATHS,
     HEAD_LIMITS,
     FORWARDED_HEADERS,
