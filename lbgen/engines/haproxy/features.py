@@ -17,6 +17,7 @@ from lbgen.engines.haproxy.connections import (
     SLOW_START,
 )
 from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.error_pages import ERROR_PAGES
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
 from lbgen.engines.haproxy.limits import ACCESS, CLIENT, CONCURRENCY, LIMITS, MAX_BODY, RATE_LIMITS
@@ -34,6 +35,7 @@ FEATURES = (
     HEADERS,
     SPLITS,
     REWRITES,
+    ERROR_PAGES,
     CORS,
     RESPONSE_HEADERS,
     RATE_LIMITS,
