@@ -11,6 +11,7 @@ from lbgen.engines.envoy.balancing import BALANCING
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
+from lbgen.engines.envoy.error_pages import ERROR_PAGES
 from lbgen.engines.envoy.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.envoy.headers import HEADERS
 from lbgen.engines.envoy.health_checks import HEALTH_CHECKS
@@ -48,6 +49,7 @@ FEATURES = (
     MAX_BODY,
     BUFFERING,
     COMPRESSION,
+    ERROR_PAGES,
     CONNECTIONS,
     BALANCING,
     HEALTH_CHECKS,

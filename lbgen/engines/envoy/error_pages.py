@@ -1,0 +1,115 @@
+"""Error pages: mappers of the local replies of a listener, and a filter that replaces what endpoints answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from lbgen.engines.document import Commented, Tagged
+from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
+from lbgen.plan.error_pages import ErrorPage, share_statuses
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Route
+
+_FILTER = "error-pages"
+_CHALLENGE = "challenge"
+_METADATA = "lbgen"
+_PLAIN = "text/plain"
+# gRPC clients take a page for no answer, and what a route responds is no error of Envoy's.
+_OWN = "response.code_details != 'direct_response'"
+_NO_GRPC = "!('content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc'))"
+
+
+def _manager(on: HttpListener) -> dict[str, Data]:
+    found: dict[str, Data] = {}
+    if mappers := [*_of_routes(on), *_of_listener(on)]:
+        note = "Instead of Envoy's own texts, but for gRPC and for what routes respond: the first that holds."
+        found["local_reply_config"] = {"mappers": Commented(note, mappers)}
+    if any(_intercepting(on, route) for route in on.routes):
+        filters: list[Data] = [extension(_FILTER, "filters.http.custom_response.v3.CustomResponse")]
+        if any(401 in statuses for route in on.routes for _, statuses in _intercepting(on, route)):
+            filters.append(_save_challenge())
+        found["http_filters"] = filters
+    return found
+
+
+def _of_routes(on: HttpListener) -> Iterator[Data]:
+    for route in on.routes:
+        if route.error_pages:
+            yield from _mappers(route.error_pages, f"xds.route_name == '{route.name}'")
+
+
+def _of_listener(on: HttpListener) -> Iterator[Data]:
+    without = [route.name for route in on.routes if not on.plan.error_pages(on.listener, route)]
+    names = ", ".join(f"'{name}'" for name in without)
+    yield from _mappers(on.listener.error_pages, *([f"!(xds.route_name in [{names}])"] if without else ()))
+
+
+def _mappers(pages: Iterable[ErrorPage], *conditions: str) -> Iterator[Data]:
+    for page, statuses in share_statuses(pages):
+        is_it = f"response.code in [{', '.join(map(str, statuses))}]"
+        expression = " && ".join((is_it, *conditions, _OWN, _NO_GRPC))
+        kind = "access_loggers.filters.cel.v3.ExpressionFilter"
+        mapper: dict[str, Data] = {"filter": {"extension_filter": extension("cel", kind, {"expression": expression})}}
+        if page.status is not None:
+            mapper["status_code"] = page.status
+        yield Tagged(
+            page.field, {**mapper, "body": {"inline_string": page.body}, **_format(page, "body_format_override")}
+        )
+
+
+def _format(page: ErrorPage, field: str) -> dict[str, Data]:
+    """The type of a body, which is plain text by default."""
+    if page.content_type == _PLAIN:
+        return {}
+    text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}
+    return {field: {"text_format_source": text, "content_type": page.content_type}}
+
+
+def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
+    if not any(page.intercept for page in on.plan.error_pages(on.listener, route)):
+        return []
+    return [each for each in share_statuses(on.plan.error_pages(on.listener, route)) if each[0].intercept]
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    named: dict[str, Data] = {"name": at.route.name} if at.route.error_pages or at.on.listener.error_pages else {}
+    if at.forward is None or not (pages := _intercepting(at.on, at.route)):
+        return named
+    kind = "envoy.extensions.filters.http.custom_response.v3.CustomResponse"
+    config = typed(kind, {"custom_response_matcher": {"matcher_list": {"matchers": [*map(_matcher, pages)]}}})
+    return {**named, "typed_per_filter_config": {_FILTER: config}}
+
+
+def _matcher(shared: tuple[ErrorPage, tuple[int, ...]]) -> dict[str, Data]:
+    page, statuses = shared
+    status: Data = {"name": "status", "typed_config": typed("envoy.type.matcher.v3.HttpResponseStatusCodeMatchInput")}
+    among: dict[str, Data] = {"exact": str(statuses[0])}
+    if len(statuses) > 1:
+        among = {"safe_regex": {"google_re2": {}, "regex": "|".join(map(str, statuses))}}
+    kind = "http.custom_response.local_response_policy.v3.LocalResponsePolicy"
+    answer: dict[str, Data] = {"body": {"inline_string": page.body}, **_format(page, "body_format")}
+    if page.status is not None:
+        answer["status_code"] = page.status
+    if 401 in statuses:
+        value = f"%DYNAMIC_METADATA({_METADATA}:{_CHALLENGE})%"
+        answer["response_headers_to_add"] = [{"header": {"key": "www-authenticate", "value": value}}]
+    return {
+        "predicate": {"single_predicate": {"input": status, "value_match": among}},
+        "on_match": {"action": extension("page", kind, answer)},
+    }
+
+
+def _save_challenge() -> Data:
+    """The filter that keeps what a 401 must say of how to log in."""
+    rule: Data = {
+        "header": "www-authenticate",
+        "on_header_present": {"metadata_namespace": _METADATA, "key": _CHALLENGE, "type": "STRING"},
+    }
+    return extension("challenge", "filters.http.header_to_metadata.v3.Config", {"response_rules": [rule]})
+
+
+ERROR_PAGES = Contributor(manager=_manager, route=_route)
