@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
+from lbgen.engines.envoy.headers import SET, escape_format, header_option, merge_edits
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.error_pages import ErrorPage, share_statuses
+from lbgen.plan.model import Forward, HeaderEdits
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -18,8 +20,8 @@ _FILTER = "error-pages"
 _CHALLENGE = "challenge"
 _METADATA = "lbgen"
 _PLAIN = "text/plain"
-# gRPC clients take a page for no answer, and what a route responds is no error of Envoy's.
-_OWN = "response.code_details != 'direct_response'"
+# gRPC clients take a page for no answer, and neither what a route responds nor a page of the filter is Envoy's own.
+_OWN = "!(response.code_details in ['direct_response', 'via_upstream', ''])"
 _NO_GRPC = "!('content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc'))"
 
 
@@ -38,8 +40,11 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 
 def _of_routes(on: HttpListener) -> Iterator[Data]:
     for route in on.routes:
-        if route.error_pages:
-            yield from _mappers(route.error_pages, f"xds.route_name == '{route.name}'")
+        # Envoy edits local replies of routes that forward alone.
+        edits = HeaderEdits() if isinstance(route.action, Forward) else route.response_headers
+        pages = on.plan.error_pages(on.listener, route) if edits else route.error_pages
+        _, added = merge_edits(edits)
+        yield from _mappers(pages, f"xds.route_name == '{route.name}'", added=added)
 
 
 def _of_listener(on: HttpListener) -> Iterator[Data]:
@@ -48,7 +53,7 @@ def _of_listener(on: HttpListener) -> Iterator[Data]:
     yield from _mappers(on.listener.error_pages, *([f"!(xds.route_name in [{names}])"] if without else ()))
 
 
-def _mappers(pages: Iterable[ErrorPage], *conditions: str) -> Iterator[Data]:
+def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data] = ()) -> Iterator[Data]:
     for page, statuses in share_statuses(pages):
         is_it = f"response.code in [{', '.join(map(str, statuses))}]"
         expression = " && ".join((is_it, *conditions, _OWN, _NO_GRPC))
@@ -56,17 +61,13 @@ def _mappers(pages: Iterable[ErrorPage], *conditions: str) -> Iterator[Data]:
         mapper: dict[str, Data] = {"filter": {"extension_filter": extension("cel", kind, {"expression": expression})}}
         if page.status is not None:
             mapper["status_code"] = page.status
-        yield Tagged(
-            page.field, {**mapper, "body": {"inline_string": page.body}, **_format(page, "body_format_override")}
-        )
-
-
-def _format(page: ErrorPage, field: str) -> dict[str, Data]:
-    """The type of a body, which is plain text by default."""
-    if page.content_type == _PLAIN:
-        return {}
-    text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}
-    return {field: {"text_format_source": text, "content_type": page.content_type}}
+        if added:
+            mapper["headers_to_add"] = [*added]
+        mapper["body"] = {"inline_string": page.body}
+        if page.content_type != _PLAIN:
+            text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}
+            mapper["body_format_override"] = {"text_format_source": text, "content_type": page.content_type}
+        yield Tagged(page.field, mapper)
 
 
 def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
@@ -91,12 +92,16 @@ def _matcher(shared: tuple[ErrorPage, tuple[int, ...]]) -> dict[str, Data]:
     if len(statuses) > 1:
         among = {"safe_regex": {"google_re2": {}, "regex": "|".join(map(str, statuses))}}
     kind = "http.custom_response.local_response_policy.v3.LocalResponsePolicy"
-    answer: dict[str, Data] = {"body": {"inline_string": page.body}, **_format(page, "body_format")}
+    answer: dict[str, Data] = {"body": {"inline_string": page.body}}
     if page.status is not None:
         answer["status_code"] = page.status
+    headers: list[Data] = []
+    if page.content_type != _PLAIN:
+        headers.append(header_option("content-type", escape_format(page.content_type), SET))
     if 401 in statuses:
-        value = f"%DYNAMIC_METADATA({_METADATA}:{_CHALLENGE})%"
-        answer["response_headers_to_add"] = [{"header": {"key": "www-authenticate", "value": value}}]
+        headers.append(header_option("www-authenticate", f"%DYNAMIC_METADATA({_METADATA}:{_CHALLENGE})%", SET))
+    if headers:
+        answer["response_headers_to_add"] = headers
     return {
         "predicate": {"single_predicate": {"input": status, "value_match": among}},
         "on_match": {"action": extension("page", kind, answer)},
