@@ -54,8 +54,10 @@ def _of_listener(on: HttpListener) -> Iterator[Data]:
 
 
 def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data] = ()) -> Iterator[Data]:
-    for page, statuses in share_statuses(pages):
-        is_it = f"response.code in [{', '.join(map(str, statuses))}]"
+    for page in pages:  # Envoy takes the first that holds, so that a class may cover what has a page before it
+        is_it = f"response.code == {page.first}"
+        if page.first != page.last:
+            is_it = f"response.code >= {page.first} && response.code <= {page.last}"
         expression = " && ".join((is_it, *conditions, _OWN, _NO_GRPC))
         kind = "access_loggers.filters.cel.v3.ExpressionFilter"
         mapper: dict[str, Data] = {"filter": {"extension_filter": extension("cel", kind, {"expression": expression})}}

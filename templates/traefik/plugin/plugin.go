@@ -17,6 +17,8 @@ type Config struct {
 	MaxBody  *int64
 	Timeout  int64 // milliseconds
 	HashBy   *HashBy
+	// ErrorPages are in the order of trial.
+	ErrorPages []ErrorPage
 }
 
 // CreateConfig is called by Traefik before it fills in what the file says.
@@ -39,6 +41,8 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 		return limitBody(next, *config.MaxBody), nil
 	case config.Timeout > 0:
 		return limitTime(next, config.Timeout), nil
+	case len(config.ErrorPages) > 0:
+		return showPages(next, config.ErrorPages), nil
 	case config.HashBy != nil:
 		return hashBy(next, config.HashBy), nil
 	}
