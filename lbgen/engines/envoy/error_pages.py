@@ -48,9 +48,11 @@ def _of_routes(on: HttpListener) -> Iterator[Data]:
 
 
 def _of_listener(on: HttpListener) -> Iterator[Data]:
-    without = [route.name for route in on.routes if not on.plan.error_pages(on.listener, route)]
-    names = ", ".join(f"'{name}'" for name in without)
-    yield from _mappers(on.listener.error_pages, *([f"!(xds.route_name in [{names}])"] if without else ()))
+    if not on.listener.error_pages:
+        return
+    if without := [route.name for route in on.routes if not on.plan.error_pages(on.listener, route)]:
+        yield {"filter": _holds(f"xds.route_name in {without}")}  # which changes nothing
+    yield from _mappers(on.listener.error_pages)
 
 
 def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data] = ()) -> Iterator[Data]:
@@ -58,9 +60,7 @@ def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data]
         is_it = f"response.code == {page.first}"
         if page.first != page.last:
             is_it = f"response.code >= {page.first} && response.code <= {page.last}"
-        expression = " && ".join((is_it, *conditions, _OWN, _NO_GRPC))
-        kind = "access_loggers.filters.cel.v3.ExpressionFilter"
-        mapper: dict[str, Data] = {"filter": {"extension_filter": extension("cel", kind, {"expression": expression})}}
+        mapper: dict[str, Data] = {"filter": _holds(" && ".join((is_it, *conditions, _OWN, _NO_GRPC)))}
         if page.status is not None:
             mapper["status_code"] = page.status
         if added:
@@ -70,6 +70,12 @@ def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data]
             text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}
             mapper["body_format_override"] = {"text_format_source": text, "content_type": page.content_type}
         yield Tagged(page.field, mapper)
+
+
+def _holds(expression: str) -> Data:
+    """A filter by an expression of CEL, which holds for nothing where it asks for what is not there."""
+    kind = "access_loggers.filters.cel.v3.ExpressionFilter"
+    return {"extension_filter": extension("cel", kind, {"expression": expression})}
 
 
 def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
