@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.plan.admission import shared_limit_statuses
 from lbgen.plan.error_pages import share_statuses
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
@@ -142,9 +143,10 @@ def _intercepted(plan: Plan, listener: Listener, route: Route, action: Forward, 
     """Endpoints' own errors, but where they would take an endpoint out."""
     if any(plan.pool(target.pool).passive is not None for target in action.targets):
         return
-    retried = () if action.retries is None else action.retries.statuses
+    left = set() if action.retries is None else set(action.retries.statuses)  # what would not be the answer alone
+    left.update(shared_limit_statuses(route))
     for page, statuses in share_statuses(plan.error_pages(listener, route)):
-        for status in [each for each in statuses if each not in retried][:2]:
+        for status in [each for each in statuses if each not in left][:2]:
             answer = {"mode": "fixed", "status": status, "body": "its own\n"}
             clause = "5.intercept" if page.intercept else "5.own-status"
             yield clause, with_headers(hit, (CONTROL, json.dumps(answer)))

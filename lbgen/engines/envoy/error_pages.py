@@ -79,8 +79,6 @@ def _holds(expression: str) -> Data:
 
 
 def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
-    if not any(page.intercept for page in on.plan.error_pages(on.listener, route)):
-        return []
     return [each for each in share_statuses(on.plan.error_pages(on.listener, route)) if each[0].intercept]
 
 

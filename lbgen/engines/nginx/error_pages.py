@@ -11,7 +11,7 @@ from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import Contributor
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.error_pages import ErrorPage, page_for, share_statuses
+from lbgen.plan.error_pages import ErrorPage, intercepts, page_for, share_statuses
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Pages:
         """The directives for these pages. `headers` are the fields and the type of a page; `module`: of a location that
         forwards by it, whose endpoints' answers are replaced if a page asks for that."""
         pages = tuple(pages)
-        if not module or not any(page.intercept for page in pages):
+        if not module or not intercepts(pages):
             return tuple(self._line(page, statuses, headers) for page, statuses in share_statuses(pages, _OWN))
         # nginx replaces each status that has a page: here those that intercept, the others are for other locations.
         shared = [(page, statuses) for page, statuses in share_statuses(pages) if page.intercept]
@@ -86,7 +86,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     for name in dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules):
         route = plan.route(name)
         pages = plan.error_pages(listener, route)
-        if not isinstance(route.action, Forward) or not any(page.intercept for page in pages):
+        if not isinstance(route.action, Forward) or not intercepts(pages):
             continue
         for status in _made(route):
             page = page_for(pages, status)

@@ -28,6 +28,7 @@ from lbgen.engines.nginx.timeouts import client_times
 from lbgen.engines.nginx.upstream_protocols import upstream_module
 from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.error_pages import intercepts
 from lbgen.plan.model import Forward, Listener, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
 from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
@@ -155,7 +156,7 @@ class _ServerBlock:
             return NO_PAGES if at.listener.error_pages else ()
         action = at.route.action
         module = ""
-        if isinstance(action, Forward) and any(page.intercept for page in pages):
+        if isinstance(action, Forward) and intercepts(pages):
             module = self._module(action)
         if not (jumps or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
             return ()

@@ -87,9 +87,10 @@ class Routes:
         return self._middlewares.use("", "no-route", use_plugin("respond", {"status": 404}))
 
     def _pages(self, listener: Listener, route: str = "") -> tuple[str, ...]:
-        pages = self._plan.error_pages(listener, self._plan.route(route) if route else None)
+        of = self._plan.route(route) if route else None
+        pages = self._plan.error_pages(listener, of)
         own = any(page.field.startswith("routes[") for page in pages)
-        return self._middlewares.use(route if own else "", "error-pages", build_pages(pages))
+        return self._middlewares.use(route if own else "", "error-pages", build_pages(pages, of))
 
     def _edits(self, route: str) -> tuple[str, ...]:
         """Of answers to clients whom the route denies."""

@@ -178,7 +178,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     "listener.error_pages": emulated("the lbgen plugin looks at the status of each answer"),
     "route.error_pages": habit(
         "the lbgen plugin looks at the status of each answer, whose body it sends on piece by piece; a handshake of "
-        "WebSocket that fails has Traefik's own text, and fields of an endpoint's answer stay beside a page"
+        "WebSocket that fails has Traefik's own text"
     ),
     "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
     "timeouts.idle": habit(

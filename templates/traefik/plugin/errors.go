@@ -16,6 +16,13 @@ type ErrorPage struct {
 	Body        string
 }
 
+// ErrorPages are in the order of trial. Keep names the fields of an endpoint's answer that stay beside a page, such as
+// those that the route sets.
+type ErrorPages struct {
+	Pages []ErrorPage
+	Keep  []string
+}
+
 // literal is on the answers of routes that respond by themselves, which no page replaces.
 const literal = "X-Lbgen-Literal"
 
@@ -26,13 +33,18 @@ var replaced = []string{
 }
 
 // showPages looks at each answer's status. WebSockets pass: their connection is taken over from this writer's.
-func showPages(next http.Handler, pages []ErrorPage) http.Handler {
+func showPages(next http.Handler, config *ErrorPages) http.Handler {
+	pages := config.Pages
+	kept := map[string]bool{}
+	for _, name := range config.Keep {
+		kept[http.CanonicalHeaderKey(name)] = true
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		writer := &pageWriter{w: w, pages: pages, isHead: r.Method == http.MethodHead}
+		writer := &pageWriter{w: w, pages: pages, kept: kept, isHead: r.Method == http.MethodHead}
 		// Traefik answers as an endpoint does: only the connection tells whether one has.
 		trace := &httptrace.ClientTrace{
 			GetConn:              func(endpoint string) { writer.answered = false },
@@ -45,6 +57,7 @@ func showPages(next http.Handler, pages []ErrorPage) http.Handler {
 type pageWriter struct {
 	w        http.ResponseWriter
 	pages    []ErrorPage
+	kept     map[string]bool
 	isHead   bool
 	answered bool // an endpoint has
 	begun    bool
@@ -75,6 +88,13 @@ func (p *pageWriter) WriteHeader(status int) {
 	p.replaces = true
 	for _, name := range replaced {
 		header.Del(name)
+	}
+	if p.answered {
+		for name := range header {
+			if !p.kept[name] {
+				delete(header, name)
+			}
+		}
 	}
 	header.Set("Content-Type", page.ContentType)
 	header.Set("Content-Length", strconv.Itoa(len(page.Body)))
