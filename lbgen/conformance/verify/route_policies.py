@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.plan.admission import shared_limit_statuses
+from lbgen.plan.error_pages import share_statuses
 from lbgen.plan.forwarding import state_client
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
@@ -39,6 +41,7 @@ def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) 
         if route.compression is not None:
             yield from _gzip(route.compression, hit)
         yield from _sticky(plan, route.action, hit)
+        yield from _intercepted(plan, listener, route, route.action, hit)
 
 
 def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[_Labelled]:
@@ -139,6 +142,19 @@ def _gzip(compression: Compression, hit: Request) -> Iterator[_Labelled]:
     }
     yield "4.compression", with_headers(hit, (CONTROL, json.dumps(answer)))
     yield "4.compression", with_headers(hit, ("Accept-Encoding", "gzip;q=0, br"), (CONTROL, json.dumps(answer)))
+
+
+def _intercepted(plan: Plan, listener: Listener, route: Route, action: Forward, hit: Request) -> Iterator[_Labelled]:
+    """Endpoints' own errors, but where they would take an endpoint out."""
+    if any(plan.pool(target.pool).passive is not None for target in action.targets):
+        return
+    left = set() if action.retries is None else set(action.retries.statuses)  # what would not be the answer alone
+    left.update(shared_limit_statuses(route))
+    for page, statuses in share_statuses(plan.error_pages(listener, route)):
+        for status in [each for each in statuses if each not in left][:2]:
+            answer = {"mode": "fixed", "status": status, "body": "its own\n"}
+            clause = "5.intercept" if page.intercept else "5.own-status"
+            yield clause, with_headers(hit, (CONTROL, json.dumps(answer)))
 
 
 def _sticky(plan: Plan, action: Forward, hit: Request) -> Iterator[_Labelled]:

@@ -161,6 +161,11 @@ _V1_40: dict[Feature, Verdict] = {
     "pool.connections.queue": refused("Envoy has no queue with a time of its own"),
     "route.concurrency": refused("Envoy has no limit for requests under way by key"),
     "route.max_body": emulated("one filter for each size, which routes enable"),
+    "listener.error_pages": habit("a request of gRPC's media type gets no page"),
+    "route.error_pages": habit(
+        "local replies by route, and a filter in place of endpoints' answers; a request of gRPC's media type gets no "
+        "page"
+    ),
     "route.access": emulated("an RBAC filter that routes enable"),
     "timeouts.request": habit(
         "a request whose body has not come to its end by then gets 408", {"timeouts.request.routes": "status 408"}

@@ -144,6 +144,11 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     "statuses": emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
     "statuses.failures": _FAILURES,
+    "listener.error_pages": emulated("`error_page` leads to named locations, which answer with the page"),
+    "route.error_pages": emulated(
+        "`error_page` leads to named locations, which answer with the page; a page in place of an endpoint's 500 or "
+        "501 ends the client's connection"
+    ),
     "route.max_body": emulated(
         "a map over Content-Length in addition to nginx's own limit, which named locations do not apply to it"
     ),

@@ -40,7 +40,7 @@ def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     redirects = any(isinstance(route.action, Redirect) for route in routes)
     address = (listener.scheme, listener.client_port) if redirects else ()
     above = repr(build_requests(plan, listener)) if runs_before_rules(plan, listener) else ""
-    return listener.hosts, listener.access, listener.paths, believed, address, above
+    return listener.hosts, listener.access, listener.paths, listener.error_pages, believed, address, above
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:

@@ -182,6 +182,11 @@ _SUPPORT: dict[Feature, Verdict] = {
         "the lbgen plugin looks at Content-Length, and cuts bodies without one; Traefik's own limit reads requests and "
         "responses whole"
     ),
+    "listener.error_pages": emulated("the lbgen plugin looks at the status of each answer"),
+    "route.error_pages": habit(
+        "the lbgen plugin looks at the status of each answer, whose body it sends on piece by piece; a handshake of "
+        "WebSocket that fails has Traefik's own text"
+    ),
     "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
     "timeouts.idle": habit(
         "Traefik has no idle time: a silent body or tunnel stays open, and counts for least_connections",
