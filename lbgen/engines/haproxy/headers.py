@@ -25,7 +25,8 @@ _NO_PLAIN = re.compile(r"[^\w-]")  # of the characters of a name
 
 def _claims(listener: Listener) -> str:
     """A regex of what only trusted proxies may say."""
-    return "|".join((_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))))
+    own = [_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener))]
+    return f"(?:{'|'.join((_CLAIMS, *own))})" if own else _CLAIMS
 
 
 def dropped_names(listener: Listener) -> str:
@@ -40,7 +41,7 @@ def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        drops = statement("http-request del-header", Literal(f"^(?:{_claims(listener)})$"), "-m reg", when=[stranger])
+        drops = statement("http-request del-header", Literal(f"^{_claims(listener)}$"), "-m reg", when=[stranger])
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,
