@@ -23,16 +23,15 @@ _CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only tru
 _NO_PLAIN = re.compile(r"[^\w-]")  # of the characters of a name
 
 
-def _claims(listener: Listener) -> str:
-    """A regex of what only trusted proxies may say."""
-    own = [_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener))]
-    return f"(?:{'|'.join((_CLAIMS, *own))})" if own else _CLAIMS
+def _claims(listener: Listener) -> list[str]:
+    """Regexes of what only trusted proxies may say."""
+    return [_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))]
 
 
 def dropped_names(listener: Listener) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
     itself, and with an underscore what some servers take for the name with a hyphen."""
-    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (_claims(listener),))]
+    names = [*_HOP_BY_HOP, *([] if listener.trusted_proxies else _claims(listener))]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 
@@ -41,7 +40,9 @@ def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        drops = statement("http-request del-header", Literal(f"^{_claims(listener)}$"), "-m reg", when=[stranger])
+        first, *others = _claims(listener)
+        claims = f"^(?:{'|'.join((first, *others))})$" if others else f"^{first}$"
+        drops = statement("http-request del-header", Literal(claims), "-m reg", when=[stranger])
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,
