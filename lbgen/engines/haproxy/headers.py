@@ -23,9 +23,9 @@ _CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only tru
 _NO_PLAIN = re.compile(r"[^\w-]")  # of the characters of a name
 
 
-def _claims(listener: Listener) -> str:
-    """A regex of what only trusted proxies may say."""
-    return "|".join((_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))))
+def _claims(listener: Listener) -> list[str]:
+    """Regexes of what only trusted proxies may say."""
+    return [_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))]
 
 
 def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
@@ -33,7 +33,7 @@ def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
     itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
     names = [
         *_HOP_BY_HOP,
-        *(() if listener.trusted_proxies else (_claims(listener),)),
+        *([] if listener.trusted_proxies else _claims(listener)),
         *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in identities),
     ]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
@@ -44,7 +44,9 @@ def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        drops = statement("http-request del-header", Literal(f"^(?:{_claims(listener)})$"), "-m reg", when=[stranger])
+        first, *others = _claims(listener)
+        claims = f"^(?:{'|'.join((first, *others))})$" if others else f"^{first}$"
+        drops = statement("http-request del-header", Literal(claims), "-m reg", when=[stranger])
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,

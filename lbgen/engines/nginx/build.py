@@ -15,6 +15,7 @@ from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.forward_auth import identity_headers
 from lbgen.engines.nginx.forwarded_headers import (
+    asks_peer,
     grpc_headers,
     header_directives,
     real_ip_listeners,
@@ -148,7 +149,7 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         keeps_args=not has_own_text(plan),
         dollar=on.definitions.dollar,
         hash_size=_hash_size(max(on.definitions.count(), len(hosts))),
-        with_real_ip=bool(on.real_ip),
+        with_real_ip=bool(on.real_ip) and asks_peer(on.definitions),
         log=shared_log(plan),
         log_formats=tuple(log_format(x, on.headers[x.name], log_pool) for x in listeners if x.logs),
         grpc=grpc_headers(headers) if on.has_grpc else (),

@@ -203,6 +203,11 @@ def peer(on: HttpBlock) -> Atom:
     return unmapped_address(on.definitions, "connected", "peer") if on.real_ip else client(on)
 
 
+def asks_peer(definitions: Definitions) -> bool:
+    """Whether something has asked for the variable of `peer`."""
+    return ("unmapped", "peer") in definitions.known
+
+
 def unmapped_address(definitions: Definitions, source: str, name: str) -> Atom:
     """The variable with the address `source`, of a mapped one the IPv4 address."""
     if definitions.first("unmapped", name):
