@@ -15,6 +15,7 @@ from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.forward_auth import identity_headers, leads_on
 from lbgen.engines.nginx.forwarded_headers import (
+    asks_peer,
     grpc_headers,
     header_directives,
     real_ip_listeners,
@@ -119,6 +120,7 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
     blocks = [build_server(on, listener, each) for listener in listeners for each in http_servers(listener)]
     locations = [x for block in blocks for x in (*block.locations, *block.named)]
     lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
+    has_pages = any(x.error_pages for x in listeners) or any(x.error_pages for x in plan.routes)
     for each in FEATURES:
         if each.http:
             each.http(on, lost)
@@ -141,12 +143,14 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
-        recursive=leads_on(plan) or any(_jumps(x) or _asks(x) for block in blocks for x in block.named),
+        recursive=leads_on(plan)
+        or any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
+        or (has_pages and any(map(_jumps, locations))),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),
         dollar=on.definitions.dollar,
         hash_size=_hash_size(max(on.definitions.count(), len(hosts))),
-        with_real_ip=bool(on.real_ip),
+        with_real_ip=bool(on.real_ip) and asks_peer(on.definitions),
         log=shared_log(plan),
         log_formats=tuple(log_format(x, on.headers[x.name], log_pool) for x in listeners if x.logs),
         grpc=grpc_headers(headers) if on.has_grpc else (),
@@ -237,6 +241,6 @@ def _body(location: Location) -> Location:
 def _is_short(location: Location) -> bool:
     """Whether the body is about as short as an include of it."""
     proxy, answer = location.proxy, location.answer
-    if location.guard is not None or (answer is not None and len(answer.add) > 1):
+    if location.guard is not None or location.errors or (answer is not None and len(answer.add) > 1):
         return False
     return proxy is None or proxy == Proxy(proxy.upstream, proxy.target)
