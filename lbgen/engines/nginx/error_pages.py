@@ -32,12 +32,17 @@ class Pages:
         self._definitions = definitions
         self._names: dict[tuple[ErrorPage, Answer], Atom] = {}
 
-    def lines(self, pages: Iterable[ErrorPage], headers: Headers, *, module: str = "") -> tuple[Line, ...]:
+    def lines(
+        self, pages: Iterable[ErrorPage], headers: Headers, *, module: str = "", taken: int = 0
+    ) -> tuple[Line, ...]:
         """The directives for these pages. `headers` are the fields and the type of a page; `module`: of a location that
-        forwards by it, whose endpoints' answers are replaced if a page asks for that."""
+        forwards by it, whose endpoints' answers are replaced if a page asks for that; `taken`: a status that leads
+        elsewhere."""
         pages = tuple(pages)
         if not module or not intercepts(pages):
-            return tuple(self._line(page, statuses, headers) for page, statuses in share_statuses(pages, _OWN))
+            own = [status for status in _OWN if status != taken]
+            each = ((page, [x for x in statuses if x != taken]) for page, statuses in share_statuses(pages, own))
+            return tuple(self._line(page, statuses, headers) for page, statuses in each if statuses)
         # nginx replaces each status that has a page: here those that intercept, the others are for other locations.
         shared = [(page, statuses) for page, statuses in share_statuses(pages) if page.intercept]
         found = tuple(self._line(page, statuses, headers) for page, statuses in shared)
