@@ -159,6 +159,6 @@ LB297 challenges of ACME that may not arrive
   example: listeners:
       web: { port: 8080 }
       secure: { port: 8443, tls: { acme: { domains: [shop.example] } } }
-  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the listener,
-    or the authority is your own.
+  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the
+    listener, or the authority is your own.
 """

@@ -56,7 +56,13 @@ _PARTS = {
 }
 # Features beside that of a field: of fields inside it, and of values.
 _BESIDE = (
-    *("listener.tls.acme", "listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *(
+        "listener.tls.acme",
+        "listener.tls.no_sni",
+        "listener.tls.client",
+        "listener.tls.curves",
+        "listener.tls.passthrough",
+    ),
     *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )

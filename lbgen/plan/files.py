@@ -46,7 +46,7 @@ class Files:
             field,
         )
         ca = None if acme.ca is None else self.ca(acme.ca, f"{field}.ca")
-        return AcmeCertificate(pair, domains, acme.directory, acme.email, ca)
+        return AcmeCertificate(name, pair, domains, acme.directory, acme.email, ca)
 
     def client_certificate(self, pair: written.Certificate, field: str) -> Certificate:
         """A client certificate for endpoints; its names are not used."""

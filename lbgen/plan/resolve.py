@@ -172,7 +172,9 @@ def _listeners(
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)),
+            tls=resolve_policies.listener_tls(
+                listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)
+            ),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,

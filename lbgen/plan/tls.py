@@ -34,9 +34,9 @@ class File(Struct, frozen=True):
     path: str
     source: str | None = None
     secret: bool = False
-    issued: bool = False
     field: str = ""
     span: Span = NOWHERE
+    issued: bool = False
 
     # It is the same file wherever the topology names it.
     def __eq__(self, other: object) -> bool:

@@ -16,7 +16,19 @@ from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, PlainHost, Port, Ports
+from lbgen.spec.values import (
+    ByteSize,
+    Cidr,
+    Count,
+    Duration,
+    FilePath,
+    HostName,
+    IpAddress,
+    Name,
+    PlainHost,
+    Port,
+    Ports,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,13 +217,12 @@ class ListenerTls(Strict):
     certificates: list[Certificate] | None = Field(
         default=None,
         min_length=1,
-        description="chosen by server name, the first for clients that send none; these or acme are needed to terminate",
+        description="chosen by server name, the first for clients that send none; to terminate needs these or acme",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
     )
     acme: Acme | None = Field(
         default=None,
-        description="a certificate that lbgen's agent obtains and renews, after those of `certificates`; none when left "
-        "out",
+        description="a certificate that lbgen's agent obtains and renews, after `certificates`; none when left out",
         examples=[{"email": "ops@shop.example", "domains": ["shop.example"]}],
     )
     min_version: _MinVersion = None

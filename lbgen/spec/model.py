@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
-from lbgen.spec.base import Strict
 from lbgen.spec.acme import AcmeChallenge
+from lbgen.spec.base import Strict
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool
@@ -239,7 +239,7 @@ class TopologyModel(Strict):
     )
     acme_challenge: AcmeChallenge | None = Field(
         default=None,
-        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        description="who answers HTTP-01 challenges of ACME; the agent, where a listener has tls.acme, when left out",
         examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks import (
     acme,
     ignored,
@@ -17,6 +16,7 @@ from lbgen.plan.checks import (
     tiers,
     unreachable,
 )
+from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
 
