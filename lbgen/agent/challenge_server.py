@@ -36,6 +36,13 @@ class _Handler(BaseHTTPRequestHandler):
         """The engine logs requests."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that the engine closes is no error."""
+
+
 def find_answer(target: str, folders: tuple[Path, ...]) -> bytes | None:
     """The content of the file that a request for `target` names, in the first of `folders` that has it; None for any
     other target. A name is a token (RFC 8555, 8.3), so that none leads out of a folder; a symbolic link is no file."""
@@ -56,6 +63,4 @@ def find_answer(target: str, folders: tuple[Path, ...]) -> bytes | None:
 def challenge_server(port: int, folders: tuple[Path, ...]) -> ThreadingHTTPServer:
     """The server, bound; `serve_forever` runs it. Raises OSError where the port is taken."""
     handler = type("Handler", (_Handler,), {"folders": folders})
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    server.daemon_threads = True
-    return server
+    return _Server(("127.0.0.1", port), handler)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from lbgen.runtime.common.certificates import Spec, make
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Authority:
 
     def status(self, serial: int) -> dict[str, str]:
         """What it says of a certificate."""
-        with urllib.request.urlopen(f"{self._management}/cert-status-by-serial/{serial:x}", context=self._context) as it:
+        with urllib.request.urlopen(
+            f"{self._management}/cert-status-by-serial/{serial:x}", context=self._context
+        ) as it:
             return json.load(it)
 
     def _post(self, path: str, body: object) -> None:

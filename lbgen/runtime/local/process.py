@@ -135,11 +135,11 @@ def _wait_listening(handle: EngineProcess, seconds: float) -> None:
         if code is not None:
             raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log, code)
         waiting = [x for x in waiting if not _listens(x)]
-        if not waiting and _is_ready(handle) and _serves_metrics(handle):
+        if not waiting and _is_ready(handle) and not _missing_of_agent(handle):
             return
         if time.monotonic() > end:
-            if not waiting and not _serves_metrics(handle):
-                message = f"the agent of {title} serves no metrics after {seconds:g} s"
+            if not waiting and (missing := _missing_of_agent(handle)):
+                message = f"the agent of {title} serves no {missing} after {seconds:g} s"
                 raise failure("the agent", message, handle.directory / AGENT_LOG)
             if not waiting:
                 raise failure(title, f"{title} is not ready after {seconds:g} s", handle.log)
@@ -166,9 +166,14 @@ def _is_ready(handle: EngineProcess) -> bool:
             return False
 
 
-def _serves_metrics(handle: EngineProcess) -> bool:
-    metrics = handle.plan.metrics
-    return handle.agent is None or metrics is None or ports.accepts(metrics.address, metrics.port)
+def _missing_of_agent(handle: EngineProcess) -> str:
+    """What the agent does not serve yet, "" = nothing."""
+    plan = handle.plan
+    if handle.agent is None:
+        return ""
+    if plan.metrics is not None and not ports.accepts(plan.metrics.address, plan.metrics.port):
+        return "metrics"
+    return "challenges" if plan.acme is not None and not ports.accepts(ports.LOOPBACK, plan.acme.port) else ""
 
 
 @contextmanager
