@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ _LOOK_SECONDS = 5.0  # for what another agent has put into the store
 _BIND_SECONDS = 0.5  # between two attempts to bind
 _READY_SECONDS = 15.0  # for the engine to lead challenges to the server, before the first order
 _PROBE = "lbgen-ready"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # where a listener on all addresses is asked
 _READER = msgspec.json.Decoder(AcmeSpec)
 
 
@@ -240,7 +242,7 @@ class CertificateKeeper:
             return
         self.store.put_token(_PROBE, _PROBE)
         end = time.monotonic() + _READY_SECONDS
-        while not self._ended.is_set() and time.monotonic() < end and not all(map(_answers, self.spec.ports)):
+        while not self._ended.is_set() and time.monotonic() < end and not all(starmap(_answers, self.spec.listeners)):
             self._ended.wait(0.1)
         self.store.remove_token(_PROBE)
         self._ready = True
@@ -272,8 +274,8 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _answers(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=2)
+def _answers(address: str, port: int) -> bool:
+    connection = HTTPConnection(_LOOPBACK.get(address, address), port, timeout=2)
     try:
         connection.request("GET", f"{CHALLENGE_PATH}/{_PROBE}")
         return connection.getresponse().read() == _PROBE.encode()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lbgen.engines.acme_spec import OrderedCertificate
 
+_SYSTEM = Path("/etc/ssl/certs/ca-certificates.crt")  # else the library's own list
 _LIMITED = (429, 503)  # statuses with a Retry-After
 _DIGITS = 16
 
@@ -44,7 +45,9 @@ class AcmeClient:
     def __init__(self, order: OrderedCertificate, store: CertificateStore, folder: Path) -> None:
         self._order = order
         self._store = store
-        self._verify = True if order.ca is None else str(folder / order.ca)
+        self._verify: bool | str = str(folder / order.ca) if order.ca is not None else True
+        if order.ca is None and _SYSTEM.is_file():
+            self._verify = str(_SYSTEM)
         self._retry: float | None = None
 
     def obtain(self) -> tuple[bytes, bytes]:

@@ -46,12 +46,12 @@ class OrderedCertificate(Struct, frozen=True):
 
 
 class AcmeSpec(Struct, frozen=True):
-    """`port`: of the agent's server of challenges, on loopback, which the engine's listeners on `ports` lead to.
+    """`port`: of the agent's server of challenges, on loopback, to which the `listeners` (address, port) lead.
     `webroot`: a folder whose files it serves too."""
 
     engine: str
     port: int
-    ports: tuple[int, ...]
+    listeners: tuple[tuple[str, int], ...]
     certificates: tuple[OrderedCertificate, ...]
     webroot: str | None
     reload: CertificateReload
@@ -78,7 +78,7 @@ def acme_files(plan: Plan, target: Engine) -> tuple[RenderedFile, ...]:
     spec = AcmeSpec(
         engine=target.name,
         port=plan.acme.port,
-        ports=tuple(x.port for x in plan.listeners if x.mode is Mode.L7 and not x.terminates_tls),
+        listeners=tuple((x.address, x.port) for x in plan.listeners if x.mode is Mode.L7 and not x.terminates_tls),
         certificates=tuple(
             OrderedCertificate(
                 name=each.name,

@@ -34,18 +34,20 @@ ENGINES = ("nginx", "haproxy", "envoy", "traefik")
 SECONDS = 40  # for what takes two seconds on a machine with nothing else to do
 
 
-def topology(authority: pebble.Authority, engine: str = "nginx") -> dict[str, Any]:
+def topology(
+    authority: pebble.Authority, engine: str = "nginx", web: int = WEB, secure: int = SECURE
+) -> dict[str, Any]:
     acme = {"email": "ops@shop.example", "directory": authority.directory, "ca": str(authority.ca)}
     return {
         "version": 1,
         "name": "certified",
-        "listeners": {"web": {"port": WEB}, "secure": {"port": SECURE, "tls": {"acme": acme}}},
+        "listeners": {"web": {"port": web}, "secure": {"port": secure, "tls": {"acme": acme}}},
         "pools": {"app": {"endpoints": [{"address": "10.9.3.1:80"}]}},
         "routes": [
             {
                 "name": "up",
                 "listeners": ["web"],
-                "redirect": {"status": 301, "scheme": "https", "port": SECURE},
+                "redirect": {"status": 301, "scheme": "https", "port": secure},
                 "access": {"deny": ["0.0.0.0/0"]},
             },
             {"name": "shop", "listeners": ["secure"], "hosts": list(NAMES), "forward": "app"},
@@ -61,13 +63,13 @@ def serving(authority: pebble.Authority, engine: str = "nginx") -> Iterator[lbge
         yield stack
 
 
-def shown(name: str = NAMES[0]) -> x509.Certificate:
+def shown(port: int = SECURE) -> x509.Certificate:
     """The certificate that a client sees."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (
-        socket.create_connection(("127.0.0.1", SECURE), timeout=5) as plain,
-        context.wrap_socket(plain, server_hostname=name) as secured,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=NAMES[0]) as secured,
     ):
         return x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
 
@@ -85,26 +87,27 @@ def wait_for(found: Any, seconds: float = SECONDS) -> Any:  # whatever it finds
     return value
 
 
-def wait_issued(other_than: int = 0) -> x509.Certificate:
+def wait_issued(port: int = SECURE, other_than: int = 0) -> x509.Certificate:
     def there() -> x509.Certificate | None:
-        certificate = shown()
+        certificate = shown(port)
         return certificate if is_issued(certificate) and certificate.serial_number != other_than else None
 
     return wait_for(there)
 
 
 def agent_log() -> str:
-    return "".join((Path(x.directory) / "agent.log").read_text() for each in api.ps() for x in each.engines)
+    files = [Path(x.directory) / "agent.log" for each in api.ps() for x in each.engines]
+    return "".join(each.read_text() for each in files if each.is_file())
 
 
 def store() -> Path:
     return issued_certificates.store_folder("certified")
 
 
-def clients() -> Any:  # a context manager
+def clients(port: int = SECURE, *, fresh: bool = False) -> AbstractContextManager[Traffic]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return traffic(SECURE, authority=NAMES[0], tls=context)
+    return traffic(port, authority=NAMES[0], tls=context, fresh=fresh)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -112,7 +115,7 @@ def test_a_certificate_is_obtained_renewed_and_kept(engine, tmp_path):
     with pebble.authority(tmp_path / "pebble", WEB, AUTHORITY, validity=12) as authority:
         with serving(authority, engine) as stack:
             assert not is_issued(shown())  # an order takes a second at least
-            with clients() as kept, traffic(SECURE, authority=NAMES[0], tls=_any(), fresh=True) as new:
+            with clients() as kept, clients(fresh=True) as new:
                 first = wait_issued()
                 second = wait_issued(other_than=first.serial_number)
                 time.sleep(1)
@@ -133,12 +136,6 @@ def test_a_certificate_is_obtained_renewed_and_kept(engine, tmp_path):
             ):
                 assert stat.S_IMODE(key.stat().st_mode) == 0o600, key
         assert list(store().glob("challenges/*")) == []
-
-
-def _any() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def test_the_next_stack_uses_what_is_there(tmp_path):

@@ -33,11 +33,11 @@ def require() -> None:
 class Authority:
     """A running Pebble. `directory` is its URL, `ca` signs its own certificate."""
 
-    def __init__(self, folder: Path, api: int, management: int, dns: int) -> None:
+    def __init__(self, folder: Path, host: str, api: int, management: int, dns: int) -> None:
         self.folder = folder
-        self.directory = f"https://localhost:{api}/dir"
+        self.directory = f"https://{host}:{api}/dir"
         self.ca = folder / "ca.crt"
-        self._management = f"https://localhost:{management}"
+        self._management = f"https://127.0.0.1:{management}"
         self._dns = f"http://127.0.0.1:{dns}"
         self._context = ssl.create_default_context(cafile=str(self.ca))
 
@@ -63,16 +63,18 @@ class Authority:
 
 
 @contextmanager
-def authority(folder: Path, http_port: int, ports: int, validity: int = 3600) -> Iterator[Authority]:
+def authority(
+    folder: Path, http_port: int, ports: int, validity: int = 3600, host: str = "127.0.0.1"
+) -> Iterator[Authority]:
     """Run Pebble on four ports from `ports` on; it asks challenges on `http_port`, and its certificates are valid for
-    `validity` seconds."""
+    `validity` seconds. `host`: its address."""
     require()
     folder.mkdir(parents=True, exist_ok=True)
-    make(folder, (Spec("pebble", ("localhost", "127.0.0.1")),))
+    make(folder, (Spec("pebble", (host, "127.0.0.1")),))
     api, management, dns, control = range(ports, ports + 4)
     config = {
         "pebble": {
-            "listenAddress": f"127.0.0.1:{api}",
+            "listenAddress": f"{host}:{api}",
             "managementListenAddress": f"127.0.0.1:{management}",
             "certificate": str(folder / "pebble.crt"),
             "privateKey": str(folder / "pebble.key"),
@@ -99,7 +101,7 @@ def authority(folder: Path, http_port: int, ports: int, validity: int = 3600) ->
         subprocess.Popen(argv, stdout=log, stderr=log, env=environment, cwd=folder) for argv in (dns_argv, pebble_argv)
     ]
     try:
-        found = Authority(folder, api, management, control)
+        found = Authority(folder, host, api, management, control)
         _wait(found, running)
         yield found
     finally:

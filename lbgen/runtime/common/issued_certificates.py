@@ -34,12 +34,15 @@ def with_store(plan: Plan, owner: tuple[int | None, int | None]) -> Plan:
     """`plan` with its certificates from ACME authorities in the folder of its stack, which is then the `owner`'s (uid,
     gid; None = ours). Where it has no certificate for any of the names, a self-signed one is written into it.
 
-    Raises EngineError LB402 without the library that orders them, LB408.
+    Raises EngineError LB402 without the library that orders them, LB407 where only root can give it away, LB408.
     """
     if plan.acme is None:
         return plan
     _require_library(plan)
     uid, gid = owner
+    if uid not in (None, os.geteuid()) and os.geteuid() != 0:
+        message = f"certificates by ACME are kept in a folder of user {uid}, whom only root can give one"
+        raise EngineError(Diagnostic("LB407", message, hint="run as root, or with --runtime local"))
     return _placed(plan, store_folder(plan.name), None if uid is None or gid is None else (uid, gid))
 
 
