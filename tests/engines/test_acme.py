@@ -9,7 +9,7 @@ import socket
 import ssl
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from lbgen.runtime.common import issued_certificates
 from tests.support import pebble
 from tests.support.command import run_lbgen
 from tests.support.engine_lists import need_binary
-from tests.support.traffic import traffic
+from tests.support.traffic import Traffic, traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
