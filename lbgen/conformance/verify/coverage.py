@@ -16,7 +16,7 @@ from msgspec import Struct
 from lbgen.conformance.runner import CaseState
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
-from lbgen.plan.tls import File
+from lbgen.plan.tls import Certificate, File
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -83,7 +83,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.tls.alpn": ("{l}.http2",),
     "5.tls.client": ("{l}.tls.client",),
     "5.tls.endpoint": ("{p}.tls.ca", "{p}.tls.server_name", "{p}.tls.verify"),
-    "5.tls.sni": ("{l}.tls.certificates",),
+    "5.tls.sni": ("{l}.tls.certificates", "{l}.tls.acme"),
     "5.tls.version": ("{l}.tls.min_version",),
     "6.active": ("{p}.health.active",),
     "6.backup": ("{p}.endpoints",),
@@ -194,11 +194,16 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if kind.__name__ in ("Origin", "Key"):
         yield place
         return
+    if isinstance(value, Certificate) and value.cert.issued:
+        yield value.field
+        return
     for name in kind.__struct_fields__:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
         each = getattr(value, name)
-        if kind is Listener and name == "protocol":
+        if (kind is Listener and name == "protocol") or (
+            name == "client_required" and getattr(value, "client_ca", None) is None
+        ):
             continue
         if kind.__name__ == "Endpoint" and name == "port":
             yield f"{place}.address"
