@@ -86,7 +86,7 @@ FULL = """
 version: 1
 name: full
 listeners:
-  web: { port: 80, tls: { certificates: [{ cert: a.crt, key: a.key }] } }
+  web: { port: 80, tls: { certificates: [{ cert: a.crt, key: a.key }], acme: { domains: [a.example] } } }
   tcp: { port: 81, mode: l4, tls: { mode: passthrough } }
 pools:
   a:
