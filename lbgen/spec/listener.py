@@ -14,11 +14,14 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from lbgen.spec.auth import Auth
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     ByteSize,
     Cidr,
+    ClientHeader,
     Count,
     Duration,
     FilePath,
@@ -88,6 +91,16 @@ class Access(Strict):
     @classmethod
     def _some(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "allow", "deny", many=True, what="access")
+
+
+class ClientIp(Strict):
+    """Where trusted proxies state the client's address."""
+
+    header: ClientHeader = Field(
+        description="the field that holds it, such as CF-Connecting-IP, True-Client-IP, X-Real-IP or Forwarded; it is "
+        "read from the right, as X-Forwarded-For is, and what other peers send in it is dropped",
+        examples=["CF-Connecting-IP"],
+    )
 
 
 class ClientTimeouts(Strict):
@@ -217,7 +230,7 @@ class ListenerTls(Strict):
     certificates: list[Certificate] | None = Field(
         default=None,
         min_length=1,
-        description="chosen by server name, the first for clients that send none; these or acme, to terminate; no default",
+        description="chosen by server name, the first for clients that send none; needed to terminate, or acme; no default",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
     )
     acme: Acme | None = Field(
@@ -268,8 +281,13 @@ class Listener(Strict):
     )
     trusted_proxies: list[Cidr] = Field(
         default_factory=list,
-        description="peers whose X-Forwarded-* and X-Request-Id are trusted",
+        description="peers whose X-Forwarded-* and X-Request-Id are trusted, Forwarded too where it is sent",
         examples=[["10.0.0.0/8"]],
+    )
+    client_ip: ClientIp | None = Field(
+        default=None,
+        description="where trusted_proxies state the client's address; in X-Forwarded-For when left out",
+        examples=[{"header": "CF-Connecting-IP"}],
     )
     max_connections: Count | None = Field(
         default=None, description="connections at a time; no limit when left out", examples=[10000]
@@ -289,6 +307,22 @@ class Listener(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
+    )
+    auth: Auth | None = Field(
+        default=None,
+        description="who may send requests of its routes, unless a route has an auth of its own; all when left out",
+        examples=[{"basic": {"users": "users.htpasswd"}}],
+    )
+    policies: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of policies, which hold for each of its routes, below the route's own; none when left out",
+        examples=[["secured"]],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the topology's when left out",
+        examples=[{"404": {"file": "errors/404.html"}}],
     )
     limits: Limits | None = Field(
         default=None,

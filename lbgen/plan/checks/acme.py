@@ -16,7 +16,7 @@ _HTTP = 80
 
 
 def check(context: Context) -> None:
-    """LB201 unknown pool, LB202 taken name, LB241 names that HTTP-01 cannot prove, LB242 challenges without answer."""
+    """LB201 unknown pool, LB202 taken name, LB243 names that HTTP-01 cannot prove, LB244 challenges without answer."""
     model = context.model
     ordered = {name: x.tls.acme for name, x in model.listeners.items() if x.tls is not None and x.tls.acme is not None}
     challenges = ChallengeRoute(model)
@@ -26,7 +26,7 @@ def check(context: Context) -> None:
         if tier is not None and tier.count > 1:
             message = f"{tier.count} replicas of a tier would each order this certificate"
             hint = "keep one replica, or obtain it elsewhere: certificates, and acme_challenge: { forward: POOL }"
-            context.add("LB242", f"listeners.{name}.tls.acme", message, hint)
+            context.add("LB244", f"listeners.{name}.tls.acme", message, hint)
     written = model.acme_challenge
     if written is not None and written.forward is not None:
         if written.forward not in model.pools:
@@ -34,10 +34,10 @@ def check(context: Context) -> None:
             context.add("LB201", "acme_challenge.forward", message, suggest_known(written.forward, model.pools))
         if ordered:
             message = f"the agent has to get the challenges of listener {list_names(ordered)}, and this pool would"
-            context.add("LB242", "acme_challenge.forward", message, "keep either, tls.acme or forward", key=True)
+            context.add("LB244", "acme_challenge.forward", message, "keep either, tls.acme or forward", key=True)
     elif written is not None and written.directory is None and not ordered:
         message = "nothing here answers challenges"
-        context.add("LB242", "acme_challenge", message, "write forward: POOL or directory: FOLDER", key=True)
+        context.add("LB244", "acme_challenge", message, "write forward: POOL or directory: FOLDER", key=True)
     if challenges.pool is None:
         return
     for index, route in enumerate(model.routes):
@@ -50,7 +50,7 @@ def check(context: Context) -> None:
     if not challenges.listeners:
         field = next((f"listeners.{name}.tls.acme" for name in ordered), "acme_challenge")
         message = "no l7 listener without TLS is here, and HTTP-01 asks by plain HTTP on port 80"
-        context.add("LB242", field, message, "write a listener for it: listeners: { http: { port: 80 } }", key=True)
+        context.add("LB244", field, message, "write a listener for it: listeners: { http: { port: 80 } }", key=True)
 
 
 def _check_names(context: Context, name: str, acme: Acme) -> None:
@@ -59,15 +59,15 @@ def _check_names(context: Context, name: str, acme: Acme) -> None:
     where = field if acme.domains is None else f"{field}.domains"
     if not names:
         message = "the routes of this listener name no host, so no name of the certificate follows"
-        context.add("LB241", where, message, "write domains: [shop.example]", key=True)
+        context.add("LB243", where, message, "write domains: [shop.example]", key=True)
     for each in names:
         if each.startswith("*."):
             message = f'HTTP-01 proves single names, and a route here has "{each}"'
             hint = "write domains without it, and take certificates for it from a client that does DNS-01"
-            context.add("LB241", where, message, hint, key=True)
+            context.add("LB243", where, message, hint, key=True)
         elif _is_address(each):
             message = f'"{each}" is an address, and certificates here are for names'
-            context.add("LB241", where, message, "write domains: [shop.example]", key=True)
+            context.add("LB243", where, message, "write domains: [shop.example]", key=True)
 
 
 def _is_address(host: str) -> bool:
