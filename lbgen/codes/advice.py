@@ -160,8 +160,8 @@ LB297 challenges of ACME that may not arrive
   example: listeners:
       web: { port: 8080 }
       secure: { port: 8443, tls: { acme: { domains: [shop.example] } } }
-  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the listener,
-    or the authority is your own.
+  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the
+    listener, or the authority is your own.
 LB298 a route that is open beside a guarded one
   cause: One route guards a path by `access` or `auth`, and on another host or listener a route without either takes
     requests for that path: to the same pool, or for the very same path.

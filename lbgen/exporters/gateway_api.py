@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters.gateway_verdicts import findings, unsaid, written
-from lbgen.exporters.parts import Exported, Request, dump, exported, label, refuse, text_file
+from lbgen.exporters.parts import Exported, Request, dump, exported, label, refuse, refuse_acme, text_file
 from lbgen.plan.conditions import Exact, Header, Method, Present, Query, Regex
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Mode, Plan, Pool, PoolProtocol, Protocol, Redirect, Route
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
@@ -41,6 +41,7 @@ def export(request: Request) -> Exported:
         field = f"tiers.{first.tier.tier if first.tier else ''}.engine"
         raise refuse(first, "the Gateway API describes one proxy, and each tier is one", field, hint)
     plan = build_plan(request.topology)
+    refuse_acme(plan, "gateway-api")
     found = list(findings(plan, request.accept))
     manifests = {
         "gateway.yaml": [_gateway(request, plan)],

@@ -169,6 +169,7 @@ def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int
         message = f"{engine.title} forwards in the kernel, which containers of {target.name} do not share"
         field = f"tiers.{tier.name}.engine" if tier.name else ""
         raise refuse(tier.plan, message, field, "--to systemd runs it on machines; another engine runs in containers")
+    refuse_acme(tier.plan, target.name)
     plan = _linked(tier.plan, target, counts)
     floating = None
     for beside in engines().values() if target.floating else ():
@@ -256,6 +257,32 @@ def _in_container(plan: Plan, target: Target) -> Plan:
 def refuse(plan: Plan, message: str, field: str, hint: str) -> LbgenError:
     """The error about a field that the target cannot hold at all."""
     return LbgenError(Diagnostic("LB311", message, plan.span(field), field, hint))
+
+
+_CERTBOT = "in a container of its own, with certificates: of its files and acme_challenge: { forward: POOL }"
+_ACME_ELSEWHERE = {
+    "kubernetes": "cert-manager keeps it in a Secret: write certificates:, and name that Secret in place of the "
+    "exported one",
+    "gateway-api": "cert-manager obtains it for the Gateway: write certificates: for the names of its Secret",
+    "systemd": "certbot.timer or lego keeps it on the machine: write certificates: of its files, and acme_challenge: "
+    "{ directory: FOLDER }, which the agent serves there",
+    "compose": f"run certbot or lego {_CERTBOT}",
+    "swarm": f"run certbot or lego {_CERTBOT}",
+}
+
+
+def refuse_acme(plan: Plan, target: str) -> None:
+    """Raise LbgenError LB311 where the plan orders certificates: the agent of an exported stack has no folder in which
+    they outlive it, and several replicas would each order them."""
+    if plan.acme is None:
+        return
+    hint = _ACME_ELSEWHERE[target]
+    for order in plan.acme.certificates:
+        message = f"certificates by ACME are kept by `lbgen up`, and not by what is exported for {target}"
+        raise refuse(plan, message, order.certificate.field, hint)
+    if target != "systemd":
+        message = f"containers for {target} do not have this folder"
+        raise refuse(plan, message, "acme_challenge.directory", hint)
 
 
 def _refuse_absolute(plan: Plan, target: Target) -> None:

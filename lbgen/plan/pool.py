@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from lbgen.plan.acme import CHALLENGES
 from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.tls import PoolTls  # noqa: TC001  # read at run time, as plans are saved
 
@@ -69,6 +70,11 @@ class Pool(Struct, frozen=True):
     stand_ins: bool | None = None  # whether `up` starts stand-ins for its endpoints; None = it decides
     slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
     leads_to: tuple[str, str] | None = None  # tier and listener, when the endpoints are the replicas of a tier
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is lbgen's agent, which answers challenges of ACME."""
+        return self.name == CHALLENGES and self.stand_ins is False
 
     @property
     def real(self) -> bool:

@@ -19,7 +19,7 @@ from lbgen.conformance.runner import CaseState
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
-from lbgen.plan.tls import File
+from lbgen.plan.tls import Certificate, File
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -89,7 +89,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.tls.alpn": ("{l}.http2",),
     "5.tls.client": ("{l}.tls.client",),
     "5.tls.endpoint": ("{p}.tls.ca", "{p}.tls.server_name", "{p}.tls.verify"),
-    "5.tls.sni": ("{l}.tls.certificates",),
+    "5.tls.sni": ("{l}.tls.certificates", "{l}.tls.acme"),
     "5.tls.version": ("{l}.tls.min_version",),
     "6.active": ("{p}.health.active",),
     "6.backup": ("{p}.endpoints",),
@@ -200,6 +200,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if kind.__name__ in ("Origin", "Key"):
         yield place
         return
+    if isinstance(value, Certificate) and value.cert.issued:
+        yield value.field
+        return
     if isinstance(value, ErrorPage):
         yield value.field if value.field.startswith("error_pages.") else f"{place.rpartition('[')[0]}.{value.key}"
         return
@@ -207,7 +210,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
         each = getattr(value, name)
-        if kind is Listener and name == "protocol":
+        if (kind is Listener and name == "protocol") or (
+            name == "client_required" and getattr(value, "client_ca", None) is None
+        ):
             continue
         if kind.__name__ == "Endpoint" and name == "port":
             yield f"{place}.address"

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.plan.tls import Certificate, File
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
+from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.standins.stand_in import StandInTls
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CertifiedPlan(Struct, frozen=True):
 @contextmanager
 def certify(plan: Plan) -> Iterator[CertifiedPlan]:
     """The plan with authorities of ours, for as long as the block lasts."""
+    plan = with_self_signed(plan)
     folder = Path(mkdtemp(prefix="lbgen-certificates-"))
     try:
         folder.chmod(0o755)  # engines run as another user

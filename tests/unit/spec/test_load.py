@@ -25,6 +25,7 @@ listeners:
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, curves: [X25519],
+            acme: { email: ops@shop.example, directory: "https://acme.internal/", domains: [shop.example], ca: a.crt },
             client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
@@ -107,6 +108,7 @@ access_log: json
 ignore: [LB266]
 limits: { headers: 16KiB }
 tls: { policy: intermediate }
+acme_challenge: { directory: /var/www/acme, port: 8403 }
 max_body: 1MiB
 buffering: { response: true }
 response_headers: { set: { x-frame-options: DENY } }
