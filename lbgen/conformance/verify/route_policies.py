@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.conformance.verify.credentials import credential_requests
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -26,6 +27,7 @@ def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) 
     for access in (listener.access, route.access):
         if access is not None:
             yield from _clients(listener, access, hit)
+    yield from credential_requests(route, hit)
     if listener.trusted_proxies:
         yield from _trusted(listener, hit)
     yield from _sizes(listener, hit)
