@@ -7,6 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from lbgen.conformance.own_answers import (
 )
 from lbgen.conformance.pages import apply_edits, intercepted, own_pages, page_differences
 from lbgen.plan.compression import compresses
+from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
@@ -150,13 +152,14 @@ def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | No
     instead = intercepted(outcome, behaviour_of(case), case.expect)
     known = own_pages(case.expect, outcome) if instead is None else {instead[0]: (instead[1],)}
     pages = known.get(answer.status or 0, ())
-    if not pages and (instead is not None or len(known) == len(FAILURES if case.expect.fault else ())):
+    paged = [page for page in map(partial(page_for, outcome.error_pages), FAILURES) if page is not None]
+    if not pages and (instead is not None or (case.expect.fault is not None and len(paged) == len(FAILURES))):
         return [Difference(Kind.STATUS, answer.status, " or ".join(map(str, known)))]
     if not pages:
         return None
     if instead is None and case.expect.fault is None and not outcome.made and account_of(answer) is not None:
         return None  # an endpoint's answer, where a limit could have been met
-    if account_of(answer) is not None:
+    if instead is None and account_of(answer) is not None:
         return [Difference(Kind.ACCEPTED, f"a page expected, an endpoint answered: {answer.body[:200]!r}")]
     return list(page_differences(case.request.method, pages, outcome, answer))
 

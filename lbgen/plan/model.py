@@ -194,6 +194,13 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
             return ()
         return (*route.error_pages, *listener.error_pages)
 
+    def every_page(self) -> Iterator[ErrorPage]:
+        """All pages, those of a listener of the topology for each listener."""
+        for listener in self.listeners:
+            yield from listener.error_pages
+        for route in self.routes:
+            yield from route.error_pages
+
     @property
     def files(self) -> tuple[File, ...]:
         """Every file the topology names, once, in a fixed order."""

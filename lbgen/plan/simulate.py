@@ -24,8 +24,10 @@ from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.forwarding import (
+    FORWARDED_FOR,
     PROXY_FIELDS,
     apply_edits,
+    client_fields,
     forwarded_headers,
     is_trusted,
     redirect_location,
@@ -166,7 +168,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = replace(_made(refused.status, refused.reason, request.method), well_formed=False)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
-    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
+    stated = parsed.lines(listener.client_header or FORWARDED_FOR)
+    client = client_address(listener, request.client, stated)
     parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
@@ -174,7 +177,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
-        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in PROXY_FIELDS))
+        unseen = PROXY_FIELDS | client_fields(listener)
+        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in unseen))
     identities = plan.identity_headers(listener)
     parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in identities))
     index = rule_index(listener)

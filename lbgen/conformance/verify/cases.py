@@ -143,7 +143,7 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
             request = request if method is None else replace(request, method=method)
             request = with_credentials(plan.route(rule.route), request)
             outcome = simulate(plan, request)
-            if outcome.route == rule.route and outcome.status != _DENIED:
+            if outcome.route == rule.route and _DENIED not in (outcome.status, *outcome.causes):
                 yield request
 
 

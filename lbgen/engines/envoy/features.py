@@ -12,6 +12,7 @@ from lbgen.engines.envoy.basic_auth import BASIC_AUTH, CHALLENGES
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
+from lbgen.engines.envoy.error_pages import ERROR_PAGES
 from lbgen.engines.envoy.forward_auth import FORWARD_AUTH
 from lbgen.engines.envoy.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.envoy.headers import HEADERS
@@ -55,6 +56,7 @@ FEATURES = (
     MAX_BODY,
     BUFFERING,
     COMPRESSION,
+    ERROR_PAGES,
     CONNECTIONS,
     BALANCING,
     HEALTH_CHECKS,

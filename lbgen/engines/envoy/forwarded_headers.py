@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.headers import APPEND, SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_addresses, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.conditions import Header
+from lbgen.plan.forwarding import REAL_IP as _REAL_IP
+from lbgen.plan.forwarding import RFC_7239 as _FORWARDED
+from lbgen.plan.forwarding import client_fields
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -43,6 +46,7 @@ _OPTIONS = Commented(
     "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
     header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
 )
+_WHY_STATED = "The client is read from X-Forwarded-For, so what its proxy states elsewhere is put there."
 _WHY_PEER = "The client is the peer. Envoy would append its own address to that of a peer on loopback."
 _WHY_AGAIN = "Rules match the client's address, which Envoy reads after it has selected a route: select it again."
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
@@ -64,16 +68,21 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
             "use_remote_address": Commented(_WHY_PEER, True),
             "skip_xff_append": True,
             **_early(
-                [*({"remove": name} for name in (*_NAMES, FRAMING) if name not in kept), *identities],
+                [
+                    *({"remove": x} for x in (*_NAMES, *sorted(client_fields(listener)), FRAMING) if x not in kept),
+                    *identities,
+                ],
                 [header_option(x, v, SET) for x, v in ours.items()],
             ),
             **({} if listener.request_id else {"generate_request_id": False}),
         }
     # Envoy obeys these headers where its peer is internal, and a trusted proxy may pass on what clients send.
     control: Data = {"remove_on_match": {"key_matcher": {"prefix": _PREFIX}}}
+    stated = listener.client_header
     early = _early(
-        [control, *identities],
+        [control, *([] if stated is None else [Commented(_WHY_STATED, {"remove": _FOR})]), *identities],
         [
+            *([] if stated is None else [header_option(_FOR, f"%REQ({stated.upper()})%", "ADD_IF_ABSENT")]),
             header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT"),
             header_option(PEER, _REMOTE, "ADD_IF_ABSENT"),
         ],
@@ -100,7 +109,7 @@ def _build_untrusted_filters(on: HttpListener) -> list[Data]:
     there for the client's address and not for the peer's."""
     if not on.by_client:
         return []
-    mutations: list[Data] = [{"remove": name} for name in _removed_names()]
+    mutations: list[Data] = [{"remove": name} for name in _removed_names(on.listener)]
     trusted = address_in(on.listener.trusted_proxies, header_input(PEER), "trusted", mapped=True)
     skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
     fields: dict[str, Data] = {
@@ -133,7 +142,11 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
         }
     added = []
     for name, value in ours.items():
-        if name == _FOR:
+        if name == _REAL_IP or (name == _FOR and on.listener.client_header is not None):
+            added.append(header_option(name, value, SET))
+        elif name == _FORWARDED:
+            added.append(header_option(name, value, APPEND if on.listener.extends_forwarded else SET))
+        elif name == _FOR:
             added.append(header_option(name, f"%REQ({PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
         elif name == PROTO:
             added.append(header_option(name, f"%REQ({SAVED_PROTO.upper()})%", "OVERWRITE_IF_EXISTS"))
@@ -142,9 +155,10 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
     if PROTO not in ours:
         added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", "ADD_IF_ABSENT"))
     why = "Removed before routing where the peer is not in internal_address_config."
+    passed = [] if PROTO in ours else [PROTO, *([] if on.listener.client_header is None else [_FOR])]
     return {
-        **({} if on.by_client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
-        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
+        **({} if on.by_client else {"internal_only_headers": Commented(why, list(_removed_names(on.listener)))}),
+        "request_headers_to_remove": [*passed, _INTERNAL, FRAMING],
         "request_headers_to_add": [*added, _OPTIONS],
     }
 
@@ -208,8 +222,8 @@ def _address_state(key: str) -> dict[str, Data]:
     }
 
 
-def _removed_names() -> tuple[str, ...]:
-    return (*(name for name in _NAMES if name != PROTO), SAVED_PROTO)
+def _removed_names(listener: Listener) -> tuple[str, ...]:
+    return (*(name for name in _NAMES if name != PROTO), *sorted(client_fields(listener)), SAVED_PROTO)
 
 
 def _early(
@@ -238,9 +252,28 @@ def _own_headers(listener: Listener) -> dict[str, str]:
             _HOST: "%REQ(:AUTHORITY)%",
             _PORT: str(listener.client_port),
         }
+    if listener.real_ip:
+        ours[_REAL_IP] = _REMOTE
+    if listener.forwarded:
+        ours[_FORWARDED] = _write_forwarded(listener)
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours
+
+
+def _write_forwarded(listener: Listener) -> str:
+    """An element of Forwarded (RFC 7239), which quotes what is no token."""
+    node, is_ipv6 = _REMOTE, "source.address.startsWith('[')"
+    if listener.trusted_proxies and listener.extends_forwarded:
+        node, is_ipv6 = f"%REQ({PEER.upper()})%", f"request.headers['{PEER}'].contains(':')"
+    is_special = "request.host.matches('[^A-Za-z0-9_.~!$&+*-]')"
+
+    def only(condition: str, text: str) -> str:
+        return f"%CEL({condition} ? '{text}' : '')%"
+
+    quote = only(is_special, '"')
+    opened, closed = only(is_ipv6, '"['), only(is_ipv6, ']"')
+    return f"for={opened}{node}{closed};host={quote}%REQ(:AUTHORITY)%{quote};proto={listener.scheme}"
 
 
 FORWARDED_HEADERS = Contributor(

@@ -12,6 +12,7 @@ from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
 from lbgen.engines.haproxy.basic_auth import user_files
 from lbgen.engines.haproxy.connections import purge_delay
+from lbgen.engines.haproxy.error_pages import page_files
 from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.forward_auth import auth_frontend
 from lbgen.engines.haproxy.jwt import key_files
@@ -66,8 +67,9 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
     """What the template prints, the functions of lbgen.lua, and the files beside it: maps, lists of certificates."""
     recent = version_key(version) >= (3, 1)
     taken = frozenset(listener.name for listener in plan.listeners) if recent else frozenset[str]()
-    backends = Backends(frozenset(_keepalive_limited(plan)), version, taken)
-    files: list[RenderedFile] = []
+    has_pages = any(listener.error_pages for listener in plan.listeners)
+    backends = Backends(frozenset(_keepalive_limited(plan)), has_pages, version, taken)
+    files = page_files(plan)
     frontends: list[Frontend] = []
     l4_frontends: list[L4Frontend] = []
     answers: list[Block] = []

@@ -18,6 +18,7 @@ from lbgen.engines.haproxy.connections import (
     SLOW_START,
 )
 from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.error_pages import ERROR_PAGES
 from lbgen.engines.haproxy.forward_auth import FORWARD_AUTH
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
@@ -38,6 +39,7 @@ FEATURES = (
     HEADERS,
     SPLITS,
     REWRITES,
+    ERROR_PAGES,
     CORS,
     RESPONSE_HEADERS,
     RATE_LIMITS,

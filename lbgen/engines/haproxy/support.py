@@ -33,6 +33,9 @@ _EMULATED = {
     "listener.limits": "rules on the length of the target and of all header lines",
     "route.auth.jwt": "HAProxy's converters of tokens; of a list of audiences the first four count",
     "route.auth.basic": "a user list, whose hashes the system's crypt checks, and a map for those of SHA-1",
+    "listener.error_pages": "`http-error` for each status that HAProxy answers by itself",
+    "route.error_pages": "`http-error` in the backend, pages in the rules that deny, and `http-response return` for "
+    "endpoints' answers",
     "route.rate_limit": "a stick table keeps for each key the time at which its bucket is full again",
     "route.concurrency": "a stick table counts each request from its route to its last byte",
     "pool.health.active": "HAProxy's own checks, for which an interim response (100, 103) is the response",

@@ -119,6 +119,7 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
     blocks = [build_server(on, listener, each) for listener in listeners for each in http_servers(listener)]
     locations = [x for block in blocks for x in (*block.locations, *block.named)]
     lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
+    has_pages = any(x.error_pages for x in listeners) or any(x.error_pages for x in plan.routes)
     for each in FEATURES:
         if each.http:
             each.http(on, lost)
@@ -141,7 +142,8 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
-        recursive=any(_jumps(x) or _asks(x) for block in blocks for x in block.named),
+        recursive=any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
+        or (has_pages and any(map(_jumps, locations))),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),
         dollar=on.definitions.dollar,
@@ -237,6 +239,6 @@ def _body(location: Location) -> Location:
 def _is_short(location: Location) -> bool:
     """Whether the body is about as short as an include of it."""
     proxy, answer = location.proxy, location.answer
-    if location.guard is not None or (answer is not None and len(answer.add) > 1):
+    if location.guard is not None or location.errors or (answer is not None and len(answer.add) > 1):
         return False
     return proxy is None or proxy == Proxy(proxy.upstream, proxy.target)

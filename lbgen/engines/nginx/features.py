@@ -8,6 +8,7 @@ from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
 from lbgen.engines.nginx.basic_auth import BASIC_AUTH
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.error_pages import ERROR_PAGES
 from lbgen.engines.nginx.forward_auth import FORWARD_AUTH
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
@@ -27,6 +28,7 @@ FEATURES = (
     UDP,
     ACCESS_LOG,
     HEADERS,
+    ERROR_PAGES,
     PATHS,
     HEAD_LIMITS,
     FORWARDED_HEADERS,
