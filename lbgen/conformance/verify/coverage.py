@@ -79,6 +79,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.underscores": ("{l}.headers_with_underscores",),
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),
+    "5.auth": ("{r}.auth.basic", "{r}.auth.jwt"),
     "5.close": ("{r}.retries.methods", "{r}.retries.on"),
     "5.concurrency": ("{r}.concurrency",),
     "5.limits.headers": ("{l}.limits.headers",),
@@ -196,6 +197,12 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     kind = type(value)
     if kind is Redirect or kind is Respond:
         yield f"{place}.{kind.__name__.lower()}"
+        return
+    if isinstance(value, BasicAuth):
+        yield f"{place}.basic"
+        return
+    if isinstance(value, JwtAuth):  # keys at a URL are replaced
+        yield f"{place}.{'jwt' if value.file_keys else 'jwks_by_url'}"
         return
     if kind.__name__ in ("Origin", "Key"):
         yield place

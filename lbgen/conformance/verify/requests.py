@@ -24,6 +24,7 @@ from lbgen.conformance.verify.cases import (
     server_name_excuses,
 )
 from lbgen.conformance.verify.coverage import named
+from lbgen.conformance.verify.credentials import with_credentials
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.route_policies import FORGED, policy_requests
 from lbgen.plan.conditions import SUBJECTS, Header, features_of
@@ -80,8 +81,8 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
     """
     every: dict[Request, ClauseRequest] = {}
     local = client.startswith("127.")
-    for ask in clause_requests(plan):
-        request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
+    for ask in _asked(plan, client):
+        request = ask.request
         if (local and not request.client.startswith("127.")) or ":" in request.client:
             continue  # no such address is ours
         known = every.get(request)
@@ -135,6 +136,16 @@ def _also(plan: Plan, request: Request) -> Iterator[str]:
             yield "pool.sticky.backup"
     if has_http2_upstream(plan, request):
         yield SERVER
+
+
+def _asked(plan: Plan, client: str) -> Iterator[ClauseRequest]:
+    """Every request from `client`, unless it has one of its own; those to guarded routes with credentials as well."""
+    guarded = any(route.auth is not None for route in plan.routes)
+    for ask in clause_requests(plan):
+        request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
+        yield replace(ask, request=request)
+        if guarded and (name := simulate(plan, request).route):
+            yield replace(ask, request=with_credentials(plan.route(name), request))
 
 
 def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
@@ -241,6 +252,7 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
         return
+    hit = with_credentials(route, hit)
     for clause, request in policy_requests(
         plan, listener, route, replace(hit, client=ANYBODY if hit.client in _NOBODY else hit.client)
     ):

@@ -30,6 +30,7 @@ def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) 
     for access in (listener.access, route.access):
         if access is not None:
             yield from _clients(listener, access, hit)
+    yield from credential_requests(route, hit)
     if listener.trusted_proxies:
         yield from _trusted(listener, hit)
     yield from _sizes(listener, hit)
