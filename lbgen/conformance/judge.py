@@ -64,8 +64,10 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
 
     if expect.route is not None and expect.route != (outcome.route or ""):
         yield wrong(f"route {outcome.route}", expect.route)
-    if outcome.asked and _expects_refusal(expect):
-        return  # what the service says decides
+    if expect.denied:
+        if not outcome.asked:
+            yield wrong("no service is asked", "denied")
+        return
     if expect.fault is not None or expect.pool is not None:
         if not outcome.upstreams:
             yield wrong(f"answers {outcome.status} by itself", "forwarded")
@@ -105,7 +107,7 @@ def differences(
         yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
         yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
-    if outcome.asked and (_of_service(outcome, answer) or (answer.status is not None and _expects_refusal(expect))):
+    if expect.denied or _of_service(outcome, answer):
         yield from _denied(expect, outcome, answer)
         return
     if (paged := _page(case, outcome, answer)) is not None:
@@ -123,26 +125,21 @@ def differences(
     yield from _literals(expect, answer)
 
 
-def _expects_refusal(expect: Expect) -> bool:
-    """Whether the case says that the service that is asked refuses the request."""
-    return expect.pool is None and (expect.fault is not None or bool(expect.statuses))
-
-
 def _of_service(outcome: Outcome, answer: Answer) -> bool:
     """Whether the service that was asked made the answer."""
     account = account_of(answer)
-    return account is not None and account["pool"] == outcome.asked
+    return account is not None and account["pool"] == outcome.asked and account["pool"] not in _pools(outcome)
+
+
+def _pools(outcome: Outcome) -> set[str]:
+    return {upstream.pool for upstream in outcome.upstreams}
 
 
 def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
-    """Differences of a refusal: of the service, which goes to the client, then `sends` is what the service saw; or of
-    the proxy, where the service says nothing."""
-    account, wanted = account_of(answer), {expect.fault, *expect.statuses} - {None}
-    if not _expects_refusal(expect) or (account is not None and account["pool"] not in (outcome.asked, expect.pool)):
-        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of an endpoint: {answer.body[:80]!r}")
-    elif answer.status not in wanted:
-        yield Difference(Kind.STATUS, answer.status, _or(sorted(each for each in wanted if each is not None)))
-    yield from _literals(replace(expect, status=None), answer)
+    """Differences of an answer that the service which was asked, or the proxy, has to make."""
+    if not expect.denied or (account_of(answer) is not None and not _of_service(outcome, answer)):
+        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of {account_of(answer)}: {answer.body[:80]!r}")
+    yield from _literals(expect, answer)
 
 
 def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | None:

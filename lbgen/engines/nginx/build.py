@@ -13,7 +13,7 @@ from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, share
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES
 from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
-from lbgen.engines.nginx.forward_auth import identity_headers
+from lbgen.engines.nginx.forward_auth import identity_headers, leads_on
 from lbgen.engines.nginx.forwarded_headers import (
     asks_peer,
     grpc_headers,
@@ -143,7 +143,8 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
-        recursive=any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
+        recursive=leads_on(plan)
+        or any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
         or (has_pages and any(map(_jumps, locations))),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),

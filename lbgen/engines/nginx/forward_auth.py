@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""
+_AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
 
 
@@ -40,6 +41,12 @@ def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -
     """The fields by which a service says who the client is. Their variables are empty on routes that ask none, so that
     these fields never come from a client."""
     return {name: (text(inline(_variable(definitions, name))),) for name in plan.identity_headers(listener)}
+
+
+def leads_on(plan: Plan) -> bool:
+    """Whether a location to which a refusal leads leads on to another one."""
+    auths = (route.auth for route in plan.routes)
+    return any(isinstance(auth, ForwardAuth) and auth.redirect_to is not None for auth in auths)
 
 
 def _variable(definitions: Definitions, header: str) -> str:
@@ -67,6 +74,9 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         first = _proxy(on, listener, auth, (directive("internal"), *intercept))
         yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
         yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+        if auth.redirect_to is not None:
+            answer = Answer(302, on.definitions.text(auth.redirect_to))
+            yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
     if found:
         yield Location(Atom(next(iter(found.values())).field), name=_REFUSED, answer=Answer(401, None))
 
@@ -76,8 +86,7 @@ def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
     yield directive("proxy_hide_header", "WWW-Authenticate")
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")
-        yield directive("recursive_error_pages", "on")
-        yield directive("error_page", "401", "=302", on.definitions.text(auth.redirect_to))
+        yield directive("error_page", "401", "=", _login(on, auth))
 
 
 def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
@@ -127,6 +136,10 @@ def _path(on: HttpBlock, auth: ForwardAuth) -> str:
 
 def _name(on: HttpBlock, auth: ForwardAuth) -> Atom:
     return Atom(f"@auth/{_key(on, auth)}")
+
+
+def _login(on: HttpBlock, auth: ForwardAuth) -> Atom:
+    return Atom(f"{_name(on, auth).text}/login")
 
 
 def _key(on: HttpBlock, auth: ForwardAuth) -> str:

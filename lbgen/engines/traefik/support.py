@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
+    "route.auth.forward": habit(
+        "forwardAuth asks by way of the entry point for this host alone, whose routers lead to the pool, and the "
+        "service sees Go's User-Agent and Accept-Encoding; every other status goes to the client as it is, an answer "
+        "over 1 MiB is 401, and where there is none, the client gets 502, 504 or 500",
+    ),
     "route.auth.jwt": refused(
         "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
     ),
