@@ -88,6 +88,7 @@ name: full
 listeners:
   web: { port: 80, tls: { certificates: [{ cert: a.crt, key: a.key }] } }
   tcp: { port: 81, mode: l4, tls: { mode: passthrough } }
+error_pages: { 404: { body: gone } }
 pools:
   a:
     endpoints: [{ address: "10.0.0.1:80" }, { address: "10.0.0.2:80" }]
