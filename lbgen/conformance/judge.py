@@ -64,6 +64,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
 
     if expect.route is not None and expect.route != (outcome.route or ""):
         yield wrong(f"route {outcome.route}", expect.route)
+    if outcome.asked and _expects_refusal(expect):
+        return  # what the service says decides
     if expect.fault is not None or expect.pool is not None:
         if not outcome.upstreams:
             yield wrong(f"answers {outcome.status} by itself", "forwarded")
@@ -82,7 +84,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
                 yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
-            yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
+            sends = {name: value for name, value in expect.sends.items() if name not in upstream.free}
+            yield from literal_differences("oracle: to the endpoint", sends, arrived)
 
 
 def differences(
@@ -102,6 +105,9 @@ def differences(
         yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
         yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
+    if outcome.asked and (_of_service(outcome, answer) or (answer.status is not None and _expects_refusal(expect))):
+        yield from _denied(expect, outcome, answer)
+        return
     if (paged := _page(case, outcome, answer)) is not None:
         yield from paged
         yield from _literals(expect, answer)
@@ -115,6 +121,28 @@ def differences(
     else:
         yield from _forwarded(case, outcome, answer)
     yield from _literals(expect, answer)
+
+
+def _expects_refusal(expect: Expect) -> bool:
+    """Whether the case says that the service that is asked refuses the request."""
+    return expect.pool is None and (expect.fault is not None or bool(expect.statuses))
+
+
+def _of_service(outcome: Outcome, answer: Answer) -> bool:
+    """Whether the service that was asked made the answer."""
+    account = account_of(answer)
+    return account is not None and account["pool"] == outcome.asked
+
+
+def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
+    """Differences of a refusal: of the service, which goes to the client, then `sends` is what the service saw; or of
+    the proxy, where the service says nothing."""
+    account, wanted = account_of(answer), {expect.fault, *expect.statuses} - {None}
+    if not _expects_refusal(expect) or (account is not None and account["pool"] not in (outcome.asked, expect.pool)):
+        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of an endpoint: {answer.body[:80]!r}")
+    elif answer.status not in wanted:
+        yield Difference(Kind.STATUS, answer.status, _or(sorted(each for each in wanted if each is not None)))
+    yield from _literals(replace(expect, status=None), answer)
 
 
 def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | None:
@@ -300,7 +328,7 @@ def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterato
         yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te"})
+    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te", *upstream.free})
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
         yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from lbgen.plan.auth import Auth  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
 
@@ -88,6 +89,7 @@ class Route(Struct, frozen=True):
     request_headers: HeaderEdits = HeaderEdits()
     response_headers: HeaderEdits = HeaderEdits()
     access: Access | None = None
+    auth: Auth | None = None
     rate_limit: RateLimit | None = None
     concurrency: Concurrency | None = None
     max_body: int | None = None

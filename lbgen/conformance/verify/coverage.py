@@ -40,6 +40,9 @@ _OF_L4 = {  # the only fields that layer 4 has
 }
 _WORDS = {  # what the topology calls them
     "underscores": "headers_with_underscores",
+    "client_header": "client_ip.header",
+    "real_ip": "forwarded_headers.real_ip",
+    "forwarded": "forwarded_headers.forwarded",
     "client_ca": "client.ca",
     "client_required": "client.verify",
     "active": "health.active",
@@ -72,7 +75,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.http2": ("{l}.http2",),
     "4.mirror": ("{r}.mirror",),
     "4.split": ("{r}.forward",),
-    "4.trusted": ("{l}.trusted_proxies",),
+    "4.trusted": ("{l}.trusted_proxies", "{l}.client_ip"),
     "4.underscores": ("{l}.headers_with_underscores",),
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),

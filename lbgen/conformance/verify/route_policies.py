@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from lbgen.conformance.verify.cases import addresses, with_headers
 from lbgen.plan.admission import shared_limit_statuses
 from lbgen.plan.error_pages import share_statuses
+from lbgen.plan.forwarding import state_client
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _Labelled = tuple[str, "Request"]
 MOST_BODY = 2 << 20  # bytes; beyond it only the announced length is tried
+FORGED = (("X-Real-IP", "192.0.2.66"), ("Forwarded", "for=192.0.2.66;proto=gopher"))
 _ELSEWHERE = "203.0.113.99"
 
 
@@ -46,14 +48,14 @@ def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[_Labe
     for client in dict.fromkeys((*addresses(access.deny), *addresses(access.allow or ()), _ELSEWHERE)):
         yield "5.access", replace(hit, client=client)
         for proxy in list(addresses(listener.trusted_proxies))[:1]:
-            yield "5.access", replace(with_headers(hit, ("X-Forwarded-For", client)), client=proxy)
-        yield "5.access", with_headers(hit, ("X-Forwarded-For", client))
+            yield "5.access", replace(with_headers(hit, state_client(listener, client)), client=proxy)
+        yield "5.access", with_headers(hit, state_client(listener, client))
 
 
 def _trusted(listener: Listener, hit: Request) -> Iterator[_Labelled]:
     for proxy in addresses(listener.trusted_proxies):
         forwarded = (
-            ("X-Forwarded-For", f"192.0.2.5, {proxy}"),
+            state_client(listener, "192.0.2.5", proxy),
             ("X-Forwarded-Proto", "https"),
             ("X-Forwarded-Port", "8443"),
             ("X-Forwarded-Host", "told.example"),
@@ -61,6 +63,9 @@ def _trusted(listener: Listener, hit: Request) -> Iterator[_Labelled]:
         )
         yield "4.trusted", replace(with_headers(hit, *forwarded), client=proxy)
         yield "4.trusted", replace(hit, client=proxy)
+        if listener.real_ip or listener.forwarded or listener.client_header is not None:
+            yield "4.trusted", replace(with_headers(hit, state_client(listener, "2001:db8::5")), client=proxy)
+            yield "4.trusted", replace(with_headers(hit, state_client(listener, "192.0.2.5"), *FORGED), client=proxy)
 
 
 def _sizes(listener: Listener, hit: Request) -> Iterator[_Labelled]:

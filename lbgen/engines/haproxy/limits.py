@@ -13,6 +13,7 @@ from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, 
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.error_pages import page_for
+from lbgen.plan.forwarding import FORWARDED_FOR
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from lbgen.plan.precedence import group
 
@@ -72,9 +73,13 @@ def _client(on: HttpListener) -> Iterator[Statement]:
     if on.client == CLIENT_VARIABLE:
         field, proxies = on.listener.field, on.listener.trusted_proxies
         peer = on.maps.is_within("src -m ip", proxies, "trusted", field)
-        forwarded = acl("req.fhdr_cnt(x-forwarded-for) gt 0")
+        header = on.listener.client_header or FORWARDED_FOR
+        stated = acl(Literal(f"req.fhdr_cnt({argument(header)})"), "gt 0")
+        find = statement(
+            "http-request lua.client", Literal(header), ",".join(proxies), when=[peer, stated], origin=field
+        )
         yield set_var("txn.client", "src", origin=field)
-        yield statement(f"http-request lua.client {','.join(proxies)}", when=[peer, forwarded], origin=field)
+        yield find
 
 
 def _listener_access(on: HttpListener) -> Iterator[Statement]:

@@ -31,6 +31,8 @@ _EMULATED = {
     "listener.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "route.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "listener.limits": "rules on the length of the target and of all header lines",
+    "route.auth.jwt": "HAProxy's converters of tokens; of a list of audiences the first four count",
+    "route.auth.basic": "a user list, whose hashes the system's crypt checks, and a map for those of SHA-1",
     "listener.error_pages": "`http-error` for each status that HAProxy answers by itself",
     "route.error_pages": "`http-error` in the backend, pages in the rules that deny, and `http-response return` for "
     "endpoints' answers",

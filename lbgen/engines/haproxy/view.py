@@ -36,13 +36,16 @@ class Bind(Struct, frozen=True, eq=False):
 
 class Forwarded(Struct, frozen=True, eq=False):
     """Headers about the client. `drops`: statements that remove those of untrusted peers, None = all peers are;
-    `sets`: X-Forwarded-* are set, else they are removed; `request_id` likewise for X-Request-Id."""
+    `sets`: X-Forwarded-* are set, else they are removed; `request_id` likewise for X-Request-Id. `stated`: a sample of
+    the client that another field than X-Forwarded-For states; `statements` set further headers."""
 
     drops: Statement | None
     sets: bool
     request_id: bool
     scheme: Atom
     port: int
+    stated: Atom | None
+    statements: tuple[Statement, ...]
 
 
 class Paths(Struct, frozen=True, eq=False):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _LOCATIONS = [each.location for each in FEATURES if each.location]
 _COPIES = [each.copies for each in FEATURES if each.copies]
+_MORE = [each.locations for each in FEATURES if each.locations]
 # Reserved characters, which a strict path may contain both raw and escaped.
 _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
@@ -63,7 +64,8 @@ def build_server(on: HttpBlock, listener: Listener, server: VirtualServer) -> Se
     if not any(p.path == "/" and p.kind is PrefixPath for p in own):
         locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
     answers = map(answer_location, (*block.routes.values(), *block.target_routes.values()))
-    named = (*block.named, *(each for each in answers if each is not None), *block.pages.locations)
+    more = (location for each in _MORE for location in each(on, listener, block.routes.values()))
+    named = (*block.named, *(each for each in answers if each is not None), *more, *block.pages.locations)
     at, times = HttpServer(on, listener, server.certificate), client_times(listener.timeouts)
     return Server(
         origin=Atom(listener.field),

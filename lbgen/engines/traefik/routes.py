@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
 from lbgen.engines.traefik.error_pages import build_pages
 from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.traefik.forward_auth import build_asked_router, build_question, name_asked
 from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.plugin import use_plugin
@@ -50,6 +51,15 @@ class Routes:
         self._refusals = {
             status: self._middlewares.use("", f"refuse-{status}", answer_with(status))
             for status in _find_refusals(plan)
+        }
+        self._asked = {
+            name: (
+                tuple(
+                    key for kind, data in build_question(name, auth) for key in self._middlewares.use("", kind, data)
+                ),
+                self.services.asked(auth, name),
+            )
+            for auth, name in name_asked(plan).items()
         }
         for listener in plan.listeners:
             if listener.mode is not Mode.L7:
@@ -99,6 +109,13 @@ class Routes:
             return ()
         return self._middlewares.use(route, "headers", build_edits(None, self._plan.route(route).response_headers))
 
+    def build_asked(self) -> dict[str, Data]:
+        """The routers of questions to services, on the entry point for this host alone."""
+        return {
+            name: {**build_asked_router(name), **self._router(chain, service)}
+            for name, (chain, service) in self._asked.items()
+        }
+
     def middlewares(self) -> dict[str, Data]:
         """The `middlewares` section."""
         return self._middlewares.build()
@@ -132,7 +149,7 @@ class Routes:
 
     def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         forward = route.action if isinstance(route.action, Forward) else None
-        at = HttpRoute(route, forward, matched, listener)
+        at = HttpRoute(self._plan, route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
         service = _NO_SERVICE if forward is None else self.services.of(route, forward)

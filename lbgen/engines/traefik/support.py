@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
+    "route.auth.jwt": refused(
+        "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
@@ -90,6 +93,11 @@ _SUPPORT: dict[Feature, Verdict] = {
             )
         },
     ),
+    "forwarded_headers.real_ip": emulated(
+        "Traefik sends it to every endpoint; behind proxies the lbgen plugin sets it"
+    ),
+    "forwarded_headers.forwarded": emulated("the lbgen plugin writes it"),
+    "listener.client_ip": emulated("the lbgen plugin reads it"),
     "request_id": emulated("the lbgen plugin makes the id"),
     "route.request_headers.add": approximate(
         "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
@@ -113,7 +121,6 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.forward.everywhere": (
                 "header accept-encoding: gzip",
                 "header x-forwarded-server",
-                "header x-real-ip",
                 "header x-request-id",
                 "spelling",
             ),
