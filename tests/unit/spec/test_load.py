@@ -53,6 +53,9 @@ pools:
     slow_start: 30s
     stand_ins: false
   hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+error_pages:
+  404: { file: missing.html }
+  5xx: { body: down, content_type: text/html, status: 503, intercept: true }
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
