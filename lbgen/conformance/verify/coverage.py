@@ -16,6 +16,7 @@ from msgspec import Struct
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
+from lbgen.plan.auth import BasicAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.conformance.verify.credentials import credential_requests
 from lbgen.plan.admission import shared_limit_statuses
 from lbgen.plan.error_pages import share_statuses
 from lbgen.plan.forwarding import state_client
