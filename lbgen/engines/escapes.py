@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
-from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Node, Repeat, Sequence
+from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Group, Node, Repeat, Sequence
 from lbgen.regex import Chars as Chars
 from lbgen.regex import parse as parse
+from lbgen.regex import parse_groups
 
 # What may stand raw in a query: the URI set without what delimits a value and without the escape sign.
 _QUERY_RAW = frozenset(b"-._~:/?[]@!$'()*+,;=") | ALNUM
@@ -30,6 +31,8 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
     match node:
         case Chars():
             return chars(node)
+        case Group():
+            return f"(?<{node.name}>{write(node.parts[0], chars)})"
         case Sequence():
             return "".join(
                 f"(?:{write(part, chars)})" if isinstance(part, Choice) else write(part, chars) for part in node.parts
@@ -44,6 +47,25 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
             return r"\B" if node.inside else r"\b"
         case _:
             assert_never(node)
+
+
+def mark_group(pattern: str, number: int, name: str) -> Node:
+    """The tree of a pattern in which its group `number`, counted from 1, is the only one, by the name `name`."""
+
+    def marked(node: Node) -> Node:
+        match node:
+            case Group():
+                inner = marked(node.parts[0])
+                return Group((inner,), number, name) if node.number == number else inner
+            case Sequence():
+                return Sequence(tuple(map(marked, node.parts)))
+            case Choice():
+                return Choice(tuple(map(marked, node.parts)))
+            case Repeat():
+                return Repeat(marked(node.part), node.least, node.most)
+        return node
+
+    return marked(parse_groups(pattern))
 
 
 def group(node: Node, chars: Callable[[Chars], str]) -> str:

@@ -40,6 +40,7 @@ from lbgen.plan.precedence import group, host_tables
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.plan.values import read_value
 
 if TYPE_CHECKING:
     from lbgen.spec import pool as written_pool
@@ -281,10 +282,11 @@ def _redirect(redirect: written_route.Redirect) -> Redirect:
     return Redirect(
         redirect.status,
         redirect.scheme,
-        redirect.host,
+        None if redirect.host is None else read_value(redirect.host),
         redirect.port,
-        redirect.path,
+        None if redirect.path is None else read_value(redirect.path),
         None if redirect.prefix is None else PrefixPath.of(redirect.prefix).value,
+        None if redirect.to is None else read_value(redirect.to),
     )
 
 
@@ -292,4 +294,5 @@ def _respond(respond: written_route.Respond) -> Respond:
     headers = dict(respond.headers)
     if respond.status not in (204, 304):
         headers.setdefault("content-type", "text/plain")
-    return Respond(respond.status, respond.body, tuple(headers.items()))
+    values = tuple((name, read_value(value)) for name, value in headers.items())
+    return Respond(respond.status, read_value(respond.body), values)

@@ -22,10 +22,13 @@ from lbgen.plan.admission import (
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.forwarding import (
     PROXY_FIELDS,
+    REQUEST_ID,
     apply_edits,
+    evaluate_edits,
     forwarded_headers,
     is_trusted,
     redirect_location,
+    redirect_value,
     rewrite_target,
     sticky_cookies,
     sticky_target,
@@ -34,6 +37,7 @@ from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
+from lbgen.plan.values import Facts
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
@@ -46,7 +50,7 @@ class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
-    Host. Lines of one name may arrive as one list."""
+    Host. Lines of one name may arrive as one list. What the headers of `free` say is not known here."""
 
     pool: str
     weight: int
@@ -55,6 +59,7 @@ class Upstream(Struct, frozen=True):
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
+    free: tuple[str, ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
@@ -96,8 +101,8 @@ class Outcome(Struct, frozen=True):
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
-    request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
-    names) say is not promised."""
+    request breaks several rules, or is counted with others (429). What `free` headers (lower-case names) say is not
+    promised."""
 
     route: str | None
     rule: str | None
@@ -187,6 +192,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client)
+        free = outcome.free
         compression = route.compression
     if not asks_cors:
         others = shared_limit_statuses(route)
@@ -194,15 +200,17 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
         free = (*CORS_HEADERS, "vary")
+    facts = _facts(route, winner, parsed, listener, request.client, answered=not outcome.upstreams)
+    edits, unknown = evaluate_edits(route.response_headers, facts)
     return replace(
         outcome,
         route=route.name,
         rule=winner.id,
-        response_edits=route.response_headers,
+        response_edits=edits,
         cors_edits=cors,
         compression=compression,
         others=(*outcome.others, *others),
-        free=free,
+        free=(*free, *sorted(unknown)),
         contest=contest,
     )
 
@@ -263,15 +271,21 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
 def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
+    facts = _facts(route, rule, parsed, listener, client, answered=not isinstance(action, Forward))
     match action:
         case Redirect():
+            value = redirect_value(action, route.name, listener)
             where = redirect_location(parsed, rule.match.path, action, listener)
+            if value is not None and (made := facts.evaluate(value)) is None:
+                return Outcome(None, None, action.status, reason, free=("location",))
+            where = where if value is None else made or ""
             return Outcome(None, None, action.status, reason, location=where, headers=(("location", where),))
         case Respond():
             bodiless = parsed.method == "HEAD" or action.status in (204, 304)
-            body = "" if bodiless else to_wire(action.body)
-            headers = tuple((name, to_wire(value)) for name, value in action.headers)
-            return Outcome(None, None, action.status, reason, body, headers=headers)
+            body = "" if bodiless else facts.evaluate(action.body)
+            own, unknown = evaluate_edits(HeaderEdits(action.headers), facts)
+            headers = tuple((name, value) for name, value in own.set if isinstance(value, str))
+            return Outcome(None, None, action.status, reason, body, headers=headers, free=tuple(sorted(unknown)))
         case Forward():
             lines = forwarded_headers(parsed, listener, client)
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
@@ -279,7 +293,9 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             if action.rewrite is not None and action.rewrite.host is not None:
                 host = action.rewrite.host
                 lines = [("host", host), *(line for line in lines if line[0] != "host")]
-            lines = apply_edits(lines, route.request_headers)
+            edits, unknown = evaluate_edits(route.request_headers, facts)
+            lines = apply_edits(lines, edits)
+            shares = {to: evaluate_edits(to.request_headers, facts) for to in action.targets}
             kept = sticky_target(plan, action, parsed)
             upstreams = tuple(
                 Upstream(
@@ -288,8 +304,9 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
                     parsed.method,
                     target,
                     host,
-                    tuple(apply_edits(lines, to.request_headers)),
+                    tuple(apply_edits(lines, shares[to][0])),
                     None if kept is None else kept[1].authority,
+                    tuple(sorted(unknown | shares[to][1])),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])
@@ -297,6 +314,14 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             return Outcome(None, None, None, reason, upstreams=upstreams)
         case _:
             assert_never(action)
+
+
+def _facts(
+    route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool
+) -> Facts:
+    """What placeholders of the route stand for."""
+    sent = next((value for name, value in forwarded_headers(parsed, listener, peer) if name == REQUEST_ID), None)
+    return Facts(parsed, listener, route.name, rule.match.path, sent, answered)
 
 
 # Renamed by RFC 9110; Python took the new words in 3.13.

@@ -15,6 +15,7 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
+from lbgen.plan.values import Fact, Placeholder, route_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,13 +119,15 @@ def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
 
 
 def real_ip_listeners(plan: Plan) -> frozenset[str]:
-    """Listeners where $remote_addr must be the client behind trusted proxies, because a limit counts by it."""
+    """Listeners where $remote_addr must be the client behind trusted proxies, because a limit counts by it, or a value
+    holds it."""
     counting = {
         route.name
         for route in plan.routes
         for counter in (route.rate_limit, route.concurrency)
         if counter is not None and counter.key.kind is KeyKind.CLIENT_IP
     }
+    counting |= {route.name for route in plan.routes if Placeholder(Fact.CLIENT_IP) in route_facts(route)}
     return frozenset(
         x.name
         for x in plan.listeners

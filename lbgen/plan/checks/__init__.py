@@ -15,6 +15,7 @@ from lbgen.plan.checks import (
     routes,
     tiers,
     unreachable,
+    placeholders,
 )
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
@@ -57,6 +58,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     pools.check(context)
     routes.check(context)
     unreachable.check(context)
+    placeholders.check(context)
     file_checks.check_certificates(context)
     file_checks.check_secrets(context)
     routes.check_dropped_headers(context)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
+from lbgen.spec.placeholders import has_placeholder
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -60,6 +61,8 @@ def _redirects(context: Context) -> None:
         if index is None or index in told:
             continue
         redirect = model.routes[index].redirect
+        if redirect is None or redirect.to is not None or has_placeholder(f"{redirect.host} {redirect.path}"):
+            continue  # where it leads depends on the request
         stays = [
             name
             for name in context.expanded.listeners[index]
