@@ -79,7 +79,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
                 yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
-            yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
+            known = {name: value for name, value in expect.sends.items() if name not in upstream.free}
+            yield from literal_differences("oracle: to the endpoint", known, arrived)
 
 
 def differences(
@@ -127,7 +128,8 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[Difference]:
 def apply_edits(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
     """`headers` after remove, set and add (new names in lower case)."""
     gone = {*edits.remove, *(name for name, _ in edits.set)}
-    return (*((n, v) for n, v in headers if n.lower() not in gone), *edits.set, *edits.add)
+    written = ((n, v) for n, v in (*edits.set, *edits.add) if isinstance(v, str))
+    return (*((n, v) for n, v in headers if n.lower() not in gone), *written)
 
 
 def _proxy_made(
@@ -159,8 +161,10 @@ def _proxy_made(
     asked = {name.lower() for name, _ in expected}
     extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
     yield from header_differences("answer", expected, answer.headers, _HOP | extra)
-    if outcome.location is not None and tuple(map(without_default_port, answer.lines("location"))) != (
-        outcome.location,
+    if (
+        outcome.location is not None
+        and "location" not in outcome.free
+        and tuple(map(without_default_port, answer.lines("location"))) != (outcome.location,)
     ):
         yield Difference(Kind.HEADER, answer.header("location"), outcome.location, "location", "answer")
 
@@ -220,7 +224,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Differe
         shown = [(n, v) for n, v in shown if v or n != "vary"]
     expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
-    yield from header_differences("answer", expected, shown, (_HOP | free) - named)
+    yield from header_differences("answer", expected, shown, ((_HOP | free) - named) | {*outcome.free})
 
 
 def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Difference]]:
@@ -280,7 +284,8 @@ def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterato
         yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te"})
+    free = _UPSTREAM_HOP | made | {"te", *upstream.free}
+    yield from header_differences(_AT_ENDPOINT, known, headers, free)
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
         yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):

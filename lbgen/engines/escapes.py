@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
-from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Group, Node, Repeat, Sequence
+from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Group, Node, Repeat, Sequence, parse_groups
 from lbgen.regex import Chars as Chars
 from lbgen.regex import parse as parse
-from lbgen.regex import parse_groups
 
 # What may stand raw in a query: the URI set without what delimits a value and without the escape sign.
 _QUERY_RAW = frozenset(b"-._~:/?[]@!$'()*+,;=") | ALNUM

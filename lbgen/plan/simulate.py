@@ -35,7 +35,7 @@ from lbgen.plan.forwarding import (
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
 from lbgen.plan.values import Facts
 
@@ -316,9 +316,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             assert_never(action)
 
 
-def _facts(
-    route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool
-) -> Facts:
+def _facts(route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool) -> Facts:
     """What placeholders of the route stand for."""
     sent = next((value for name, value in forwarded_headers(parsed, listener, peer) if name == REQUEST_ID), None)
     return Facts(parsed, listener, route.name, rule.match.path, sent, answered)

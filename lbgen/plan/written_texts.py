@@ -40,7 +40,9 @@ def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
         field = f"routes[{index}]"
         yield from _edits(f"{field}.request_headers", route.request_headers, Place.REQUEST, index)
         for number, target in enumerate(route.forward or ()):
-            yield from _edits(f"{field}.forward[{number}].request_headers", target.request_headers, Place.REQUEST, index)
+            yield from _edits(
+                f"{field}.forward[{number}].request_headers", target.request_headers, Place.REQUEST, index
+            )
         yield from _edits(f"{field}.response_headers", route.response_headers, Place.RESPONSE, index)
         if (respond := route.respond) is not None:
             yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index)

@@ -7,8 +7,8 @@ from unicodedata import category
 from urllib.parse import quote
 
 from lbgen.spec.foreign_terms import CAUSES
-from lbgen.spec.placeholders import Mention, split_text
 from lbgen.spec.network import parse_plain_host
+from lbgen.spec.placeholders import Mention, split_text
 from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

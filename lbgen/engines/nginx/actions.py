@@ -81,9 +81,7 @@ def _hidden(at: HttpRoute) -> dict[str, None]:
     return {name: None for hides in _HIDES for name in hides(at.route)}
 
 
-def _answer_headers(
-    at: HttpRoute, start: Iterable[tuple[str, Value]] = ()
-) -> tuple[tuple[Header, ...], Value | None]:
+def _answer_headers(at: HttpRoute, start: Iterable[tuple[str, Value]] = ()) -> tuple[tuple[Header, ...], Value | None]:
     """The headers of an answer of nginx's own, and its content-type."""
     hidden = _hidden(at) if start else ()
     more = [pair for response in _RESPONSES for pair in response(at)]

@@ -173,5 +173,3 @@ def value_objections(plan: Plan, _: str) -> Iterator[Objection]:
             if isinstance(kind, Template):
                 why = "nginx's default_type takes no variable: write the content-type as it is"
                 yield Objection(refused(why), f"{route.field}.respond.headers")
-
-

@@ -10,12 +10,12 @@ from lbgen.plan.checks import (
     ignored,
     layers,
     listeners,
+    placeholders,
     pools,
     references,
     routes,
     tiers,
     unreachable,
-    placeholders,
 )
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
