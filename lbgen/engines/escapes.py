@@ -31,7 +31,7 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
         case Chars():
             return chars(node)
         case Group():
-            return f"(?<{node.name}>{write(node.parts[0], chars)})"
+            return f"({f'?<{node.name}>' if node.name else ''}{write(node.parts[0], chars)})"
         case Sequence():
             return "".join(
                 f"(?:{write(part, chars)})" if isinstance(part, Choice) else write(part, chars) for part in node.parts
@@ -48,8 +48,8 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
             assert_never(node)
 
 
-def mark_group(pattern: str, number: int, name: str) -> Node:
-    """The tree of a pattern in which its group `number`, counted from 1, is the only one, by the name `name`."""
+def mark_group(pattern: str, number: int, name: str = "") -> Node:
+    """The tree of a pattern in which its group `number`, counted from 1, is the only one, with that `name` if any."""
 
     def marked(node: Node) -> Node:
         match node:

@@ -8,6 +8,7 @@ from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 from lbgen.plan.route import HeaderEdits
+from lbgen.plan.values import PROXY_FIELDS as PROXY_FIELDS
 from lbgen.plan.values import Fact, Facts, Placeholder, Template, Value, bind, join_parts, parts_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _DROPPED = frozenset(
 HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
 FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 REQUEST_ID = "x-request-id"
-PROXY_FIELDS = frozenset({*FORWARDED, REQUEST_ID})  # seen and kept only where they come from a trusted proxy
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -50,6 +50,10 @@ class Fact(StrEnum):
     ARGS = "args"
 
 
+PROXY_FIELDS = frozenset(
+    {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"}
+)
+"""Header fields that count, and are kept, only where they come from a trusted proxy."""
 OF_LISTENER = frozenset({Fact.SCHEME, Fact.PORT, Fact.ROUTE, Fact.LISTENER})
 """Known without a request."""
 OF_CERTIFICATE = frozenset({Fact.CERT_SUBJECT, Fact.CERT_FINGERPRINT, Fact.CERT_VERIFIED})
@@ -135,7 +139,14 @@ def bind(value: Value, route: str, listener: Listener) -> Value:
         Fact.ROUTE: route,
         Fact.LISTENER: listener.name,
     }
-    return join_parts(part if isinstance(part, str) else known.get(part.fact, part) for part in value.parts)
+    if not listener.trusted_proxies:  # nobody else may say these
+        dropped = {Placeholder(Fact.HEADER, name) for name in PROXY_FIELDS}
+        return join_parts("" if part in dropped else _known(part, known) for part in value.parts)
+    return join_parts(_known(part, known) for part in value.parts)
+
+
+def _known(part: str | Placeholder, known: dict[Fact, str]) -> str | Placeholder:
+    return part if isinstance(part, str) else known.get(part.fact, part)
 
 
 def bind_edits(edits: HeaderEdits, route: str, listener: Listener) -> HeaderEdits:

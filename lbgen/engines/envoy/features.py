@@ -25,6 +25,7 @@ from lbgen.engines.envoy.rewrites import REDIRECTS, REWRITES
 from lbgen.engines.envoy.sticky import STICKY
 from lbgen.engines.envoy.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.envoy.tls import PROXY_PROTOCOL, TLS
+from lbgen.engines.envoy.values import VALUES
 
 FEATURES = (
     PROXY_PROTOCOL,
@@ -38,6 +39,7 @@ FEATURES = (
     ROUTE_ACCESS,
     CORS,
     RATE_LIMITS,
+    VALUES,
     HEADERS,
     MIRRORS,
     REWRITES,

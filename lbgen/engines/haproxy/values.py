@@ -188,7 +188,7 @@ def _capture(key: RouteKey, placeholder: Placeholder) -> Statement:
     number = group_number(key.path, placeholder.name)
     if number is None:
         raise ValueError(f"{key.path.value} has no group {placeholder.name}")
-    regex = escapes.group(escapes.mark_group(key.path.value, number, "found"), escapes.plain())
+    regex = escapes.group(escapes.mark_group(key.path.value, number), escapes.plain())
     return set_var(variable(placeholder), Literal(f'path,regsub("^(?:{regex})$","\\1")'))
 
 
