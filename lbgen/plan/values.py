@@ -54,9 +54,7 @@ PROXY_FIELDS = frozenset(
     {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"}
 )
 """Header fields that count, and are kept, only where they come from a trusted proxy."""
-OF_LISTENER = frozenset({Fact.SCHEME, Fact.PORT, Fact.ROUTE, Fact.LISTENER})
-"""Known without a request."""
-OF_CERTIFICATE = frozenset({Fact.CERT_SUBJECT, Fact.CERT_FINGERPRINT, Fact.CERT_VERIFIED})
+_NO_CERTIFICATE = {Fact.CERT_SUBJECT: "", Fact.CERT_FINGERPRINT: "", Fact.CERT_VERIFIED: "false"}
 _MAYBE_EMPTY = frozenset(
     {
         *(Fact.QUERY, Fact.ARGS, Fact.SERVER_NAME, Fact.ENDPOINT, Fact.CERT_SUBJECT, Fact.CERT_FINGERPRINT),
@@ -126,7 +124,7 @@ def placeholders_of(*values: Value) -> Iterator[Placeholder]:
 
 def may_be_empty(value: Value) -> bool:
     """Whether a request can make the whole value empty."""
-    return all(isinstance(part, Placeholder) and part.fact in _MAYBE_EMPTY for part in parts_of(value))
+    return all(part.fact in _MAYBE_EMPTY if isinstance(part, Placeholder) else not part for part in parts_of(value))
 
 
 def bind(value: Value, route: str, listener: Listener) -> Value:
@@ -138,6 +136,8 @@ def bind(value: Value, route: str, listener: Listener) -> Value:
         Fact.PORT: str(listener.client_port),
         Fact.ROUTE: route,
         Fact.LISTENER: listener.name,
+        **({} if listener.terminates_tls else {Fact.SERVER_NAME: ""}),
+        **({} if listener.asks_certificate else _NO_CERTIFICATE),
     }
     if not listener.trusted_proxies:  # nobody else may say these
         dropped = {Placeholder(Fact.HEADER, name) for name in PROXY_FIELDS}

@@ -70,8 +70,6 @@ def is_optional(at: HttpRoute, value: Value) -> bool:
 
 def _operator(at: HttpRoute, placeholder: Placeholder, *, response: bool) -> str:
     fact, listener = placeholder.fact, at.on.listener
-    if fact is Fact.CERT_VERIFIED and not listener.asks_certificate:
-        return "false"
     if fact is Fact.CLIENT_PORT:
         return _PEER_PORT if listener.trusted_proxies else _CLIENT_PORT
     if fact is Fact.HOST and (host := _only_host(at)) is not None:

@@ -95,12 +95,10 @@ def variable(placeholder: Placeholder) -> str:
     return f"txn.{fact.value}_{short if is_plain else f'.{plain}'}"
 
 
-def _sample(on: HttpListener, route: Route, placeholder: Placeholder, *, response: bool) -> str | Sample:
+def _sample(on: HttpListener, route: Route, placeholder: Placeholder, *, response: bool) -> Sample:
     fact = placeholder.fact
     if fact is Fact.CLIENT_IP:
         return Sample(on.client)
-    if fact in (Fact.CERT_SUBJECT, Fact.CERT_FINGERPRINT, Fact.CERT_VERIFIED) and not on.listener.asks_certificate:
-        return "false" if fact is Fact.CERT_VERIFIED else ""
     if fact in _ALWAYS:
         return Sample(_ALWAYS[fact])
     if response or fact is Fact.CAPTURE or _is_changed(placeholder, route):

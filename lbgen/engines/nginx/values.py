@@ -37,11 +37,12 @@ ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
 _PATH, _QUERY, _ARGS = r"^(?<found>[^?]*)", r"^[^?]*\?(?<found>.*)$", r"^[^?]*(?<found>\?.*)$"
 _COOKIE = (r"^=\x22(?<found>.*)\x22[ \t]*$", r"^=(?<found>.*?)[ \t]*$")
 _LAST = r"(?<found>[^ ,]+)$"  # of an endpoint for each try
-_OWN = {Fact.HOST: "host", Fact.METHOD: "request_method"}
-_OF_TLS = {
+_OWN = {
+    Fact.HOST: "host",
+    Fact.METHOD: "request_method",
+    Fact.SERVER_NAME: "ssl_server_name",
     Fact.CERT_SUBJECT: "ssl_client_s_dn",
     Fact.CERT_FINGERPRINT: "ssl_client_fingerprint",
-    Fact.CERT_VERIFIED: "ssl_client_verify",
 }
 
 
@@ -64,13 +65,9 @@ def value_parts(at: HttpRoute, value: Value) -> Iterator[str | Atom]:
 
 
 def _find(at: HttpRoute, placeholder: Placeholder) -> tuple[str | Atom, ...]:
-    fact, listener = placeholder.fact, at.listener
+    fact = placeholder.fact
     if fact is Fact.REQUEST_ID:
         return _written(at)
-    if fact in _OF_TLS and not listener.asks_certificate:
-        return ("false",) if fact is Fact.CERT_VERIFIED else ()
-    if fact is Fact.SERVER_NAME and not listener.terminates_tls:
-        return ()
     return (inline(_OWN.get(fact) or _VARIABLES[fact](at, placeholder.name)),)
 
 
@@ -148,10 +145,7 @@ _VARIABLES: dict[Fact, Callable[[HttpRoute, str], str]] = {
     Fact.QUERY: _of_target("query", _QUERY),
     Fact.ARGS: _of_target("query_and_mark", _ARGS),
     Fact.URI: _uri,
-    Fact.SERVER_NAME: lambda at, _: "ssl_server_name",
     Fact.ENDPOINT: _endpoint,
-    Fact.CERT_SUBJECT: lambda at, _: _OF_TLS[Fact.CERT_SUBJECT],
-    Fact.CERT_FINGERPRINT: lambda at, _: _OF_TLS[Fact.CERT_FINGERPRINT],
     Fact.CERT_VERIFIED: _verified,
     Fact.HEADER: _header,
     Fact.COOKIE: _cookie,

@@ -17,6 +17,7 @@ from lbgen.engines.traefik.retries import RETRIES
 from lbgen.engines.traefik.rewrites import ANSWERS, REWRITES
 from lbgen.engines.traefik.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.traefik.tls import TLS
+from lbgen.engines.traefik.values import VALUES_OF_REQUESTS, VALUES_OF_RESPONSES
 
 FEATURES = (
     TLS,
@@ -25,10 +26,12 @@ FEATURES = (
     PATHS,
     CLIENT_TIMEOUTS,
     EARLY_HEADERS,
+    VALUES_OF_RESPONSES,
     ACCESS,
     RATE_LIMITS,
     CORS,
     COMPRESSION,
+    VALUES_OF_REQUESTS,
     REWRITES,
     HEADERS,
     LIMITS,

@@ -13,6 +13,7 @@ from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
+from lbgen.plan.values import route_facts
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -89,7 +90,8 @@ class Routes:
     def _find_chain(self, name: str, matched: Path, listener: Listener) -> _Chain:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
-        key = (name, matched, (listener.scheme, listener.client_port) if redirects else None)
+        varies = listener.name if route_facts(route) else None
+        key = (name, matched, (listener.scheme, listener.client_port) if redirects else None, varies)
         if key not in self._chains:
             self._chains[key] = self._chain(route, matched, listener)
         return self._chains[key]
@@ -99,6 +101,6 @@ class Routes:
         at = HttpRoute(route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
-        service = _NO_SERVICE if forward is None else self.services.of(route, forward)
+        service = _NO_SERVICE if forward is None else self.services.of(route, forward, matched, listener)
         found = [one for each in _MIDDLEWARES for one in each(at)]
         return tuple(key for kind, data in found for key in self._middlewares.use(route.name, kind, data)), service

@@ -239,6 +239,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     "metrics.l4": refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    "values": emulated("the lbgen plugin writes values that are made of facts of a request"),
+    "values.endpoint": refused("Traefik does not tell its middlewares which endpoint served a request"),
     "listener.tls.curves": emulated("all of the list; Go orders them by itself"),
     "access_log.l4": approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "log"}),
     "access_log": habit(
