@@ -1,8 +1,8 @@
 """Placeholders in texts of a topology, such as `{client_ip}`: where they stand, and which braces are text.
 
-`{NAME}` is a placeholder where NAME is a word in lower case, `header.` or `cookie.` with a name behind it, or the number
-of a group of the matched path. `{{NAME}}` is the text `{NAME}`. Every other brace is text, as in JSON, as are `${NAME}`
-and `%{NAME}`, which other programs read.
+`{NAME}` is a placeholder where NAME is a word in lower case, `header.` or `cookie.` with a name behind it, or the
+number of a group of the matched path. `{{NAME}}` is the text `{NAME}`. Every other brace is text, as in JSON, as are
+`${NAME}` and `%{NAME}`, which other programs read.
 """
 
 from __future__ import annotations

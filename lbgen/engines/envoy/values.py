@@ -17,19 +17,8 @@ from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
 from lbgen.plan.model import Forward, Listener, Plan, Redirect, Respond, Route
-from lbgen.plan.values import (
-    Fact,
-    Placeholder,
-    Value,
-    answer_values,
-    bind,
-    group_number,
-    may_be_empty,
-    parts_of,
-    placeholders_of,
-    request_values,
-    route_facts,
-)
+from lbgen.plan.route_values import answer_values, request_values, route_facts
+from lbgen.plan.values import Fact, Placeholder, Value, bind, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

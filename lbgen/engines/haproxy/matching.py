@@ -14,7 +14,7 @@ from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.precedence import covering_hosts, group, path_groups
-from lbgen.plan.values import has_captures
+from lbgen.plan.route_values import has_captures
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps

@@ -39,6 +39,7 @@ _EMULATED = {
     "of a response",
     "forwarded_headers": "one statement per header",
     "route.forward.split": "a map lookup of a random number; shares are exact to one in a million",
+    "values": "samples in log-format texts; what a response has no more, and what edits change, is kept in variables",
     "route.redirect": "a response whose Location is built from the request",
     "route.rewrite.prefix": "the path's segments behind the prefix are stored and appended to the new one",
     "pool.connections.keepalive_idle": "in steps of a tenth of that time HAProxy closes half of the connections that "

@@ -1,5 +1,5 @@
-"""Values with placeholders: the sample behind each fact of a request. What a response has no more, or what edits change, is
-kept in a variable before any edit."""
+"""Values with placeholders: the sample behind each fact of a request. What a response no longer has, and what edits
+change, is kept in a variable before any edit."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
+from lbgen.plan.route_values import answer_values, request_values, route_facts
 from lbgen.plan.values import (
     Fact,
     Placeholder,
     Template,
     Value,
-    answer_values,
     bind,
     group_number,
     may_be_empty,
     parts_of,
     placeholders_of,
-    request_values,
-    route_facts,
 )
 
 if TYPE_CHECKING:
@@ -131,8 +129,8 @@ def format_value(on: HttpListener, route: Route, value: Value, *, response: bool
 def edit_statements(
     on: HttpListener, rules: str, action: Statement, header: str, key: str, value: Template
 ) -> list[Statement]:
-    """`action` (set-header or add-header) with a value that the request makes, for the route `key`; no line where that is
-    empty."""
+    """`action` (set-header or add-header) with a value that the request makes, for the route `key`; no line where that
+    is empty."""
     response = rules != "http-request"
     route = on.plan.route(on.keys[key].route)
     text = format_value(on, route, value, response=response)

@@ -20,10 +20,11 @@ from lbgen.engines.nginx.values import ADDRESS_STATUSES, write_body, write_value
 from lbgen.engines.nginx.view import HttpForward, HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
-from lbgen.plan.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from lbgen.plan.values import Value
 
 Body = Proxy | Answer
 _GUARDS = [each.guard for each in FEATURES if each.guard]

@@ -15,7 +15,8 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
-from lbgen.plan.values import Fact, Placeholder, route_facts
+from lbgen.plan.route_values import route_facts
+from lbgen.plan.values import Fact, Placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

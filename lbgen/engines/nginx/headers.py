@@ -17,10 +17,12 @@ from lbgen.engines.nginx.values import value_objections, write_value
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, HttpRoute, HttpServer, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HeaderEdits, Plan, Redirect, Respond, Route, Target
-from lbgen.plan.values import Value, has_captures
+from lbgen.plan.route_values import has_captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from lbgen.plan.values import Value
 
 TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
 """To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""

@@ -1,4 +1,4 @@
-"""Values with placeholders: the variable behind each fact of a request. Those of nginx's own where it has one, else maps."""
+"""Values with placeholders: the variable behind each fact of a request, nginx's own where it has one, else a map."""
 
 from __future__ import annotations
 
@@ -14,23 +14,14 @@ from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.request_values import is_readable
 from lbgen.engines.nginx.statements import Entry
 from lbgen.engines.nginx.strings import EMPTY, text
-from lbgen.engines.nginx.view import HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Plan, Respond
-from lbgen.plan.values import (
-    Fact,
-    Placeholder,
-    Template,
-    Value,
-    bind,
-    group_number,
-    has_captures,
-    parts_of,
-    route_facts,
-)
+from lbgen.plan.route_values import has_captures, route_facts
+from lbgen.plan.values import Fact, Placeholder, Template, Value, bind, group_number, parts_of
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.statements import Text
+    from lbgen.engines.nginx.view import HttpRoute
 
 ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
 """Statuses for which `return` takes an address, not a text."""

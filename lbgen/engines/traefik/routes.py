@@ -13,7 +13,7 @@ from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
-from lbgen.plan.values import route_facts
+from lbgen.plan.route_values import route_facts
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -1,4 +1,4 @@
-"""Checks of placeholders: that there is such a fact where one stands, and that no client can choose a redirect's host."""
+"""Checks of placeholders: that there is such a fact where one stands; that no client can choose a redirect's host."""
 
 from __future__ import annotations
 

@@ -204,6 +204,7 @@ func (w *editedResponse) Write(data []byte) (int, error) {
 }
 
 func (w *editedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	applyEdits(w.Header(), w.edits, w.values) // of a WebSocket's handshake, whose own headers come after this
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
