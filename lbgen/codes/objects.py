@@ -137,6 +137,14 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
+LB241 a placeholder that does not exist
+  cause: A text has a word or a number in braces that is no placeholder, and no group of the route's path.
+  example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "{client_ipp}" } } }]
+  remedy: Correct the name as the finding proposes; for the text itself double the braces.
+LB242 a placeholder that has no value there
+  cause: Where the placeholder stands the fact is not known yet or never, or a client could choose a redirect's host by it.
+  example: routes: [{ name: app, forward: app, request_headers: { set: { x-endpoint: "{endpoint}" } } }]
+  remedy: Do what the finding proposes, or drop the placeholder.
 LB251 a pool that no route uses
   cause: Neither a target nor a mirror of any route names the pool.
   example: pools:

@@ -78,6 +78,7 @@ routes:
     compression: { types: [application/json], min_size: 1KiB }
     access: { allow: [10.0.0.0/8], deny: [] }
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
+  - { name: away, match: [{ path: { exact: /away } }], redirect: { to: "https://new.example{uri}" } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]

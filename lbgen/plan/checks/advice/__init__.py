@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.plan.checks.advice import routes, topology
+from lbgen.plan.checks.advice import routes, topology, values
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -18,6 +18,7 @@ def check(context: Context) -> None:
     routes.check_redirects(context)
     routes.check_regexes(context)
     routes.check_literals(context)
+    values.check(context)
     topology.check_engines(context)
     topology.check_defaults(context)
     topology.check_tiers(context)
