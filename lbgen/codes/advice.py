@@ -156,6 +156,7 @@ LB296 a placeholder in a path
   remedy: A prefix covers what is below it; write `regex` for a part in the middle.
 LB298 a page that shows what a client sent
   cause: The body of an answer of HTML has a placeholder whose value a link can choose, and values are not escaped.
-  example: routes: [{ name: lost, respond: { status: 404, body: "<p>{path}</p>", headers: { content-type: text/html } } }]
+  example: routes: [{ name: lost,
+      respond: { status: 404, body: "<p>{path}</p>", headers: { content-type: text/html } } }]
   remedy: Answer with text/plain, or leave the value out.
 """

@@ -96,21 +96,21 @@ def apply_edits(lines: Lines, edits: HeaderEdits) -> Lines:
     return kept + [(name, value) for name, value in (*edits.set, *edits.add) if isinstance(value, str)]
 
 
-def evaluate_edits(edits: HeaderEdits, facts: Facts) -> tuple[HeaderEdits, frozenset[str]]:
-    """`edits` with the values that a request gives them as latin-1 texts, and the headers whose values the oracle does
-    not know. An empty value makes no line."""
+def evaluate_edits(edits: HeaderEdits, facts: Facts) -> tuple[HeaderEdits, dict[str, str]]:
+    """`edits` with the values that a request gives them as latin-1 texts, and by header a regular expression of values
+    that the oracle does not know. An empty value makes no line."""
     found: dict[str, list[tuple[str, Value]]] = {"set": [], "add": []}
-    unknown, gone = set(), []
+    unknown, gone = dict[str, str](), []
     for kind, pairs in (("set", edits.set), ("add", edits.add)):
         for name, value in pairs:
             text = facts.evaluate(value)
             if text is None:
-                unknown.add(name)
+                unknown[name] = facts.pattern(value) if kind == "set" else f"(?:.*, ?)?{facts.pattern(value)}"
             elif text:
                 found[kind].append((name, text))
             if not text and kind == "set":
                 gone.append(name)
-    return HeaderEdits(tuple(found["set"]), tuple(found["add"]), (*edits.remove, *gone)), frozenset(unknown)
+    return HeaderEdits(tuple(found["set"]), tuple(found["add"]), (*edits.remove, *gone)), unknown
 
 
 def replace_prefix(request: ParsedRequest, matched: Path, prefix: str) -> str:

@@ -50,7 +50,8 @@ class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
-    Host. Lines of one name may arrive as one list. What the headers of `free` say is not known here."""
+    Host. Lines of one name may arrive as one list. What the headers of `patterns` say is known by
+    a regular expression only."""
 
     pool: str
     weight: int
@@ -59,7 +60,7 @@ class Upstream(Struct, frozen=True):
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
-    free: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
@@ -102,7 +103,7 @@ class Outcome(Struct, frozen=True):
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What `free` headers (lower-case names) say is not
-    promised."""
+    promised, or known by the regular expressions of `patterns` only."""
 
     route: str | None
     rule: str | None
@@ -117,6 +118,7 @@ class Outcome(Struct, frozen=True):
     compression: Compression | None = None
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
@@ -180,6 +182,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
     others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
@@ -192,7 +195,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client)
-        free = outcome.free
+        free, patterns = outcome.free, outcome.patterns
         compression = route.compression
     if not asks_cors:
         others = shared_limit_statuses(route)
@@ -210,7 +213,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         cors_edits=cors,
         compression=compression,
         others=(*outcome.others, *others),
-        free=(*free, *sorted(unknown)),
+        free=(*free, *unknown),
+        patterns=(*patterns, *unknown.items()),
         contest=contest,
     )
 
@@ -277,7 +281,8 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             value = redirect_value(action, route.name, listener)
             where = redirect_location(parsed, rule.match.path, action, listener)
             if value is not None and (made := facts.evaluate(value)) is None:
-                return Outcome(None, None, action.status, reason, free=("location",))
+                shown = (("location", facts.pattern(value)),)
+                return Outcome(None, None, action.status, reason, free=("location",), patterns=shown)
             where = where if value is None else made or ""
             return Outcome(None, None, action.status, reason, location=where, headers=(("location", where),))
         case Respond():
@@ -285,7 +290,16 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             body = "" if bodiless else facts.evaluate(action.body)
             own, unknown = evaluate_edits(HeaderEdits(action.headers), facts)
             headers = tuple((name, value) for name, value in own.set if isinstance(value, str))
-            return Outcome(None, None, action.status, reason, body, headers=headers, free=tuple(sorted(unknown)))
+            return Outcome(
+                None,
+                None,
+                action.status,
+                reason,
+                body,
+                headers=headers,
+                free=tuple(unknown),
+                patterns=tuple(unknown.items()),
+            )
         case Forward():
             lines = forwarded_headers(parsed, listener, client)
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
@@ -306,7 +320,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
                     host,
                     tuple(apply_edits(lines, shares[to][0])),
                     None if kept is None else kept[1].authority,
-                    tuple(sorted(unknown | shares[to][1])),
+                    tuple((unknown | shares[to][1]).items()),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])

@@ -6,6 +6,7 @@ section 4 of the contract; `Facts` is the oracle's answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -174,6 +175,15 @@ class Facts(Struct, frozen=True):
         parts = [to_wire(part) if isinstance(part, str) else self._find(part) for part in parts_of(value)]
         return None if any(part is None for part in parts) else "".join(part or "" for part in parts)
 
+    def pattern(self, value: Value) -> str:
+        """A regular expression for the texts that `value` may make, where some fact is not known."""
+        found = ""
+        for part in parts_of(value):
+            known = to_wire(part) if isinstance(part, str) else self._find(part)
+            open_ = _OPEN.get(part.fact, ".*") if isinstance(part, Placeholder) else ""
+            found += open_ if known is None else re.escape(known)
+        return found
+
     def _find(self, placeholder: Placeholder) -> str | None:
         known = _FACTS.get(placeholder.fact)
         return known(self, placeholder.name) if known is not None else None
@@ -189,6 +199,16 @@ class Facts(Struct, frozen=True):
         return "" if found is None else (found.group(number) or b"").decode("latin-1")
 
 
+# What a fact looks like that the oracle does not know.
+_OPEN = {
+    Fact.CLIENT_PORT: "[0-9]{1,5}",
+    Fact.REQUEST_ID: "[!-~]+",
+    Fact.SERVER_NAME: "[A-Za-z0-9._-]*",
+    Fact.ENDPOINT: r"[^ ,]+:[0-9]{1,5}",
+    Fact.CERT_SUBJECT: "(?:[A-Za-z0-9.]+=.*)?",
+    Fact.CERT_FINGERPRINT: "(?:[0-9a-f]{40})?",
+    Fact.CERT_VERIFIED: "(?:true|false)",
+}
 _FACTS: dict[Fact, Callable[[Facts, str], str | None]] = {
     Fact.CLIENT_IP: lambda facts, _: facts.parsed.client,
     Fact.SCHEME: lambda facts, _: facts.listener.scheme,

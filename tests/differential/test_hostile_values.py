@@ -1,5 +1,5 @@
-"""No value of a request breaks out of the place where a placeholder puts it: hostile texts in a header, a cookie, a path
-and a query, written into header fields, bodies and addresses on every engine.
+"""No value of a request breaks out of the place where a placeholder puts it: hostile texts in a header, cookie, path
+and query, written into header fields, bodies and addresses on every engine.
 
 `LBGEN_HOSTILE=1000` sets the number of texts for each place (default 200).
 """
@@ -124,9 +124,9 @@ def findings(place: str, answer: Answer, plain: Answer, text: str) -> Iterator[s
             yield "a header came twice"
 
 
-def exact(place: str, source: str, answer: Answer, text: str) -> Iterator[str]:
-    """Whether header fields and cookies came through as they were sent."""
-    if source not in ("header", "cookie") or answer.status != 200 or (source == "cookie" and set(text) & set(';"\t')):
+def exact(place: str, source: str, answer: Answer, text: str, ends: str) -> Iterator[str]:
+    """Whether header fields and cookies came through as they were sent. `ends`: what ends the value of a cookie."""
+    if source not in ("header", "cookie") or answer.status != 200 or (source == "cookie" and set(text) & set(ends)):
         return
     want = f"<{to_wire(text)}>"
     told = account_of(answer)
@@ -143,6 +143,7 @@ def test_no_value_breaks_out(subject: EngineUnderTest) -> None:
     file = CaseFile("hostile", "hostile", topology(), {}, ())
     ready = prepare(file, subject.engine, subject.version)
     assert ready.served is not None
+    ends = ';"\t,' if subject.engine == "haproxy" else ';"\t'  # by its verdict
     counts, wrong = Counter[str](), list[str]()
     with ExitStack() as stack:
         stack.enter_context(stand_in_servers(ready.stand_ins))
@@ -159,7 +160,7 @@ def test_no_value_breaks_out(subject: EngineUnderTest) -> None:
                 for text in hostile_texts():
                     answer = fetch(address, ask(place, source, text))
                     counts["refused" if answer.status is None or answer.status >= 400 else "served"] += 1
-                    problems = (*findings(place, answer, plain, text), *exact(place, source, answer, text))
+                    problems = (*findings(place, answer, plain, text), *exact(place, source, answer, text, ends))
                     wrong += [f"{place} {source} {text!r}: {problem}" for problem in problems]
         assert handle.is_alive()
     print(f"{subject.label}: {dict(counts)}")  # noqa: T201  # figures of the run

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.values import Fact, read_placeholder
 from lbgen.plan.written_texts import Place, written_texts
-from lbgen.spec.placeholders import Mention
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
+    from lbgen.spec.placeholders import Mention
 
 _VARIABLE = re.compile(
     r"\$\{?([a-z][a-z0-9_]+)\}?"  # nginx
