@@ -172,26 +172,24 @@ func findCookie(r *http.Request, name string) string {
 	return ""
 }
 
-// editedResponse edits the headers of a final response. Traefik sees no Flusher in a plugin's writer, so what has no
-// length, as a stream, is flushed here.
+// editedResponse edits the headers of a final response. Traefik sees no Flusher in a plugin's writer, so what an endpoint
+// sends, as in a stream, is flushed here.
 type editedResponse struct {
 	http.ResponseWriter
 	edits   []Edit
 	values  []string
 	written bool
-	streams bool
+	flushes bool
 }
 
 func (w *editedResponse) WriteHeader(status int) {
 	if !w.written && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.written = true
 		applyEdits(w.Header(), w.edits, w.values)
-		w.streams = w.Header().Get("Content-Length") == "" && status != http.StatusSwitchingProtocols
+		w.flushes = status != http.StatusSwitchingProtocols
 	}
 	w.ResponseWriter.WriteHeader(status)
-	if w.written {
-		w.flush()
-	}
+	w.flush()
 }
 
 func (w *editedResponse) Write(data []byte) (int, error) {
@@ -209,7 +207,7 @@ func (w *editedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (w *editedResponse) flush() {
-	if w.streams {
+	if w.flushes {
 		if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
 			flusher.Flush()
 		}
