@@ -66,6 +66,10 @@ def _check_authority(context: Context, text: WrittenText, paths: list[Path]) -> 
     for part in split_text(authority):
         if not isinstance(part, Mention) or not part.is_group:
             continue
+        if "." not in authority.rpartition("}")[2]:
+            message = f"a client could choose the domain by {{{part.name}}}"
+            context.add("LB242", text.field, message, "write the domain behind it, such as {1}.shop.example")
+            continue
         if not all(_holds_label(path, part.name) for path in paths if group_number(path, part.name)):
             message = f"a client could choose the host by {{{part.name}}}, whose group may hold other than letters"
             context.add("LB242", text.field, message, "write the group as ([a-z0-9-]+)")
