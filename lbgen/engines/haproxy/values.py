@@ -15,7 +15,7 @@ from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
-from lbgen.plan.route_values import answer_values, request_values, route_facts
+from lbgen.plan.route_values import answer_values, route_facts
 from lbgen.plan.values import (
     Fact,
     Placeholder,
@@ -41,6 +41,7 @@ _REQUEST = {  # while the request is there
     Fact.ARGS: "pathq,regsub(^[^?]*,)",
     Fact.URI: "pathq",
 }
+_OF_REQUESTS = frozenset({*_REQUEST, Fact.REQUEST_ID, Fact.HEADER, Fact.COOKIE})
 _ALWAYS = {
     Fact.CLIENT_PORT: "src_port",
     Fact.HOST: "var(txn.host)",
@@ -53,24 +54,17 @@ _ENDPOINT = "%si:%sp"
 
 
 def kept_facts(on: HttpListener) -> dict[str, list[Placeholder]]:
-    """By key of a route, the facts that it keeps in variables."""
+    """By key of a route, the facts that it keeps in variables: those of a request that its response needs, those that
+    its own edits change, and groups of its path."""
     found = {}
     for key, route in on.routes:
-        of_requests, of_responses = set(placeholders_of(*request_values(route))), set(placeholders_of(*_later(route)))
-        every = sorted(route_facts(route), key=str)
-        found[key] = [x for x in every if _is_kept(x, route) and (x in of_responses or _is_changed(x, route))]
-        found[key] += [x for x in every if x.fact is Fact.CAPTURE and x not in found[key]]
-        found[key] = [x for x in found[key] if x in of_requests | of_responses or x.fact is Fact.CAPTURE]
-    return {key: facts for key, facts in found.items() if facts}
-
-
-def _later(route: Route) -> Iterator[Value]:
-    """The values that are written once there is a response."""
-    yield from route.response_headers.values()
-
-
-def _is_kept(placeholder: Placeholder, route: Route) -> bool:
-    return placeholder.fact in (*_REQUEST, Fact.REQUEST_ID, Fact.HEADER, Fact.COOKIE, Fact.CAPTURE)
+        later = set(placeholders_of(*route.response_headers.values()))
+        found[key] = [
+            each
+            for each in sorted(route_facts(route), key=str)
+            if each.fact is Fact.CAPTURE or (each.fact in _OF_REQUESTS and (each in later or _is_changed(each, route)))
+        ]
+    return found
 
 
 def _is_changed(placeholder: Placeholder, route: Route) -> bool:
@@ -87,10 +81,9 @@ def variable(placeholder: Placeholder) -> str:
     fact, name = placeholder.fact, placeholder.name
     if not name:
         return f"txn.sent_{fact.value}"
-    plain = re.sub(r"[^a-z0-9-]", lambda found: f"_{ord(found[0]):02x}", name).replace("-", "_2d")
-    short = re.sub(r"[^A-Za-z0-9]", "_", name)
-    is_plain = re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*", name) is not None
-    return f"txn.{fact.value}_{short if is_plain else f'.{plain}'}"
+    if re.fullmatch(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*", name):
+        return f"txn.{fact.value}_{name.replace('-', '_')}"
+    return f"txn.{fact.value}_." + re.sub(r"[^A-Za-z0-9]", lambda found: f"_{ord(found[0]):02x}", name)
 
 
 def _sample(on: HttpListener, route: Route, placeholder: Placeholder, *, response: bool) -> Sample:
