@@ -39,7 +39,6 @@ _EMULATED = {
     "of a response",
     "forwarded_headers": "one statement per header",
     "route.forward.split": "a map lookup of a random number; shares are exact to one in a million",
-    "values": "samples in log-format texts; what a response has no more, and what edits change, is kept in variables",
     "route.redirect": "a response whose Location is built from the request",
     "route.rewrite.prefix": "the path's segments behind the prefix are stored and appended to the new one",
     "pool.connections.keepalive_idle": "in steps of a tenth of that time HAProxy closes half of the connections that "
@@ -55,6 +54,8 @@ _HABITS = {
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
+    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit beside "
+    "its head gets 500",
     "values.cookie": "the value of a cookie ends at a comma",
     "statuses": "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
     "statuses.failures": "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "
