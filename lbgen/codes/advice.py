@@ -116,9 +116,10 @@ LB283 an L4 tier behind an L7 tier
 LB286 a header field that the listener drops
   cause: A match, limit or hash uses a header field with an underscore in its name, or X-Forwarded-* or X-Request-Id,
     and the listener drops such fields: all of the first kind, and of the second those of clients that are no trusted
-    proxies. This is an error.
+    proxies. Or it uses a field that says who the client is (`real_ip`, `forwarded`, `client_ip`). This is an error.
   example: routes: [{ name: app, match: [{ headers: { x_user: admin } }], forward: app }]
-  remedy: Use a name with hyphens, or write `headers_with_underscores: pass` or `trusted_proxies` on the listener.
+  remedy: Use a name with hyphens, or write `headers_with_underscores: pass` or `trusted_proxies` on the listener. For
+    the client's address use `sources` or `key: client_ip`.
 LB288 a default that nothing uses
   cause: A default at the top of the topology applies to no route or listener, or each of them sets its own value.
   example: resolvers: [10.0.0.2]
@@ -154,7 +155,25 @@ LB296 a placeholder in a path
   cause: A path has an asterisk or `:name`. `exact` and `prefix` compare the characters as they stand.
   example: routes: [{ name: app, forward: app, match: [{ path: { prefix: "/api/*" } }] }]
   remedy: A prefix covers what is below it; write `regex` for a part in the middle.
-LB298 a page that shows what a client sent
+LB297 challenges of ACME that may not arrive
+  cause: An authority asks on port 80, from addresses that it does not publish. The listener has another port, or an
+    access list.
+  example: listeners:
+      web: { port: 8080 }
+      secure: { port: 8443, tls: { acme: { domains: [shop.example] } } }
+  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the listener,
+    or the authority is your own.
+LB298 a route that is open beside a guarded one
+  cause: One route guards a path by `access` or `auth`, and on another host or listener a route without either takes
+    requests for that path: to the same pool, or for the very same path.
+  example: listeners: { web: { port: 8080 }, other: { port: 8081 } }
+    routes:
+      - { name: admin, listeners: [web], match: [{ path: { prefix: /admin } }], access: { allow: [10.0.0.0/8] },
+          forward: app }
+      - { name: all, listeners: [other], forward: app }
+  remedy: Guard both, by a policy that both name. `auth: none`, or `access` that allows `0.0.0.0/0`, says that it is
+    meant to be open.
+LB299 a page that shows what a client sent
   cause: The body of an answer of HTML has a placeholder whose value a link can choose, and values are not escaped.
   example: routes: [{ name: lost,
       respond: { status: 404, body: "<p>{path}</p>", headers: { content-type: text/html } } }]

@@ -17,7 +17,9 @@ from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
 from lbgen.plan.values import read_placeholder
+from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.plan.written_texts import written_texts
+from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts
 from lbgen.spec.pydantic_errors import models_of
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.plan.expand import ExpandedTopology
+    from lbgen.spec.auth import Auth
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match
     from lbgen.spec.model import TopologyModel
@@ -74,13 +77,15 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             yield from [(feature, place or field) for feature, place in inherited[is_l4]]
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
     yield from _defaults(model, of_l7)
-    for text in written_texts(model):
-        if text.route is None or not expanded.is_l4(text.route):
-            for mention in text.mentions:
-                yield VALUES[read_placeholder(mention).fact], text.field
+    for written_text in written_texts(model):
+        if written_text.route is None or not expanded.is_l4(written_text.route):
+            for mention in written_text.mentions:
+                yield VALUES[read_placeholder(mention).fact], written_text.field
     for name, engine in model.engines.items():
-        for place in engine.verbatim:
+        for place, text in engine.verbatim.items():
             yield "engines.verbatim", f"engines.{name}.{place}"
+            if find_authentication(text) is not None:
+                yield "engines.verbatim.auth", f"engines.{name}.{place}"
         if engine.forwarding == "direct":
             yield "engines.forwarding.direct", f"engines.{name}.forwarding"
 
@@ -148,12 +153,18 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
     yield "framing", field
     yield "statuses", field
     if forwards:
-        if model.forwarded_headers is not False:
-            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
+        headers = model.forwarded_headers
+        if headers is None or headers.x_forwarded:
+            yield "forwarded_headers", field if headers is None else "forwarded_headers"
+        if headers is not None:
+            yield from ((f"forwarded_headers.{x}",) * 2 for x in ("real_ip", "forwarded") if getattr(headers, x))
         if model.request_id is not False:
             yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+    if listener.client_ip is not None:
+        rfc7239 = listener.client_ip.header == "forwarded"
+        yield f"listener.client_ip{'.forwarded' if rfc7239 else ''}", f"{field}.client_ip"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:
@@ -210,7 +221,30 @@ def _route(field: str, route: Route, l4: bool) -> list[FeatureUse]:
         found += _match(f"{field}.match[{index}]", match)
     if route.forward is not None and len(route.forward) > 1:
         found.append(("route.forward.split", f"{field}.forward"))
+    if route.auth is not None:
+        found += _auth(f"{field}.auth", route.auth)
     return found
+
+
+def _auth(field: str, auth: Auth) -> Iterator[FeatureUse]:
+    """Those of an auth, and of the pools that are made of its URLs."""
+    for kind, url, place in (
+        ("basic", None, ""),
+        ("forward", auth.forward and auth.forward.url, "url"),
+        ("jwt", auth.jwt and auth.jwt.jwks, "jwks"),
+    ):
+        if getattr(auth, kind) is None:
+            continue
+        yield f"route.auth.{kind}", f"{field}.{kind}"
+        if isinstance(url, ServiceUrl):
+            at = f"{field}.{kind}.{place}"
+            yield "pool.balance.round_robin", at
+            if url.scheme == "https":
+                yield "pool.tls", at
+            if not url.address.is_ip:
+                yield "pool.endpoint_names", at
+            elif ":" in url.address.host:
+                yield "pool.endpoint_ipv6", at
 
 
 def _defaults(model: TopologyModel, routes: list[Route]) -> Iterator[FeatureUse]:

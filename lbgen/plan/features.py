@@ -28,9 +28,12 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.mode": ("listener.l7", "listener.l4.tcp"),
     "listener.protocol": ("listener.l4.udp",),
     "listener.http2": ("listener.http2",),
+    "listener.client_ip": ("listener.client_ip", "listener.client_ip.forwarded"),
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
+    "listener.auth": (),
+    "route.auth": ("route.auth.basic", "route.auth.forward", "route.auth.jwt"),
     "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
     "route.match": tuple(FEATURES.values()),
     "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),
@@ -40,12 +43,17 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
         *("pool.balance.source_hash", "pool.balance.source_hash.weights"),
     ),
     "pool.protocol": ("pool.protocol.http2", "pool.protocol.grpc"),
-    "forwarded_headers": ("forwarded_headers",),
+    "forwarded_headers": ("forwarded_headers", "forwarded_headers.real_ip", "forwarded_headers.forwarded"),
     "request_id": ("request_id",),
     "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
-    "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
+    "engines": (
+        "engines.verbatim",
+        "engines.verbatim.auth",  # text that authenticates clients
+        "engines.forwarding.direct",  # replies bypass the balancer
+    ),
     **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
+    **dict.fromkeys(("listener.policies", "route.policies", "defaults"), ()),
     **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),
     **dict.fromkeys(("accept", "ignore", "client_timeouts", "containers", "resolvers"), ()),
 }
@@ -57,7 +65,13 @@ _PARTS = {
 }
 # Features beside that of a field: of fields inside it, and of values.
 _BESIDE = (
-    *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *(
+        "listener.tls.acme",
+        "listener.tls.no_sni",
+        "listener.tls.client",
+        "listener.tls.curves",
+        "listener.tls.passthrough",
+    ),
     *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Limits, Paths
 from lbgen.plan.rules import HostTable, L4Rule  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.tls import ListenerTls  # noqa: TC001  # read at run time, as plans are saved
@@ -42,7 +43,10 @@ class Listener(Struct, frozen=True):
     hosts: tuple[HostTable, ...] = ()
     l4_rules: tuple[L4Rule, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    client_header: str | None = None  # where trusted proxies state the client, in lower case; None: X-Forwarded-For
     forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
+    real_ip: bool = False  # X-Real-IP
+    forwarded: bool = False  # Forwarded (RFC 7239)
     request_id: bool = True  # X-Request-Id
     timeouts: ClientTimeouts = ClientTimeouts()
     tls: ListenerTls | None = None
@@ -56,6 +60,7 @@ class Listener(Struct, frozen=True):
     access_log: bool = False  # one line per request, or per connection of an L4 listener over TCP
     metrics: bool = False  # one line per request or connection in the file that the agent counts
     address_written: bool = False  # the topology sets `address`
+    error_pages: tuple[ErrorPage, ...] = ()  # its own and the topology's, in the order of trial
     public_port: int | None = None  # the port that clients connect to, where another tier is in front
 
     @property
@@ -67,6 +72,11 @@ class Listener(Struct, frozen=True):
     def asks_client(self) -> bool:
         """Whether the rule that takes a request may depend on its client's address."""
         return any(rule.match.asks_client for table in self.hosts for rule in table.rules)
+
+    @property
+    def extends_forwarded(self) -> bool:
+        """Whether Forwarded goes on with what a trusted proxy sent: not where it states the client alone elsewhere."""
+        return self.client_header in (None, "forwarded")
 
     @property
     def client_port(self) -> int:

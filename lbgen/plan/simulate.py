@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
@@ -19,11 +19,16 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
+from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
+from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.forwarding import (
+    FORWARDED_FOR,
     PROXY_FIELDS,
     REQUEST_ID,
     apply_edits,
+    client_fields,
     evaluate_edits,
     forwarded_headers,
     is_trusted,
@@ -35,7 +40,7 @@ from lbgen.plan.forwarding import (
 )
 from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
-from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
+from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
 from lbgen.plan.values import Facts
 
@@ -50,8 +55,8 @@ class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
-    Host. Lines of one name may arrive as one list. What the headers of `patterns` say is known by
-    a regular expression only."""
+    Host. Lines of one name may arrive as one list. What `free` headers (lower-case names) say is up to the service that
+    was asked; none comes from the client. Those of `patterns` are known by a regular expression only."""
 
     pool: str
     weight: int
@@ -61,6 +66,7 @@ class Upstream(Struct, frozen=True):
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
     patterns: tuple[tuple[str, str], ...] = ()
+    free: tuple[str, ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
@@ -103,7 +109,10 @@ class Outcome(Struct, frozen=True):
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What `free` headers (lower-case names) say is not
-    promised, or known by the regular expressions of `patterns` only."""
+    promised, or known by the regular expressions of `patterns` only. `error_pages` are those in place of its answers,
+    or of an endpoint's, and `causes` the statuses of an answer that the engine makes before a page replaces them.
+    `asked`: the pool of the service that has to admit the request ("" = none); what it says instead is the answer, or a
+    refusal."""
 
     route: str | None
     rule: str | None
@@ -119,7 +128,10 @@ class Outcome(Struct, frozen=True):
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
+    error_pages: tuple[ErrorPage, ...] = ()
+    causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
+    asked: str = ""
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
 
@@ -163,29 +175,39 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = replace(_made(refused.status, refused.reason, request.method), well_formed=False)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
-    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
+    stated = parsed.lines(listener.client_header or FORWARDED_FOR)
+    client = client_address(listener, request.client, stated)
     parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
-        return _refused([refusal], request.method)
+        return _with_pages(_refused([refusal], request.method), plan.error_pages(listener), request.method)
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
-        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in PROXY_FIELDS))
+        unseen = PROXY_FIELDS | client_fields(listener)
+        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in unseen))
+    identities = plan.identity_headers(listener)
+    parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in identities))
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
     if winner is None:
-        return replace(_made(404, "no rule takes it", request.method), contest=contest)
+        missing = _made(404, "no rule takes it", request.method)
+        return replace(_with_pages(missing, plan.error_pages(listener), request.method), contest=contest)
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
+    auth = Authentication() if route.auth is None or asks_cors else authenticate(route.auth, parsed)
+    if auth.refusal is not None:
+        refusals.append(auth.refusal)
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
+        if auth.challenge:
+            outcome = replace(outcome, headers=(*outcome.headers, ("www-authenticate", auth.challenge)))
     elif route.cors is not None and asks_cors:
         allowed = preflight_headers(route.cors, parsed)
         headers = (*allowed, *vary_header(route.cors))
@@ -194,25 +216,28 @@ def simulate(plan: Plan, request: Request) -> Outcome:
             free = (*(name for name in CORS_HEADERS if open_to or name != "access-control-allow-origin"), "vary")
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
-        outcome = _act(plan, route, winner, parsed, listener, request.client)
+        outcome = _act(plan, route, winner, parsed, listener, request.client, auth.identity)
         free, patterns = outcome.free, outcome.patterns
         compression = route.compression
+        if isinstance(route.auth, ForwardAuth):
+            reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
+            outcome = replace(outcome, asked=route.auth.pool, reason=reason)
     if not asks_cors:
-        others = shared_limit_statuses(route)
+        others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
         free = (*CORS_HEADERS, "vary")
     facts = _facts(route, winner, parsed, listener, request.client, answered=not outcome.upstreams)
     edits, unknown = evaluate_edits(route.response_headers, facts)
+    outcome = replace(outcome, others=(*outcome.others, *others))
     return replace(
-        outcome,
+        _with_pages(outcome, plan.error_pages(listener, route), request.method),
         route=route.name,
         rule=winner.id,
         response_edits=edits,
         cors_edits=cors,
         compression=compression,
-        others=(*outcome.others, *others),
         free=(*free, *unknown),
         patterns=(*patterns, *unknown.items()),
         contest=contest,
@@ -272,7 +297,38 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
     return replace(_made(first, reason, method), others=tuple(others))
 
 
-def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:
+def _with_pages(outcome: Outcome, pages: tuple[ErrorPage, ...], method: str) -> Outcome:
+    """The outcome with pages in place of what the engine answers by itself."""
+    if not pages:
+        return outcome
+    others = tuple(_shown(pages, status) for status in outcome.others)
+    found = replace(outcome, error_pages=pages, causes=outcome.others, others=others)
+    status = outcome.status if outcome.made else None
+    if status is None:
+        return found
+    found = replace(found, causes=(status, *found.causes))
+    if (page := page_for(pages, status)) is None:
+        return found
+    body = "" if method == "HEAD" else to_wire(page.body)
+    kept = (line for line in outcome.headers if line[0] == "www-authenticate")
+    headers = (("content-type", page.content_type), *kept)
+    return replace(found, status=page.shown(status), body=body, headers=headers)
+
+
+def _shown(pages: tuple[ErrorPage, ...], status: int) -> int:
+    page = page_for(pages, status)
+    return status if page is None else page.shown(status)
+
+
+def _act(
+    plan: Plan,
+    route: Route,
+    rule: Rule,
+    parsed: ParsedRequest,
+    listener: Listener,
+    client: str,
+    identity: Iterable[tuple[str, str | None]],
+) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
     facts = _facts(route, rule, parsed, listener, client, answered=not isinstance(action, Forward))
@@ -301,7 +357,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
                 patterns=tuple(unknown.items()),
             )
         case Forward():
-            lines = forwarded_headers(parsed, listener, client)
+            lines = [*forwarded_headers(parsed, listener, client), *identity]
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:
@@ -321,6 +377,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
                     tuple(apply_edits(lines, shares[to][0])),
                     None if kept is None else kept[1].authority,
                     tuple((unknown | shares[to][1]).items()),
+                    route.auth.identity_headers if isinstance(route.auth, ForwardAuth) else (),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])

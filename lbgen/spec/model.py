@@ -1,15 +1,28 @@
 """A whole topology as the user wrote it, checked field by field; references are not followed here."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic_core import PydanticKnownError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticKnownError
 
-from lbgen.spec.base import Strict
+from lbgen.spec.acme import AcmeChallenge
+from lbgen.spec.base import Strict, either_schema
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
-from lbgen.spec.pool import Pool
-from lbgen.spec.route import HeaderEdits, Route
+from lbgen.spec.pool import Pool, PoolSettings
+from lbgen.spec.route import HeaderEdits, Route, RoutePolicies
 from lbgen.spec.value_errors import invalid, wrong_type
 from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, PlainHost, Port, Resolver
 
@@ -132,11 +145,52 @@ class Containers(Strict):
     )
 
 
+class ForwardedHeaders(Strict):
+    """The fields that tell endpoints who asks: true or false for X-Forwarded-*, or a mapping."""
+
+    x_forwarded: bool = Field(default=True, description="send X-Forwarded-For, -Proto, -Host and -Port")
+    real_ip: bool = Field(default=False, description="send X-Real-IP, the client's address")
+    forwarded: bool = Field(default=False, description="send Forwarded (RFC 7239) with for, host and proto")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, bool):
+            return handler({"x_forwarded": data})
+        if not isinstance(data, dict | ForwardedHeaders):
+            raise wrong_type("true, false or a mapping", data)
+        return handler(data)
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # true, false or a mapping
+        return handler(self) if self.real_ip or self.forwarded else self.x_forwarded
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return either_schema(handler(core_schema), {"type": "boolean"})
+
+
 class Metrics(Strict):
     """Where the counts of requests are served as Prometheus text, by `lbgen agent`."""
 
     port: Port = Field(description="the port it listens on", examples=[9100])
     address: IpAddress = Field(default="127.0.0.1", description="this host only when left out")
+
+
+class Defaults(Strict):
+    """What routes and pools have unless they, or policies, say otherwise."""
+
+    route: RoutePolicies | None = Field(
+        default=None,
+        description="for each route that a field fits: an l4 route and one that does not forward take what concerns "
+        "them; none when left out",
+        examples=[{"timeouts": {"response": "10s"}}],
+    )
+    pool: PoolSettings | None = Field(
+        default=None,
+        description="for each pool that a field fits; none when left out",
+        examples=[{"health": {"active": {"path": "/healthz"}}}],
+    )
 
 
 class TopologyModel(Strict):
@@ -170,6 +224,16 @@ class TopologyModel(Strict):
         default_factory=list,
         description="which requests go where; the most specific one wins, not the first",
         examples=[[{"name": "all", "forward": "app"}]],
+    )
+    policies: dict[Name, RoutePolicies] = Field(
+        default_factory=dict,
+        description="fields of routes under a name, for routes and listeners that name it",
+        examples=[{"secured": {"access": {"allow": ["10.0.0.0/8"]}}}],
+    )
+    defaults: Defaults | None = Field(
+        default=None,
+        description="below policies and the fields of routes and pools; none when left out",
+        examples=[{"route": {"timeouts": {"response": "10s"}}}],
     )
     engines: dict[Name, EngineBlock] = Field(
         default_factory=dict,
@@ -224,8 +288,17 @@ class TopologyModel(Strict):
         description="for all l7 routes; a route's own edits of a header replace it; none when left out",
         examples=[{"set": {"x-frame-options": "DENY"}}],
     )
-    forwarded_headers: bool | None = Field(
-        default=None, description="send X-Forwarded-For, -Proto, -Host and -Port; the profile's when left out"
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="default for all l7 listeners: what clients get instead of the engine's own text, by status; none "
+        "when left out",
+        examples=[{"5xx": {"file": "errors/50x.html"}}],
+    )
+    forwarded_headers: ForwardedHeaders | None = Field(
+        default=None,
+        description="fields that tell endpoints who asks; true is X-Forwarded-For, -Proto, -Host and -Port; the "
+        "profile's when left out",
+        examples=[{"real_ip": True}],
     )
     request_id: bool | None = Field(default=None, description="send X-Request-Id; the profile's when left out")
     access_log: Literal["json", "none"] | None = Field(
@@ -235,6 +308,11 @@ class TopologyModel(Strict):
         default=None,
         description="serve counts, times and states as Prometheus text; not served when left out",
         examples=[{"port": 9100}],
+    )
+    acme_challenge: AcmeChallenge | None = Field(
+        default=None,
+        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(
         default=None,

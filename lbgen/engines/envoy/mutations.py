@@ -14,6 +14,11 @@ SET = "OVERWRITE_IF_EXISTS_OR_ADD"
 APPEND = "APPEND_IF_EXISTS_OR_ADD"
 
 
+def escape_format(literal: str) -> str:
+    """Free text where Envoy expands `%COMMAND%`."""
+    return literal.replace("%", "%%")
+
+
 def header_option(name: str, value: str, action: str) -> dict[str, Data]:
     """A HeaderValueOption; `value` is in Envoy's format syntax."""
     return {"header": {"key": name, "value": value}, "append_action": action}

@@ -13,6 +13,7 @@ from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.mutations import escape_format
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
@@ -48,7 +49,7 @@ def format_value(at: HttpRoute, value: Value, *, response: bool = False) -> str:
     """`value` in Envoy's format syntax."""
     parts = parts_of(bind(value, at.route.name, at.on.listener))
     return "".join(
-        part.replace("%", "%%") if isinstance(part, str) else _operator(at, part, response=response) for part in parts
+        escape_format(part) if isinstance(part, str) else _operator(at, part, response=response) for part in parts
     )
 
 

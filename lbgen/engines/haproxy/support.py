@@ -31,6 +31,11 @@ _EMULATED = {
     "listener.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "route.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "listener.limits": "rules on the length of the target and of all header lines",
+    "route.auth.jwt": "HAProxy's converters of tokens; of a list of audiences the first four count",
+    "route.auth.basic": "a user list, whose hashes the system's crypt checks, and a map for those of SHA-1",
+    "listener.error_pages": "`http-error` for each status that HAProxy answers by itself",
+    "route.error_pages": "`http-error` in the backend, pages in the rules that deny, and `http-response return` for "
+    "endpoints' answers",
     "route.rate_limit": "a stick table keeps for each key the time at which its bucket is full again",
     "route.concurrency": "a stick table counts each request from its route to its last byte",
     "pool.health.active": "HAProxy's own checks, for which an interim response (100, 103) is the response",
@@ -54,8 +59,8 @@ _HABITS = {
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
-    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit beside "
-    "its head gets 500",
+    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit "
+    "beside its head gets 500",
     "values.cookie": "the value of a cookie ends at a comma",
     "statuses": "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
     "statuses.failures": "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.traefik.error_pages import LITERAL
 from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.values import path_pattern, write_parts
@@ -63,8 +64,9 @@ def build_respond(respond: Respond, at: HttpRoute) -> dict[str, Data]:
         answer["bodyParts"] = write(respond.body)
     elif respond.body:
         answer["body"] = respond.body
-    if fixed := {name: value for name, value in respond.headers if isinstance(value, str)}:
-        answer["headers"] = fixed
+    mark = [(LITERAL, "1")] if at.listener.error_pages or at.route.error_pages else []
+    if fixed := [*((name, value) for name, value in respond.headers if isinstance(value, str)), *mark]:
+        answer["headers"] = dict(fixed)
     if made := [(name, value) for name, value in respond.headers if isinstance(value, Template)]:
         answer["edits"] = [{"name": name, "value": write(value)} for name, value in made]
     return use_plugin("respond", answer | path_pattern(at.matched, *respond.values()))

@@ -19,7 +19,7 @@ _HOST = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 def check(context: Context) -> None:
-    """LB241 and LB242."""
+    """LB246 and LB247."""
     for text in written_texts(context.model):
         paths = [] if text.route is None else _paths(context.model.routes[text.route])
         for mention in dict.fromkeys(text.mentions):
@@ -30,7 +30,7 @@ def check(context: Context) -> None:
         to = route.redirect
         if to is not None and to.prefix is not None and to.host is not None and has_placeholder(to.host):
             hint = "write to: with the whole address"
-            context.add("LB242", f"routes[{index}].redirect.prefix", "a prefix beside a host with placeholders", hint)
+            context.add("LB247", f"routes[{index}].redirect.prefix", "a prefix beside a host with placeholders", hint)
 
 
 def _paths(route: Route) -> list[Path]:
@@ -41,21 +41,21 @@ def _check(context: Context, text: WrittenText, mention: Mention, paths: list[Pa
     name, field = mention.name, text.field
     if name == "endpoint" and text.place is not Place.RESPONSE:
         message = "no endpoint is chosen yet where {endpoint} stands"
-        context.add("LB242", field, message, "only response_headers may have it")
+        context.add("LB247", field, message, "only response_headers may have it")
     elif name == "request_id" and context.model.request_id is False:
-        context.add("LB242", field, "{request_id} is empty with request_id: false", "drop one of the two")
+        context.add("LB247", field, "{request_id} is empty with request_id: false", "drop one of the two")
     elif mention.is_known:
         return
     elif not mention.is_group or not any(group_number(path, name) for path in paths):
         groups = tuple(group for path in paths if not path.is_text for group in compile_pattern(path.value).groupindex)
         if name.isdecimal():
             hint = f"write path: {{ regex: ... }} with so many ( ); for the text itself {{{{{name}}}}}"
-            context.add("LB241", field, f"{{{name}}} is the group {name} of the path, which has none", hint)
+            context.add("LB246", field, f"{{{name}}} is the group {name} of the path, which has none", hint)
         else:
-            context.add("LB241", field, f"there is no placeholder {{{name}}}", suggest_name(name, groups))
+            context.add("LB246", field, f"there is no placeholder {{{name}}}", suggest_name(name, groups))
     elif not all(group_number(path, name) for path in paths):
         message = f"{{{name}}} is a group of the path, and not every match of the route has it"
-        context.add("LB242", field, message, "give each match a path with that group, or write two routes")
+        context.add("LB247", field, message, "give each match a path with that group, or write two routes")
 
 
 def _check_authority(context: Context, text: WrittenText, paths: list[Path]) -> None:
@@ -68,11 +68,11 @@ def _check_authority(context: Context, text: WrittenText, paths: list[Path]) -> 
             continue
         if "." not in authority.rpartition("}")[2]:
             message = f"a client could choose the domain by {{{part.name}}}"
-            context.add("LB242", text.field, message, "write the domain behind it, such as {1}.shop.example")
+            context.add("LB247", text.field, message, "write the domain behind it, such as {1}.shop.example")
             continue
         if not all(_holds_label(path, part.name) for path in paths if group_number(path, part.name)):
             message = f"a client could choose the host by {{{part.name}}}, whose group may hold other than letters"
-            context.add("LB242", text.field, message, "write the group as ([a-z0-9-]+)")
+            context.add("LB247", text.field, message, "write the group as ([a-z0-9-]+)")
 
 
 def _holds_label(path: Path, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,8 @@ def test_minimal_asks_for_no_extra_headers() -> None:
     assert (plan.listeners[0].forwarded_headers, plan.listeners[0].request_id) == (False, False)
 
 
+FORWARD = {"forward": {"url": "https://login.test/verify"}}
+JWT = {"jwt": {"issuer": "https://login.test", "audience": ["shop"], "jwks": "https://login.test/keys"}}
 RICH: dict[str, Any] = {
     "version": 1,
     "name": "rich",
@@ -203,6 +206,7 @@ RICH: dict[str, Any] = {
             "http2": True,
             "proxy_protocol": "accept",
             "trusted_proxies": ["10.0.0.0/8"],
+            "client_ip": {"header": "CF-Connecting-IP"},
             "max_connections": 9,
             "paths": {"allow": ["empty_segments"]},
             "access": {"deny": ["10.0.0.0/8"]},
@@ -210,7 +214,12 @@ RICH: dict[str, Any] = {
             "timeouts": {"client_header": "1s"},
         },
         "loose": {"port": 2, "paths": "normalize", "headers_with_underscores": "pass"},
-        "raw": {"port": 3, "paths": "verbatim"},
+        "raw": {
+            "port": 3,
+            "paths": "verbatim",
+            "trusted_proxies": ["10.0.0.0/8"],
+            "client_ip": {"header": "Forwarded"},
+        },
         "edge": {"port": 4, "mode": "l4", "tls": {"mode": "passthrough"}},
         "dns": {"port": 5, "mode": "l4", "protocol": "udp"},
         "db": {"port": 6, "mode": "l4", "max_connections": 9},
@@ -266,19 +275,20 @@ RICH: dict[str, Any] = {
             "cors": {"origins": ["*"]},
             "compression": {"types": ["text/html"]},
             "access": {"allow": ["10.0.0.0/8"]},
+            "auth": {"basic": {"users": str(Path(__file__).parent / "users.htpasswd")}},
         },
-        {"name": "b", "match": [{"path": {"regex": "/r"}}], "forward": "d", "rewrite": {"path": "/"}},
-        {"name": "c", "match": [{"path": {"exact": "/c"}}], "redirect": {"host": "z.test"}},
+        {"name": "b", "match": [{"path": {"regex": "/r"}}], "forward": "d", "rewrite": {"path": "/"}, "auth": FORWARD},
+        {"name": "c", "match": [{"path": {"exact": "/c"}}], "redirect": {"host": "z.test"}, "auth": JWT},
         {"name": "d", "match": [{"path": {"exact": "/d"}}], "respond": {"status": 200}},
         {"name": "e", "listeners": ["edge"], "hosts": ["a.test"], "sources": ["10.0.0.0/8"], "forward": "e"},
         {"name": "f", "listeners": ["dns", "db"], "forward": "g"},
     ],
-    "forwarded_headers": True,
+    "forwarded_headers": {"real_ip": True, "forwarded": True},
     "request_id": True,
     "access_log": "json",
     "accept": {"all": ["framing", "all"]},
     "resolvers": ["10.0.0.2"],
-    "engines": {"nginx": {"version": "1.22", "http": "x"}, "nftables": {"forwarding": "direct"}},
+    "engines": {"nginx": {"version": "1.22", "http": "auth_basic x;"}, "nftables": {"forwarding": "direct"}},
 }
 
 
@@ -291,7 +301,7 @@ def test_every_feature_can_be_asked_for() -> None:
     assert plan.accept == ("framing", "all")
     assert plan.resolvers == ("10.0.0.2",)
     assert plan.options("nginx").version == "1.22"
-    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g"]
+    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g", "auth-login.test-443"]
     assert len(set(plan.uses)) == len(plan.uses)
 
 

@@ -12,6 +12,7 @@ from lbgen import resources
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.spec.load import Topology, load, load_bytes
 from lbgen.spec.match import Match
+from lbgen.spec.model import ForwardedHeaders
 from lbgen.spec.profile import names
 from lbgen.spec.schema import models_of_topology, schema
 
@@ -20,13 +21,15 @@ version: 1
 name: shop
 profile: production
 listeners:
-  web:    { port: 8080, trusted_proxies: [10.0.0.0/8] }
+  web:    { port: 8080, trusted_proxies: [10.0.0.0/8], client_ip: { header: X-Real-IP } }
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, curves: [X25519],
             client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
+            auth: { jwt: { issuer: "https://login.example", audience: [shop], jwks: keys.json,
+                           claims_to_headers: { x-user: sub } } },
             limits: { headers: 16KiB, target: 8KiB },
             timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
   db:     { port: 5432, mode: l4 }
@@ -52,6 +55,8 @@ pools:
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
+    auth: { forward: { url: "http://sso:9091", path: /verify, request_headers: [cookie],
+                       response_headers: [x-user], redirect_to: "https://login.example/" } }
     priority: 5
     match:
       - path: { prefix: /api }
@@ -77,6 +82,7 @@ routes:
             credentials: true, max_age: 10m }
     compression: { types: [application/json], min_size: 1KiB }
     access: { allow: [10.0.0.0/8], deny: [] }
+    policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
   - { name: away, match: [{ path: { exact: /away } }], redirect: { to: "https://new.example{uri}" } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
@@ -84,6 +90,10 @@ routes:
     match: [{ path: { regex: "/health|/ok" } }]
     respond: { status: 200, body: "ok\\n", headers: { content-type: text/plain } }
   - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
+  - { name: staff, auth: { basic: { users: users.htpasswd, realm: Staff } }, forward: api-v2 }
+  - { name: open, auth: none, forward: api-v2 }
+policies: { slow: { timeouts: { response: 1m }, retries: none } }
+defaults: { route: { max_body: 2MiB }, pool: { health: none } }
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
@@ -92,7 +102,7 @@ paths: strict
 headers_with_underscores: drop
 timeouts: { connect: 2s }
 client_timeouts: { keepalive: 30s }
-forwarded_headers: false
+forwarded_headers: { x_forwarded: false, real_ip: true, forwarded: true }
 request_id: false
 access_log: json
 ignore: [LB266]
@@ -172,7 +182,9 @@ def test_no_field_is_left_untried() -> None:
     for model in models_of_topology():
         of_match = model.__module__ == Match.__module__
         for field in model.model_fields:
-            assert f"{field}:" in text or field in {"method", "by", "include"} or of_match, f"{model.__name__}.{field}"
+            assert f"{field}:" in text or field in {"method", "by", "include", "none"} or of_match, (
+                f"{model.__name__}.{field}"
+            )
 
 
 def test_places_of_fields() -> None:
@@ -197,7 +209,7 @@ def test_what_the_user_wrote_is_told_from_what_the_profile_says() -> None:
 def test_python_data_is_a_topology_too() -> None:
     topology = load({"version": 1, "name": "x", "profile": "minimal"})
     assert topology.file == "<dict>"
-    assert topology.model.forwarded_headers is False
+    assert topology.model.forwarded_headers == ForwardedHeaders(x_forwarded=False)
     assert topology.span("name") == Span("<dict>")
     assert codes({"version": 1}) == ["LB103"]
 
@@ -241,7 +253,7 @@ def test_built_in_profiles(name: str) -> None:
     model = load({"version": 1, "name": "x", "profile": name}).model
     assert model.timeouts is not None
     assert None not in (model.timeouts.connect, model.timeouts.response)
-    assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
+    assert model.forwarded_headers == ForwardedHeaders(x_forwarded=name in {"production", "edge", "low-latency"})
     assert model.access_log == ("json" if name in {"production", "edge"} else "none")
     assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # What a route may say without needing to read requests.
-_L4_ROUTE = {"name", "listeners", "forward", "timeouts", "access"}
+_L4_ROUTE = {"name", "listeners", "forward", "timeouts", "access", "policies"}
 _L7_LISTENER = ("tls", "http2", "trusted_proxies", "paths", "headers_with_underscores", "limits", "timeouts")
 _L7_POOL = ("sticky", "protocol", "tls")
 _HSTS = "strict-transport-security"
@@ -159,6 +159,8 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
             yield key, "no route forwards requests"
     if model.response_headers is not None and not l7:
         yield "response_headers", "there is no l7 listener"
+    if model.error_pages is not None and not l7:
+        yield "error_pages", "there is no l7 listener"
     if model.access_log is not None and all(x.protocol == "udp" for x in model.listeners.values()):
         yield "access_log", "there is no listener over TCP"
     if model.resolvers is not None and all(e.address.is_ip for p in model.pools.values() for e in p.endpoints):

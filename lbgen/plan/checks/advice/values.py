@@ -44,7 +44,7 @@ _CHOSEN_BY_CLIENTS = (Fact.PATH, Fact.QUERY, Fact.URI, Fact.HEADER, Fact.COOKIE,
 
 
 def check(context: Context) -> None:
-    """LB295 on texts, LB298."""
+    """LB295 on texts, LB299."""
     for text in written_texts(context.model):
         found = _VARIABLE.search(text.text)
         if found is None:
@@ -79,7 +79,7 @@ def _pages(context: Context) -> None:
         chosen = [x for x in text.mentions if _is_chosen(x)]
         if chosen:
             message = f"{{{chosen[0].name}}} is put into the page as the client sent it, markup and scripts included"
-            context.advise("LB298", text.field, message, "answer with text/plain, or leave the value out")
+            context.advise("LB299", text.field, message, "answer with text/plain, or leave the value out")
 
 
 def _is_chosen(mention: Mention) -> bool:
