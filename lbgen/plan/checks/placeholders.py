@@ -20,7 +20,12 @@ _HOST = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 def check(context: Context) -> None:
     """LB246 and LB247."""
+    identities = _identities(context)
     for text in written_texts(context.model):
+        for mention in text.mentions:
+            if mention.name.lower().removeprefix("header.") in identities and mention.name.startswith("header."):
+                message = f"{{{mention.name}}} is what a client sent, and auth says by that field who the client is"
+                context.add("LB247", text.field, message, "endpoints get the field itself: drop the placeholder")
         paths = [] if text.route is None else _paths(context.model.routes[text.route])
         for mention in dict.fromkeys(text.mentions):
             _check(context, text, mention, paths)
@@ -31,6 +36,16 @@ def check(context: Context) -> None:
         if to is not None and to.prefix is not None and to.host is not None and has_placeholder(to.host):
             hint = "write to: with the whole address"
             context.add("LB247", f"routes[{index}].redirect.prefix", "a prefix beside a host with placeholders", hint)
+
+
+def _identities(context: Context) -> set[str]:
+    """The header fields by which some auth says who a client is."""
+    found = set[str]()
+    for route in context.model.routes:
+        if (auth := route.auth) is not None:
+            found.update(auth.forward.response_headers if auth.forward else ())
+            found.update(auth.jwt.claims_to_headers if auth.jwt else ())
+    return {name.lower() for name in found}
 
 
 def _paths(route: Route) -> list[Path]:
