@@ -44,6 +44,7 @@ from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.plan.values import read_value
 from lbgen.spec.model import ForwardedHeaders
 
 if TYPE_CHECKING:
@@ -328,10 +329,11 @@ def _redirect(redirect: written_route.Redirect) -> Redirect:
     return Redirect(
         redirect.status,
         redirect.scheme,
-        redirect.host,
+        None if redirect.host is None else read_value(redirect.host),
         redirect.port,
-        redirect.path,
+        None if redirect.path is None else read_value(redirect.path),
         None if redirect.prefix is None else PrefixPath.of(redirect.prefix).value,
+        None if redirect.to is None else read_value(redirect.to),
     )
 
 
@@ -339,4 +341,5 @@ def _respond(respond: written_route.Respond) -> Respond:
     headers = dict(respond.headers)
     if respond.status not in (204, 304):
         headers.setdefault("content-type", "text/plain")
-    return Respond(respond.status, respond.body, tuple(headers.items()))
+    values = tuple((name, read_value(value)) for name, value in headers.items())
+    return Respond(respond.status, read_value(respond.body), values)

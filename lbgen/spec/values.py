@@ -17,7 +17,9 @@ from lbgen.spec.http import (
     parse_editable_header,
     parse_header_name,
     parse_header_text,
+    parse_host_with_placeholders,
     parse_line,
+    parse_location,
     parse_match_header_text,
     parse_match_text,
     parse_matched_header,
@@ -25,6 +27,7 @@ from lbgen.spec.http import (
     parse_method,
     parse_origin,
     parse_path,
+    parse_path_with_placeholders,
     parse_query_name,
     parse_redirect_status,
     parse_retry_cause,
@@ -220,6 +223,11 @@ Cidr = Annotated[str, PlainValidator(parse_cidr), _text("[0-9A-Fa-f:.]+(/[0-9]{1
 
 # HTTP.
 UrlPath = Annotated[str, PlainValidator(parse_path), _text(_PATH)]
+PathTemplate = Annotated[str, PlainValidator(parse_path_with_placeholders), _text("/[!-~]*")]
+Location = Annotated[
+    str, PlainValidator(parse_location), _text(r"(https?|\{scheme\})://[!-~]+", "https://{host}/new/{1}")
+]
+HostTemplate = Annotated[str, PlainValidator(parse_host_with_placeholders), _text(r"[^:/\s]+", "shop.example")]
 UrlTarget = Annotated[str, PlainValidator(parse_target), _text(_PATH + r"(\?[!\"$-~]*)?")]
 Regex = Annotated[str, PlainValidator(parse_regex), _text("[ -~]*", format="regex")]
 HeaderName = Annotated[str, PlainValidator(parse_header_name), _text(_TOKEN)]

@@ -31,7 +31,7 @@ SKELETON = {
     "matching": "matching conditions maps predicates prefix_trees routers",
     "routes": "actions middlewares routes server_blocks",
     "policies": "responses error_pages mirrors basic_auth forward_auth jwt cors compression rate_limits",
-    "headers": "headers forwarded_headers request_values rewrites",
+    "headers": "headers forwarded_headers mutations request_values rewrites values",
     "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols",
     "pools": "sticky health_checks retries timeouts",
     "run": "run live transaction health_status access_log",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.mutations import SET, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.users import object_to_hashes, users_path

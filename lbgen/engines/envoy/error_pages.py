@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
 from lbgen.engines.envoy.basic_auth import named_challenges
-from lbgen.engines.envoy.headers import SET, escape_format, header_option, merge_edits
+from lbgen.engines.envoy.headers import merge_edits
+from lbgen.engines.envoy.mutations import SET, escape_format, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.error_pages import ErrorPage, share_statuses
@@ -45,7 +46,8 @@ def _of_routes(on: HttpListener) -> Iterator[Data]:
         # Envoy edits local replies of routes that forward alone.
         edits = HeaderEdits() if isinstance(route.action, Forward) else route.response_headers
         pages = on.plan.error_pages(on.listener, route) if edits else route.error_pages
-        _, added = merge_edits(edits)
+        rule = next(rule for table in on.listener.hosts for rule in table.rules if rule.route == route.name)
+        _, added = merge_edits(HttpRoute(on, rule, route, None), "response", edits)
         yield from _mappers(on, pages, f"xds.route_name == '{route.name}'", added=added)
 
 

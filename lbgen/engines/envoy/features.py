@@ -29,6 +29,7 @@ from lbgen.engines.envoy.rewrites import REDIRECTS, REWRITES
 from lbgen.engines.envoy.sticky import STICKY
 from lbgen.engines.envoy.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.envoy.tls import PROXY_PROTOCOL, TLS
+from lbgen.engines.envoy.values import VALUES
 
 FEATURES = (
     PROXY_PROTOCOL,
@@ -44,6 +45,7 @@ FEATURES = (
     RATE_LIMITS,
     BASIC_AUTH,
     JWT,
+    VALUES,
     FORWARD_AUTH,
     HEADERS,
     MIRRORS,

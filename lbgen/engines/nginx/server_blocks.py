@@ -231,7 +231,8 @@ class _ServerBlock:
 
 
 def _page_headers(at: HttpRoute, page: ErrorPage) -> tuple[tuple[Header, ...], str | None]:
-    return answer_headers(at, [("content-type", page.content_type)])
+    add, kind = answer_headers(at, [("content-type", page.content_type)])
+    return add, kind if isinstance(kind, str) else page.content_type
 
 
 def _add_body(location: Location, body: Body) -> Location:

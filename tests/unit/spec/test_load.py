@@ -88,6 +88,7 @@ routes:
     access: { allow: [10.0.0.0/8], deny: [] }
     policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
+  - { name: away, match: [{ path: { exact: /away } }], redirect: { to: "https://new.example{uri}" } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]
