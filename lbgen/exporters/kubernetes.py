@@ -64,7 +64,15 @@ def _target(request: Request) -> Target:
     def endpoints(name: str, count: int) -> tuple[tuple[str, int], ...]:
         return ((f"{label(name)}-headless.{request.namespace}.svc.cluster.local", slots(growth * count)),)
 
-    return Target("kubernetes", work=lambda name: WORK, endpoints=endpoints, least=2, names=slots(1), drains=True)
+    return Target(
+        "kubernetes",
+        work=lambda name: WORK,
+        endpoints=endpoints,
+        least=2,
+        names=slots(1),
+        cluster=True,
+        drains=True,
+    )
 
 
 def export(request: Request) -> Exported:

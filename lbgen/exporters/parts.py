@@ -145,6 +145,7 @@ class Target(Struct, frozen=True):
     least: int = 1  # replicas where the topology says nothing
     names: int = 1  # addresses that an endpoint's own name may have
     floating: bool = False  # another engine may announce the addresses of a part in front
+    cluster: bool = False  # engines are where names of Services lead to them
     drains: bool = False  # something runs beside an engine before it is stopped, and can ask it to drain
 
 
@@ -236,7 +237,8 @@ def _linked(plan: Plan, target: Target, counts: Mapping[str, int]) -> Plan:
     def endpoints(pool: Pool) -> tuple[Endpoint, ...]:
         if pool.leads_to is None:
             several = 1 if pool.sticky else target.names
-            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in pool.endpoints)
+            known = (replace(x, in_cluster=x.in_cluster and not target.cluster) for x in pool.endpoints)
+            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in known)
         tier = pool.leads_to[0]
         found = target.endpoints(f"{topology}-{tier}", counts[tier])
         first = pool.endpoints[0]

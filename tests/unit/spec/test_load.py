@@ -48,7 +48,7 @@ pools:
     proxy_protocol: v2
     slow_start: 30s
     stand_ins: false
-  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ service: "api.shop:8080" }] }
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
