@@ -22,11 +22,9 @@ from lbgen.exporters.parts import (
     Request,
     Target,
     build_parts,
-    digest,
     dump,
     exported,
     kept_otherwise,
-    label,
     lost_addresses,
     per_replica,
     refuse,
@@ -35,6 +33,7 @@ from lbgen.exporters.parts import (
     weak_links,
 )
 from lbgen.runtime.docker.helper_image import USER
+from lbgen.runtime.orchestrators.names import digest, label
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic

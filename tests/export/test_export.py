@@ -18,8 +18,8 @@ import yaml
 import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.exporters import kubernetes, swarm
-from lbgen.exporters.parts import label
 from lbgen.exporters.run import TARGETS
+from lbgen.runtime.orchestrators.names import label
 from lbgen.severity import Severity
 from lbgen.spec.load import load_bytes
 from tests.support.growth import rich_topology
