@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from lbgen.engines.rendered import Rendered, explain, render
     from lbgen.exporters.parts import Exported
     from lbgen.exporters.run import export
+    from lbgen.plan.effective import config
     from lbgen.plan.model import Plan
     from lbgen.plan.request import Request
     from lbgen.plan.resolve import check, plan
     from lbgen.plan.simulate import Outcome, simulate
     from lbgen.plan.tiers import Tier, tiers
-    from lbgen.spec.effective import config
     from lbgen.spec.load import Topology, load
 
 
@@ -60,7 +60,7 @@ _HOMES = {
     "Topology": "lbgen.spec.load",
     "UsageError": "lbgen.diagnostics",
     "check": "lbgen.plan.resolve",
-    "config": "lbgen.spec.effective",
+    "config": "lbgen.plan.effective",
     "diff": "lbgen.conformance.topology_diff",
     "explain": "lbgen.engines.rendered",
     "export": "lbgen.exporters.run",

@@ -27,11 +27,11 @@ from lbgen.conformance.topology_diff import ComparisonRecord
 from lbgen.engines.costs import CostsRecord
 from lbgen.engines.verdicts import VerdictRecord
 from lbgen.json_types import FindingRecord
+from lbgen.plan.effective import ValueRecord
 from lbgen.runtime.common.stats import RouteStats
 from lbgen.runtime.docker.images import ImageRow
 from lbgen.runtime.json_types import StackRecord
 from lbgen.spec import schema
-from lbgen.spec.effective import ValueRecord
 
 TOPOLOGY = "topology"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -15,8 +15,8 @@ from lbgen.cli import exit_codes, options
 from lbgen.cli.output import pluralize, print_findings, print_json, say
 from lbgen.cli.topology_files import TopologyFiles, topology_option
 from lbgen.diagnostics import Diagnostic, LbgenError
+from lbgen.plan.effective import config
 from lbgen.runtime.common.certificates import LIFE, write_self_signed
-from lbgen.spec.effective import config
 from lbgen.spec.formatting import format_yaml
 from lbgen.spec.schema import TITLE, schema
 from lbgen.spec.source import read_raw

@@ -153,4 +153,12 @@ LB296 a placeholder in a path
   cause: A path has an asterisk or `:name`. `exact` and `prefix` compare the characters as they stand.
   example: routes: [{ name: app, forward: app, match: [{ path: { prefix: "/api/*" } }] }]
   remedy: A prefix covers what is below it; write `regex` for a part in the middle.
+LB297 challenges of ACME that may not arrive
+  cause: An authority asks on port 80, from addresses that it does not publish. The listener has another port, or an
+    access list.
+  example: listeners:
+      web: { port: 8080 }
+      secure: { port: 8443, tls: { acme: { domains: [shop.example] } } }
+  remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the listener,
+    or the authority is your own.
 """

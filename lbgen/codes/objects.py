@@ -137,8 +137,42 @@ LB230 the secret of sticky cookies cannot be used
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }], sticky: { cookie: LB, secret: no-such.key } }
   remedy: Create the file with `openssl rand -hex 32 > FILE`.
-LB251 a pool that no route uses
-  cause: Neither a target nor a mirror of any route names the pool.
+LB235 listeners that give one route different policies
+  cause: The route is attached to two listeners whose `auth` or `policies` differ: a guard of one would be no guard of
+    the other.
+  example: policies: { office: { access: { allow: [10.0.0.0/8] } } }
+    listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
+    routes: [{ name: app, forward: app }]
+  remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
+LB237 an error page that cannot be used
+  cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
+  example: error_pages: { 404: { file: no-such.html } }
+  remedy: Correct the name, or write the text as `body`.
+LB241 a file of users or keys that cannot be used
+  cause: The htpasswd file of `auth` cannot be read or has a line that is not a name and a known hash, or the JWKS file
+    holds something else than public keys.
+  example: routes: [{ name: app, auth: { basic: { users: no-such.htpasswd } }, forward: app }]
+  remedy: Correct the line that the finding names; `htpasswd -B FILE NAME` writes users.
+LB242 an identity that clients can send
+  cause: `auth` sends the endpoint a field that says who the client is, and the listener passes fields with underscores,
+    which many endpoints read as that one.
+  example: headers_with_underscores: pass
+    routes:
+      - { name: app, forward: app, auth: { forward: { url: "http://127.0.0.1:9091", response_headers: [x-user] } } }
+  remedy: Write `headers_with_underscores: drop` on the listener.
+LB243 a certificate whose names HTTP-01 cannot prove
+  cause: `tls.acme` proves single host names. A route of the listener has a wildcard or an address, or no route has a
+    host and `domains` is left out.
+  example: listeners: { web: { port: 80 }, tls: { port: 443, tls: { acme: {} } } }
+    routes: [{ name: app, hosts: ["*.shop.example"], forward: app }]
+  remedy: Write `domains` with single names; wildcards need a client that does DNS-01, and its files in `certificates`.
+LB244 challenges of ACME that nobody can answer
+  cause: HTTP-01 asks by plain HTTP, and no L7 listener without TLS is there; or `acme_challenge` sends the questions of
+    the agent's orders elsewhere, or names nobody; or several replicas would order the same.
+  example: listeners: { web: { port: 443, tls: { acme: { domains: [shop.example] } } } }
+  remedy: Add `http: { port: 80 }` to `listeners`, and what the finding says.
+LB251 a pool or policy that nothing uses
+  cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:
       app: { endpoints: [{ address: "10.0.0.1:8080" }] }
       old: { endpoints: [{ address: "10.0.0.2:8080" }] }

@@ -21,8 +21,10 @@ from lbgen.conformance.own_answers import (
     no_answer,
     own_differences,
 )
+from lbgen.conformance.pages import apply_edits, intercepted, own_pages, page_differences
 from lbgen.plan.compression import compresses
 from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -30,7 +32,6 @@ from lbgen.runtime.standins.stand_in import Behaviour
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.model import HeaderEdits
     from lbgen.plan.simulate import Outcome, Upstream
 
 # Framing and connection handling belong to each hop; Date may be added by a proxy (RFC 9110 6.6.1).
@@ -99,6 +100,10 @@ def differences(
         yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
         yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
+    if (paged := _page(case, outcome, answer)) is not None:
+        yield from paged
+        yield from _literals(expect, answer)
+        return
     if (made := own_differences(expect, outcome, answer)) is not None:
         yield from made
         yield from _handshake(expect, answer)
@@ -108,6 +113,24 @@ def differences(
     else:
         yield from _forwarded(case, outcome, answer)
     yield from _literals(expect, answer)
+
+
+def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | None:
+    """What is wrong with an answer that has to be an error page; None where none has to come."""
+    if not outcome.error_pages or not outcome.well_formed:
+        return None
+    instead = intercepted(outcome, behaviour_of(case), case.expect)
+    known = own_pages(case.expect, outcome) if instead is None else {instead[0]: (instead[1],)}
+    pages = known.get(answer.status or 0, ())
+    if not pages and (instead is not None or len(known) == len(FAILURES if case.expect.fault else ())):
+        return [Difference(Kind.STATUS, answer.status, " or ".join(map(str, known)))]
+    if not pages:
+        return None
+    if instead is None and case.expect.fault is None and not outcome.made and account_of(answer) is not None:
+        return None  # an endpoint's answer, where a limit could have been met
+    if account_of(answer) is not None:
+        return [Difference(Kind.ACCEPTED, f"a page expected, an endpoint answered: {answer.body[:200]!r}")]
+    return list(page_differences(case.request.method, pages, outcome, answer))
 
 
 def raw_differences(case: Case, answer: Answer) -> Iterator[Difference]:
@@ -122,12 +145,6 @@ def raw_differences(case: Case, answer: Answer) -> Iterator[Difference]:
         yield no_answer(answer)
     else:
         yield from _literals(case.expect, answer)
-
-
-def apply_edits(headers: Iterable[tuple[str, str]], edits: HeaderEdits) -> Headers:
-    """`headers` after remove, set and add (new names in lower case)."""
-    gone = {*edits.remove, *(name for name, _ in edits.set)}
-    return (*((n, v) for n, v in headers if n.lower() not in gone), *edits.set, *edits.add)
 
 
 def _proxy_made(

@@ -194,8 +194,8 @@ def _stops(answer: Answer) -> bool:
 
 
 def _finding(answer: Answer, engine: Engine, version: str, span: Span, plan: Plan) -> Diagnostic:
-    field = answer.fields[0] if answer.fields else ""
-    others = len(answer.fields) - 1
+    field = plan.spans.origin(answer.fields[0]) if answer.fields else ""
+    others = len({plan.spans.origin(each) for each in answer.fields}) - 1
     more = f" (and {others} more place{'s' * (others > 1)})" if others > 0 else ""
     name = answer.feature or "this value"
     by = f"{engine.title} {version}: {answer.verdict.note}{more}"

@@ -53,8 +53,10 @@ class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def used_pools(self) -> frozenset[str]:
-        """Names of the pools that a route forwards or mirrors to."""
-        return forwarded_pools(self.model.routes)
+        """Names of the pools that a route forwards or mirrors to, that an auth asks, or that answer challenges."""
+        challenges = self.model.acme_challenge
+        forwarded = forwarded_pools(self.model.routes)
+        return forwarded if challenges is None or challenges.forward is None else forwarded | {challenges.forward}
 
     def is_l4(self, index: int) -> bool:
         """Whether all listeners of the route are L4."""
@@ -72,9 +74,11 @@ class ExpandedTopology(Struct, frozen=True, eq=False, dict=True):
 
 
 def forwarded_pools(routes: Iterable[WrittenRoute]) -> frozenset[str]:
-    """Names of the pools that these routes forward or mirror to."""
+    """Names of the pools that these routes forward or mirror to, or that their auth asks."""
+    routes = list(routes)
     lists = [targets for route in routes for targets in (route.forward, route.mirror) if targets]
-    return frozenset([target.pool for targets in lists for target in targets])
+    asked = [route.auth.forward.pool for route in routes if route.auth is not None and route.auth.forward is not None]
+    return frozenset([*(target.pool for targets in lists for target in targets), *(name for name in asked if name)])
 
 
 def expand(model: TopologyModel) -> ExpandedTopology:

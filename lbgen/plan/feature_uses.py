@@ -16,6 +16,7 @@ from lbgen.plan.features import Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts
 from lbgen.spec.pydantic_errors import models_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.plan.expand import ExpandedTopology
+    from lbgen.spec.auth import Auth
     from lbgen.spec.listener import Listener
     from lbgen.spec.match import Match
     from lbgen.spec.model import TopologyModel
@@ -205,7 +207,30 @@ def _route(field: str, route: Route, l4: bool) -> list[FeatureUse]:
         found += _match(f"{field}.match[{index}]", match)
     if route.forward is not None and len(route.forward) > 1:
         found.append(("route.forward.split", f"{field}.forward"))
+    if route.auth is not None:
+        found += _auth(f"{field}.auth", route.auth)
     return found
+
+
+def _auth(field: str, auth: Auth) -> Iterator[FeatureUse]:
+    """Those of an auth, and of the pools that are made of its URLs."""
+    for kind, url, place in (
+        ("basic", None, ""),
+        ("forward", auth.forward and auth.forward.url, "url"),
+        ("jwt", auth.jwt and auth.jwt.jwks, "jwks"),
+    ):
+        if getattr(auth, kind) is None:
+            continue
+        yield f"route.auth.{kind}", f"{field}.{kind}"
+        if isinstance(url, ServiceUrl):
+            at = f"{field}.{kind}.{place}"
+            yield "pool.balance.round_robin", at
+            if url.scheme == "https":
+                yield "pool.tls", at
+            if not url.address.is_ip:
+                yield "pool.endpoint_names", at
+            elif ":" in url.address.host:
+                yield "pool.endpoint_ipv6", at
 
 
 def _defaults(model: TopologyModel, routes: list[Route]) -> Iterator[FeatureUse]:

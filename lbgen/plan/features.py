@@ -30,6 +30,8 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
+    "listener.auth": (),
+    "route.auth": ("route.auth.basic", "route.auth.forward", "route.auth.jwt"),
     "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
     "route.match": tuple(FEATURES.values()),
     "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),
@@ -45,6 +47,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
     "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
     **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
+    **dict.fromkeys(("listener.policies", "route.policies", "defaults"), ()),
     **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),
     **dict.fromkeys(("accept", "ignore", "client_timeouts", "containers", "resolvers"), ()),
 }
@@ -56,7 +59,13 @@ _PARTS = {
 }
 # Features beside that of a field: of fields inside it, and of values.
 _BESIDE = (
-    *("listener.tls.no_sni", "listener.tls.client", "listener.tls.curves", "listener.tls.passthrough"),
+    *(
+        "listener.tls.acme",
+        "listener.tls.no_sni",
+        "listener.tls.client",
+        "listener.tls.curves",
+        "listener.tls.passthrough",
+    ),
     *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from lbgen.plan.acme import AcmeCertificate
 from lbgen.plan.model import HostPattern
 from lbgen.plan.tls import Certificate, File
 
@@ -21,6 +22,7 @@ class Files:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._taken: dict[str, tuple[str, ...]] = {}
+        self._issued: dict[tuple[str, str | None, tuple[str, ...]], str] = {}
 
     def ca(self, written: str, field: str) -> File:
         """A bundle of certificates to verify others by."""
@@ -30,6 +32,21 @@ class Files:
         """A certificate of a listener. Its names were checked before (LB220); OSError or ValueError otherwise."""
         names = pair.names or certificate_names(self._topology.base / pair.cert)
         return self._certificate(pair, field, tuple(_pattern(name) for name in names))
+
+    def issued_certificate(self, acme: written.Acme, domains: tuple[str, ...], listener: str) -> AcmeCertificate:
+        """The certificate that the agent obtains for a listener; one for all listeners that ask for the same."""
+        field = f"listeners.{listener}.tls.acme"
+        name = self._issued.setdefault((acme.directory, acme.email, domains), listener)
+        cert = f"{FOLDER}/acme-{name}.crt"
+        span = self._topology.span(field)
+        pair = Certificate(
+            File(cert, issued=True, field=field, span=span),
+            File(f"{cert}.key", secret=True, issued=True, field=field, span=span),
+            tuple(map(_pattern, domains)),
+            field,
+        )
+        ca = None if acme.ca is None else self.ca(acme.ca, f"{field}.ca")
+        return AcmeCertificate(pair, domains, acme.directory, acme.email, ca)
 
     def client_certificate(self, pair: written.Certificate, field: str) -> Certificate:
         """A client certificate for endpoints; its names are not used."""
@@ -53,7 +70,7 @@ class Files:
         span = self._topology.span(field)
         if written.startswith("/"):
             return File(written, secret=secret, field=field, span=span)
-        return File(place, str(self._topology.base / written), secret, field, span)
+        return File(place, str(self._topology.base / written), secret, field=field, span=span)
 
 
 def certificate_names(path: Path) -> tuple[str, ...]:

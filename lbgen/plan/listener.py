@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Limits, Paths
 from lbgen.plan.rules import HostTable, L4Rule  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.tls import ListenerTls  # noqa: TC001  # read at run time, as plans are saved
@@ -56,6 +57,7 @@ class Listener(Struct, frozen=True):
     access_log: bool = False  # one line per request, or per connection of an L4 listener over TCP
     metrics: bool = False  # one line per request or connection in the file that the agent counts
     address_written: bool = False  # the topology sets `address`
+    error_pages: tuple[ErrorPage, ...] = ()  # its own and the topology's, in the order of trial
     public_port: int | None = None  # the port that clients connect to, where another tier is in front
 
     @property

@@ -28,6 +28,8 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
+    from lbgen.plan.acme import Acme
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 
 # Engines import the nouns of a plan from here.
@@ -143,6 +145,7 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     admin_shared: bool = False
     tier: TierOf | None = None
     metrics: Metrics | None = None
+    acme: Acme | None = None  # what the agent obtains and answers
     workers: int | None = None
 
     # By name, once: engines ask for every route and pool.
@@ -174,6 +177,16 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         """The listener of that name; KeyError when there is none."""
         return self._listeners[name]
 
+    def error_pages(self, listener: Listener, route: Route | None = None) -> tuple[ErrorPage, ...]:
+        """The pages for answers on the listener, of the route or of none, in the order of trial. Clients of gRPC get
+        none."""
+        if route is None:
+            return listener.error_pages
+        targets = route.action.targets if isinstance(route.action, Forward) else ()
+        if any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in targets):
+            return ()
+        return (*route.error_pages, *listener.error_pages)
+
     @property
     def files(self) -> tuple[File, ...]:
         """Every file the topology names, once, in a fixed order."""
@@ -187,6 +200,9 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
                     yield from _pair(pair)
                 if listener.tls.client_ca is not None:
                     yield f"{listener.field}.tls.client.ca", listener.tls.client_ca
+        for order in self.acme.certificates if self.acme is not None else ():
+            if order.ca is not None:
+                yield f"{order.certificate.field}.ca", order.ca
         for pool in self.pools:
             if pool.tls is not None:
                 if pool.tls.certificate is not None:

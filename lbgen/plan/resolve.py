@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
+from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
 from lbgen.plan.checks.files import named_files
+from lbgen.plan.error_pages import resolve_pages
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
 from lbgen.plan.files import Files
+from lbgen.plan.inheritance import with_inherited
 from lbgen.plan.model import (
     Balance,
     ContainerLimits,
@@ -37,11 +40,16 @@ from lbgen.plan.model import (
 from lbgen.plan.path_conditions import PrefixPath
 from lbgen.plan.pool import KEEPALIVE, KEEPALIVE_IDLE
 from lbgen.plan.precedence import group, host_tables
+from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbgen.plan.acme import AcmeCertificate
+    from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
     from lbgen.spec.load import Topology
@@ -56,6 +64,7 @@ def plan(topology: Topology) -> Plan:
     Times are in milliseconds, sizes in bytes. Raises LbgenError with all errors between objects (LB2xx), UsageError
     LB306 for a topology of tiers, whose plans `lbgen.tiers` gives.
     """
+    topology = with_inherited(topology)
     expanded = expand_checked(with_replica_endpoints(topology))
     if topology.model.tiers is not None:
         message = "a tiered topology has a plan for each tier, and a single plan is needed here"
@@ -66,11 +75,14 @@ def plan(topology: Topology) -> Plan:
 
 
 def expand_checked(topology: Topology) -> ExpandedTopology:
-    """Check `topology` and expand its routes. Raises LbgenError with all cross-object errors."""
+    """Check `topology`, which has what its routes and pools inherit, and expand its routes and that of challenges.
+
+    Raises LbgenError with all cross-object errors.
+    """
     expanded = expand(topology.model)
     if errors := find_errors(topology, expanded):
         raise LbgenError(errors)
-    return expanded
+    return ChallengeRoute(topology.model).add_to(expanded)
 
 
 def check(topology: Topology, *, ignore: tuple[str, ...] = ()) -> tuple[Diagnostic, ...]:
@@ -87,33 +99,46 @@ def findings(topology: Topology, *, files: bool = False, ignore: tuple[str, ...]
 
     With `files` the files it names must exist: LB211. `ignore` are codes of warnings and advice to leave out.
     """
-    topology = with_replica_endpoints(topology)
+    topology = with_replica_endpoints(with_inherited(topology))
     found = find_problems(topology, expand(topology.model), files=files, ignore=ignore)
     return tuple(sorted(found, key=lambda d: (d.span, d.code, d.field)))
 
 
 def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
     """The plan of the topology's listeners; routes without a listener here belong to another tier."""
-    model, used = topology.model, expanded.used_pools
+    model, used = expanded.model, expanded.used_pools
     files = Files(topology)
+    issued = {
+        name: files.issued_certificate(x.tls.acme, domains(x.tls.acme, listener_hosts(expanded, name)), name)
+        for name, x in model.listeners.items()
+        if x.tls is not None and x.tls.acme is not None
+    }
     uses = (
         *(Use(f, field) for f, field in dict.fromkeys(explicit_uses(expanded, topology.wrote))),
         *(Use(f, field, default=True) for f, field in default_uses(expanded, topology.wrote)),
     )
+    auths = Auths(topology)
+    routes = tuple(_route(topology, expanded, i, route, auths.of_route(i, route)) for i, route in _here(expanded))
+    pools = tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used)
     return Plan(
         name=model.name,
-        listeners=tuple(each for x in _listeners(model, expanded, files) for each in _each_port(model, x)),
-        pools=tuple(_pool(name, pool, files, topology) for name, pool in model.pools.items() if name in used),
-        routes=tuple(_route(model, expanded, index, route) for index, route in _here(expanded)),
+        listeners=tuple(
+            each for x in _listeners(model, expanded, files, topology.base, issued) for each in _each_port(model, x)
+        ),
+        pools=(*pools, *auths.pools),
+        routes=routes,
         uses=uses,
         accept=tuple(dict.fromkeys(_accepted(model))),
         engines=tuple((name, _options(block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
-        spans=Spans(lambda: [(field, topology.span(field)) for field in _placed_fields(topology)]),
+        spans=Spans(
+            lambda: [(field, topology.span(field)) for field in _placed_fields(topology)], topology.marks.origin
+        ),
         use_spans=Spans(lambda: [(use.field, topology.span(use.field)) for use in uses]),
         metrics=None if model.metrics is None else Metrics(model.metrics.address, model.metrics.port),
+        acme=resolve_acme(topology, model, tuple(issued.values())),
     )
 
 
@@ -143,7 +168,10 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
         yield replace(listener, name=f"{listener.name}-{port}", port=port)
 
 
-def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -> Iterator[Listener]:
+def _listeners(
+    model: TopologyModel, expanded: ExpandedTopology, files: Files, base: Path, issued: Mapping[str, AcmeCertificate]
+) -> Iterator[Listener]:
+    pages = resolve_pages(model.error_pages, base, "error_pages")
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
@@ -162,7 +190,9 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             forwarded_headers=model.forwarded_headers is not False,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
-            tls=resolve_policies.listener_tls(listener.tls, model.tls, f"listeners.{name}.tls", files),
+            tls=resolve_policies.listener_tls(
+                listener.tls, model.tls, f"listeners.{name}.tls", files, issued.get(name)
+            ),
             http2=listener.tls is not None and l7 if listener.http2 is None else listener.http2,
             proxy_protocol=listener.proxy_protocol is not None,
             max_connections=listener.max_connections,
@@ -172,6 +202,9 @@ def _listeners(model: TopologyModel, expanded: ExpandedTopology, files: Files) -
             limits=resolve_policies.limits(listener.limits, model.limits) if l7 else resolve_policies.limits(),
             access_log=listener.protocol != "udp" and model.access_log == "json",
             metrics=model.metrics is not None,
+            error_pages=(*resolve_pages(listener.error_pages, base, f"listeners.{name}.error_pages"), *pages)
+            if l7
+            else (),
             address_written="address" in listener.model_fields_set,
         )
 
@@ -237,8 +270,10 @@ def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterat
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
 
-def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: written_route.Route) -> Route:
-    l4 = expanded.is_l4(index)
+def _route(
+    topology: Topology, expanded: ExpandedTopology, index: int, route: written_route.Route, auth: Auth | None
+) -> Route:
+    model, l4 = expanded.model, expanded.is_l4(index)
     field = f"routes[{index}]"
     action: Forward | Redirect | Respond
     if route.redirect is not None:
@@ -265,11 +300,13 @@ def _route(model: TopologyModel, expanded: ExpandedTopology, index: int, route: 
         resolve_policies.edits(route.request_headers),
         resolve_policies.edits(route.response_headers, _default_headers(model, expanded, index)),
         access=resolve_policies.access(route.access),
+        auth=auth,
         rate_limit=resolve_policies.rate_limit(route.rate_limit),
         concurrency=resolve_policies.concurrency(route.concurrency),
         max_body=model.max_body if route.max_body is None and route.forward is not None and not l4 else route.max_body,
         cors=resolve_policies.cors(route.cors),
         compression=resolve_policies.compression(route.compression),
+        error_pages=resolve_pages(route.error_pages, topology.base, f"{field}.error_pages"),
     )
 
 

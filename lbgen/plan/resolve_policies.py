@@ -33,6 +33,7 @@ from lbgen.plan.policy import (
 from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
 
 if TYPE_CHECKING:
+    from lbgen.plan.acme import AcmeCertificate
     from lbgen.plan.files import Files
     from lbgen.spec import listener as written_listener
     from lbgen.spec import policy as written_policy
@@ -98,9 +99,10 @@ def listener_tls(
     default: written_listener.TlsDefaults | None,
     field: str,
     files: Files,
+    issued: AcmeCertificate | None = None,
 ) -> ListenerTls | None:
     """`modern` is TLS 1.3; `intermediate`, the default, TLS 1.2 and 1.3. A policy or version of the listener overrides
-    both of `default`."""
+    both of `default`. `issued` comes after the listener's own certificates."""
     if written is None:
         return None
     if written.mode == "passthrough":
@@ -109,9 +111,12 @@ def listener_tls(
     newest_only = said.policy == "modern" or said.min_version == "1.3"
     client = written.client
     return ListenerTls(
-        certificates=tuple(
-            files.server_certificate(pair, f"{field}.certificates[{i}]")
-            for i, pair in enumerate(written.certificates or ())
+        certificates=(
+            *(
+                files.server_certificate(pair, f"{field}.certificates[{i}]")
+                for i, pair in enumerate(written.certificates or ())
+            ),
+            *(() if issued is None else (issued.certificate,)),
         ),
         min_version="1.3" if newest_only else "1.2",
         ciphers=() if newest_only else INTERMEDIATE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from lbgen.plan.auth import Auth  # noqa: TC001  # read at run time, as plans are saved
+from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
 
 
@@ -77,7 +79,8 @@ class Respond(Struct, frozen=True, tag=True):
 
 
 class Route(Struct, frozen=True):
-    """`index` is the position in the file. An L4 route has a Forward with one or more targets and no edits."""
+    """`index` is the position in the file. An L4 route has a Forward with one or more targets and no edits.
+    `error_pages` are the route's own, in the order of trial, before those of its listeners."""
 
     name: str
     index: int
@@ -86,8 +89,10 @@ class Route(Struct, frozen=True):
     request_headers: HeaderEdits = HeaderEdits()
     response_headers: HeaderEdits = HeaderEdits()
     access: Access | None = None
+    auth: Auth | None = None
     rate_limit: RateLimit | None = None
     concurrency: Concurrency | None = None
     max_body: int | None = None
     cors: Cors | None = None
     compression: Compression | None = None
+    error_pages: tuple[ErrorPage, ...] = ()

@@ -20,6 +20,7 @@ from lbgen.plan.admission import (
     target_refusal,
 )
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
+from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.forwarding import (
     PROXY_FIELDS,
     apply_edits,
@@ -97,7 +98,8 @@ class Outcome(Struct, frozen=True):
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
-    names) say is not promised."""
+    names) say is not promised. `error_pages` are those in place of its answers, or of an endpoint's, and
+    `causes` the statuses of an answer that the engine makes before a page replaces them."""
 
     route: str | None
     rule: str | None
@@ -112,6 +114,8 @@ class Outcome(Struct, frozen=True):
     compression: Compression | None = None
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
+    error_pages: tuple[ErrorPage, ...] = ()
+    causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
@@ -160,7 +164,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
-        return _refused([refusal], request.method)
+        return _with_pages(_refused([refusal], request.method), plan.error_pages(listener), request.method)
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
@@ -169,7 +173,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
     if winner is None:
-        return replace(_made(404, "no rule takes it", request.method), contest=contest)
+        missing = _made(404, "no rule takes it", request.method)
+        return replace(_with_pages(missing, plan.error_pages(listener), request.method), contest=contest)
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
@@ -194,14 +199,14 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
         free = (*CORS_HEADERS, "vary")
+    outcome = replace(outcome, others=(*outcome.others, *others))
     return replace(
-        outcome,
+        _with_pages(outcome, plan.error_pages(listener, route), request.method),
         route=route.name,
         rule=winner.id,
         response_edits=route.response_headers,
         cors_edits=cors,
         compression=compression,
-        others=(*outcome.others, *others),
         free=free,
         contest=contest,
     )
@@ -258,6 +263,27 @@ def _refused(refusals: list[Refusal], method: str) -> Outcome:
     first, *others = (status for refusal in refusals for status in refusal.statuses)
     reason = "; ".join(refusal.reason for refusal in refusals)
     return replace(_made(first, reason, method), others=tuple(others))
+
+
+def _with_pages(outcome: Outcome, pages: tuple[ErrorPage, ...], method: str) -> Outcome:
+    """The outcome with pages in place of what the engine answers by itself."""
+    if not pages:
+        return outcome
+    others = tuple(_shown(pages, status) for status in outcome.others)
+    found = replace(outcome, error_pages=pages, causes=outcome.others, others=others)
+    status = outcome.status if outcome.made else None
+    if status is None:
+        return found
+    found = replace(found, causes=(status, *found.causes))
+    if (page := page_for(pages, status)) is None:
+        return found
+    body = "" if method == "HEAD" else to_wire(page.body)
+    return replace(found, status=page.shown(status), body=body, headers=(("content-type", page.content_type),))
+
+
+def _shown(pages: tuple[ErrorPage, ...], status: int) -> int:
+    page = page_for(pages, status)
+    return status if page is None else page.shown(status)
 
 
 def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:

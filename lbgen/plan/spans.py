@@ -14,13 +14,18 @@ class Spans:
     """Pairs of a field and its place; `find` is called once at most. Any two are equal: plans say the same wherever
     they say it."""
 
-    def __init__(self, find: Callable[[], Found] = tuple) -> None:
+    def __init__(self, find: Callable[[], Found] = tuple, origin: Callable[[str], str] = str) -> None:
         self._find = find
+        self._origin = origin
 
     @classmethod
     def of(cls, found: Found) -> Spans:
         """Places that are at hand."""
         return cls(lambda: found)
+
+    def origin(self, field: str) -> str:
+        """The field that says what `field` says: itself, or one that a route or pool inherits."""
+        return self._origin(field)
 
     @cached_property
     def _by_field(self) -> dict[str, Span]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from lbgen.diagnostics import counted
 from lbgen.plan.expand import ExpandedTopology
+from lbgen.plan.inheritance import with_inherited
 from lbgen.plan.model import Listener, Plan, TierOf
 from lbgen.plan.resolve import build_plan, expand_checked
 from lbgen.plan.spans import Spans
@@ -59,7 +60,7 @@ def tiers(
     `replicas` overrides the topology's numbers by tier; `addresses` are the addresses of running replicas.
     Raises LbgenError with all cross-object errors (LB2xx), UsageError LB225 (unknown tier, or too many replicas).
     """
-    topology = with_replica_endpoints(with_replica_counts(topology, replicas or {}), addresses)
+    topology = with_replica_endpoints(with_replica_counts(with_inherited(topology), replicas or {}), addresses)
     model = topology.model
     if not model.tiers:
         return ()
@@ -76,7 +77,7 @@ def tiers(
 
 def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     """The plan of one tier. Routes keep their index in the file."""
-    model = topology.model
+    model = expanded.model
     listeners = {name: each for name, each in model.listeners.items() if each.tier == tier}
     on = tuple(tuple(name for name in names if name in listeners) for names in expanded.listeners)
     used = {
@@ -96,7 +97,7 @@ def _plan(topology: Topology, expanded: ExpandedTopology, tier: str) -> Plan:
     of = TierOf(model.name, tier)
     found = tuple(_public(model, expanded, each) for each in plan.listeners)
     field = f"tiers.{tier}.engine"
-    spans = Spans(lambda: (*plan.spans, (field, topology.span(field))))
+    spans = Spans(lambda: (*plan.spans, (field, topology.span(field))), plan.spans.origin)
     return replace(plan, name=of.name, tier=of, listeners=found, spans=spans)
 
 
@@ -117,5 +118,5 @@ def parts(topology: Topology, replicas: Mapping[str, int] | None = None) -> tupl
     """As `tiers`; a topology without tiers is one tier with an empty name. Raises as it does."""
     if topology.model.tiers is not None:
         return tiers(topology, replicas)
-    topology = with_replica_counts(topology, replicas or {})
+    topology = with_replica_counts(with_inherited(topology), replicas or {})
     return (Tier("", build_plan(topology, expand_checked(with_replica_endpoints(topology))), None, 1, entry=True),)

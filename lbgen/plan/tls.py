@@ -27,13 +27,14 @@ HYBRID = "X25519MLKEM768"
 class File(Struct, frozen=True):
     """A file that the topology names. `path` is absolute, or relative to the engine's folder.
 
-    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `field` and `span`
-    say where the topology names it.
+    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `issued`: it comes
+    from an ACME authority, and a runtime says where from. `field` and `span` say where the topology names it.
     """
 
     path: str
     source: str | None = None
     secret: bool = False
+    issued: bool = False
     field: str = ""
     span: Span = NOWHERE
 

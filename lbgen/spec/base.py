@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError
 
 from lbgen.spec.value_errors import invalid
@@ -59,6 +67,10 @@ def _one_as_list(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
+def _none_as_unset(value: object) -> object:
+    return None if value == "none" else value
+
+
 def _no_case_twins(value: object) -> object:
     """Header names that differ in case only would overwrite each other."""
     if isinstance(value, dict):
@@ -86,6 +98,21 @@ class ShortForm:
 
 OneOrMore = Annotated[list[Item], Field(min_length=1), BeforeValidator(_one_as_list), ShortForm()]
 no_case_twins = BeforeValidator(_no_case_twins)
+# `none` = not what a policy or a default says: the field counts as set, and holds nothing.
+OrNone = Annotated[Item | None, BeforeValidator(_none_as_unset), ShortForm({"const": "none"})]
+
+
+class Inheritable(Strict):
+    """Fields that policies or defaults may say as well; `none` is written as it is read."""
+
+    @model_serializer(mode="wrap")
+    def _write_none(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        unset = {key: "none" for key in type(self).model_fields if key in self.model_fields_set and _is_none(self, key)}
+        return {**handler(self), **unset}
+
+
+def _is_none(model: BaseModel, key: str) -> bool:
+    return getattr(model, key) is None
 
 
 def exactly_one(*keys: str) -> ConfigDict:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lbgen.spec.source import Source
 
 INCLUDE = "include"
-INCLUDED_KEYS = ("pools", "routes")
+INCLUDED_KEYS = ("pools", "routes", "policies")
 MOST_FILES = 1_000
 
 
@@ -55,7 +55,7 @@ class Layering(Struct):
         return build(root, Marks(file, root, self.replaced_values), self.variables)
 
     def _expand(self, document: Document) -> Node:
-        """The document's nodes with the routes and pools of the files that it includes."""
+        """The document's nodes with the routes, pools and policies of the files that it includes."""
         root = document.root
         including = entry(root, INCLUDE)
         if including is None or not isinstance(root, MappingNode):
@@ -95,13 +95,13 @@ class Layering(Struct):
         return list(found)
 
     def _include(self, root: Node, included: Document) -> Node:
-        """`root` with the routes and pools of `included` after its own."""
+        """`root` with the routes, pools and policies of `included` after its own."""
         if not isinstance(included.root, MappingNode):
-            message = "not a mapping where routes and pools are expected"
+            message = "not a mapping where routes, pools and policies are expected"
             raise LbgenError(Diagnostic("LB134", message, span_of(included.root)))
         for key, value in included.root.value:
             if not isinstance(key, ScalarNode) or key.value not in INCLUDED_KEYS:
-                message = "an included file holds routes and pools only"
+                message = "an included file holds routes, pools and policies only"
                 hint = "move the key into the topology, or give the file with -f"
                 raise LbgenError(Diagnostic("LB134", message, span_of(key), str(key.value), hint))
             root = _append(root, key, value)

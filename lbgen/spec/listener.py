@@ -14,14 +14,29 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from lbgen.spec.auth import Auth
 from lbgen.spec.base import Strict, at_least_one, either_schema, needs_one_of
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
-from lbgen.spec.values import ByteSize, Cidr, Count, Duration, FilePath, HostName, IpAddress, Name, Port, Ports
+from lbgen.spec.values import (
+    ByteSize,
+    Cidr,
+    Count,
+    Duration,
+    FilePath,
+    HostName,
+    IpAddress,
+    Name,
+    PlainHost,
+    Port,
+    Ports,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 PathsMode = Literal["strict", "normalize", "verbatim"]
 PathsException = Literal["empty_segments", "encoded_slash", "encoded_unreserved"]
 
@@ -121,6 +136,35 @@ class Certificate(Strict):
     )
 
 
+class Acme(Strict):
+    """A certificate that lbgen's agent obtains and renews from an ACME authority, by HTTP-01."""
+
+    email: str | None = Field(
+        default=None,
+        pattern=r"^[!-?A-~]+@[!-?A-~]+$",
+        description="address of the account, for messages of the authority; none when left out",
+        examples=["ops@shop.example"],
+    )
+    directory: str = Field(
+        default=LETS_ENCRYPT,
+        pattern=r"^https://[!-~]+$",
+        description="URL of the authority's ACME directory; Let's Encrypt's when left out",
+        examples=["https://acme.internal/acme/directory"],
+    )
+    domains: list[PlainHost] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="names of the certificate; the hosts of the listener's routes when left out",
+        examples=[["shop.example", "www.shop.example"]],
+    )
+    ca: FilePath | None = Field(
+        default=None,
+        description="PEM file with the authorities of the directory's own certificate; the system's when left out",
+        examples=["certs/internal-ca.crt"],
+    )
+
+
 class ClientCertificates(Strict):
     """The authorities that sign clients' certificates."""
 
@@ -165,7 +209,7 @@ class ListenerTls(Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "if": {"properties": {"mode": {"const": "terminate"}}},
-            "then": {"required": ["certificates"]},
+            "then": {"anyOf": [{"required": ["certificates"]}, {"required": ["acme"]}]},
         }
     )
 
@@ -175,8 +219,14 @@ class ListenerTls(Strict):
     certificates: list[Certificate] | None = Field(
         default=None,
         min_length=1,
-        description="chosen by server name, the first for clients that send none; needed to terminate, no default",
+        description="chosen by server name, the first for clients that send none; these or acme are needed to terminate",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
+    )
+    acme: Acme | None = Field(
+        default=None,
+        description="a certificate that lbgen's agent obtains and renews, after those of `certificates`; none when left "
+        "out",
+        examples=[{"email": "ops@shop.example", "domains": ["shop.example"]}],
     )
     min_version: _MinVersion = None
     policy: _Policy = None
@@ -242,6 +292,22 @@ class Listener(Strict):
         default=None,
         description="clients that are admitted, by address; all when left out",
         examples=[{"deny": ["192.0.2.0/24"]}],
+    )
+    auth: Auth | None = Field(
+        default=None,
+        description="who may send requests of its routes, unless a route has an auth of its own; all when left out",
+        examples=[{"basic": {"users": "users.htpasswd"}}],
+    )
+    policies: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of policies, which hold for each of its routes, below the route's own; none when left out",
+        examples=[["secured"]],
+    )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the topology's when left out",
+        examples=[{"404": {"file": "errors/404.html"}}],
     )
     limits: Limits | None = Field(
         default=None,

@@ -148,13 +148,25 @@ def _index_of(node: Node | None, name: str) -> int:
 
 
 class Layers(Struct):
-    """The marks of a topology and of the profile under it."""
+    """The marks of a topology and of the profile under it. `origins` are the fields of routes and pools that are
+    inherited, or parts of them, and the fields of a policy or of defaults that say so."""
 
     top: Marks
     under: Marks | None = None
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def origin(self, path: str) -> str:
+        """The field that says what `path` says: itself, or one of a policy or of defaults."""
+        end = len(path) if self.origins else 0
+        while end > 0:
+            if (found := self.origins.get(path[:end])) is not None:
+                return found + path[end:]
+            end = max(path.rfind(".", 0, end), path.rfind("[", 0, end))
+        return path
 
     def span(self, path: str, *, key: bool = False) -> Span:
         """Where `path` is written: in the topology, else in the profile, else what is nearest in the topology."""
+        path = self.origin(path)
         span, written = self.top.find(path, key=key)
         if not written and self.under is not None:
             lower, written = self.under.find(path, key=key)
@@ -164,7 +176,7 @@ class Layers(Struct):
 
     def wrote(self, path: str) -> bool:
         """Whether `path` is written in the topology itself."""
-        return self.top.find(path)[1]
+        return self.top.find(self.origin(path))[1]
 
     def written(self, path: str) -> str | None:
         """The scalar at `path` as it is written, without quotes; None when there is none."""

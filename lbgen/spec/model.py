@@ -5,11 +5,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticKnownError
 
+from lbgen.spec.acme import AcmeChallenge
 from lbgen.spec.base import Strict
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
-from lbgen.spec.pool import Pool
-from lbgen.spec.route import HeaderEdits, Route
+from lbgen.spec.pool import Pool, PoolSettings
+from lbgen.spec.route import HeaderEdits, Route, RoutePolicies
 from lbgen.spec.value_errors import invalid, wrong_type
 from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, PlainHost, Port, Resolver
 
@@ -139,6 +141,22 @@ class Metrics(Strict):
     address: IpAddress = Field(default="127.0.0.1", description="this host only when left out")
 
 
+class Defaults(Strict):
+    """What routes and pools have unless they, or policies, say otherwise."""
+
+    route: RoutePolicies | None = Field(
+        default=None,
+        description="for each route that a field fits: an l4 route and one that does not forward take what concerns "
+        "them; none when left out",
+        examples=[{"timeouts": {"response": "10s"}}],
+    )
+    pool: PoolSettings | None = Field(
+        default=None,
+        description="for each pool that a field fits; none when left out",
+        examples=[{"health": {"active": {"path": "/healthz"}}}],
+    )
+
+
 class TopologyModel(Strict):
     """The root of a topology. None = not set here or in the profile."""
 
@@ -170,6 +188,16 @@ class TopologyModel(Strict):
         default_factory=list,
         description="which requests go where; the most specific one wins, not the first",
         examples=[[{"name": "all", "forward": "app"}]],
+    )
+    policies: dict[Name, RoutePolicies] = Field(
+        default_factory=dict,
+        description="fields of routes under a name, for routes and listeners that name it",
+        examples=[{"secured": {"access": {"allow": ["10.0.0.0/8"]}}}],
+    )
+    defaults: Defaults | None = Field(
+        default=None,
+        description="below policies and the fields of routes and pools; none when left out",
+        examples=[{"route": {"timeouts": {"response": "10s"}}}],
     )
     engines: dict[Name, EngineBlock] = Field(
         default_factory=dict,
@@ -224,6 +252,12 @@ class TopologyModel(Strict):
         description="for all l7 routes; a route's own edits of a header replace it; none when left out",
         examples=[{"set": {"x-frame-options": "DENY"}}],
     )
+    error_pages: ErrorPages | None = Field(
+        default=None,
+        description="default for all l7 listeners: what clients get instead of the engine's own text, by status; none "
+        "when left out",
+        examples=[{"5xx": {"file": "errors/50x.html"}}],
+    )
     forwarded_headers: bool | None = Field(
         default=None, description="send X-Forwarded-For, -Proto, -Host and -Port; the profile's when left out"
     )
@@ -235,6 +269,11 @@ class TopologyModel(Strict):
         default=None,
         description="serve counts, times and states as Prometheus text; not served when left out",
         examples=[{"port": 9100}],
+    )
+    acme_challenge: AcmeChallenge | None = Field(
+        default=None,
+        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from lbgen.spec.base import Strict, either_schema, exactly_one, needs_one_of
+from lbgen.spec.base import Inheritable, OrNone, Strict, either_schema, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
 from lbgen.spec.network import Address
 from lbgen.spec.quantities import StatusRange
@@ -241,10 +241,49 @@ class PoolTls(Strict):
     verify: bool = Field(default=True, description="whether the endpoints' certificates are verified")
 
 
-class Pool(Strict):
-    """Endpoints and how they are used."""
+class PoolSettings(Inheritable):
+    """How endpoints are used: the fields of a pool that can have a default. None = not set."""
 
-    model_config = exactly_one("endpoints", "tier")
+    balance: Balance | None = Field(
+        default=None, description="how an endpoint is chosen; round_robin when left out", examples=["least_connections"]
+    )
+    health: OrNone[Health] = Field(
+        default=None,
+        description="how failed endpoints are detected; they are not when left out",
+        examples=[{"active": {"path": "/healthz"}}],
+    )
+    connections: Connections | None = Field(
+        default=None,
+        description="connections to the endpoints; 64 idle ones are kept when left out",
+        examples=[{"keepalive": 64}],
+    )
+    sticky: OrNone[Sticky] = Field(
+        default=None,
+        description="a cookie that keeps a client at its endpoint; none when left out",
+        examples=[{"cookie": "LB", "ttl": "1h"}],
+    )
+    tls: OrNone[PoolTls] = Field(
+        default=None, description="TLS to the endpoints; plain text when left out", examples=[{"ca": "certs/ca.crt"}]
+    )
+    protocol: Literal["http1", "http2", "grpc"] | None = Field(
+        default=None, description="what the endpoints speak; http1 when left out", examples=["http2"]
+    )
+    proxy_protocol: OrNone[Literal["v1", "v2"]] = Field(
+        default=None, description="a PROXY header in front of each connection; none when left out"
+    )
+    slow_start: Duration | None = Field(
+        default=None,
+        description="time in which a recovered endpoint grows to its full share; at once when left out",
+        examples=["30s"],
+    )
+    stand_ins: bool | None = Field(
+        default=None,
+        description="whether `lbgen up` starts stand-ins for its endpoints; unless they are containers when left out",
+    )
+
+
+class PoolMembers(Strict):
+    """The endpoints of a pool; its fields come before its settings."""
 
     endpoints: list[Endpoint] = Field(
         default_factory=list,
@@ -260,42 +299,12 @@ class Pool(Strict):
         description="listener of the tier that the pool leads to; needed if the tier has several, no default",
         examples=["inner"],
     )
-    balance: Balance | None = Field(
-        default=None, description="how an endpoint is chosen; round_robin when left out", examples=["least_connections"]
-    )
-    health: Health | None = Field(
-        default=None,
-        description="how failed endpoints are detected; they are not when left out",
-        examples=[{"active": {"path": "/healthz"}}],
-    )
-    connections: Connections | None = Field(
-        default=None,
-        description="connections to the endpoints; 64 idle ones are kept when left out",
-        examples=[{"keepalive": 64}],
-    )
-    sticky: Sticky | None = Field(
-        default=None,
-        description="a cookie that keeps a client at its endpoint; none when left out",
-        examples=[{"cookie": "LB", "ttl": "1h"}],
-    )
-    tls: PoolTls | None = Field(
-        default=None, description="TLS to the endpoints; plain text when left out", examples=[{"ca": "certs/ca.crt"}]
-    )
-    protocol: Literal["http1", "http2", "grpc"] | None = Field(
-        default=None, description="what the endpoints speak; http1 when left out", examples=["http2"]
-    )
-    proxy_protocol: Literal["v1", "v2"] | None = Field(
-        default=None, description="a PROXY header in front of each connection; none when left out"
-    )
-    slow_start: Duration | None = Field(
-        default=None,
-        description="time in which a recovered endpoint grows to its full share; at once when left out",
-        examples=["30s"],
-    )
-    stand_ins: bool | None = Field(
-        default=None,
-        description="whether `lbgen up` starts stand-ins for its endpoints; unless they are containers when left out",
-    )
+
+
+class Pool(PoolSettings, PoolMembers):
+    """Endpoints and how they are used."""
+
+    model_config = exactly_one("endpoints", "tier")
 
     @model_validator(mode="wrap")
     @classmethod

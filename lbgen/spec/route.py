@@ -4,8 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 
+from lbgen.spec.auth import Auth
 from lbgen.spec.base import (
+    Inheritable,
     OneOrMore,
+    OrNone,
     ShortForm,
     Strict,
     exactly_one,
@@ -13,6 +16,7 @@ from lbgen.spec.base import (
     no_case_twins,
     not_both,
 )
+from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import Access
 from lbgen.spec.match import Match
 from lbgen.spec.policy import Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries, Timeouts
@@ -142,10 +146,80 @@ Forward = Annotated[
 ]
 
 
-class Route(Strict):
-    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not set."""
+class RoutePolicies(Inheritable):
+    """What is done with requests, whichever route they take: the fields of a route that a policy can hold. None = not
+    set."""
 
-    model_config = exactly_one("forward", "redirect", "respond")
+    timeouts: Timeouts | None = Field(
+        default=None,
+        description="how long endpoints may take; the topology's when left out",
+        examples=[{"response": "10s"}],
+    )
+    retries: OrNone[Retries] = Field(
+        default=None, description="extra tries; none when left out", examples=[{"max": 1, "on": ["connect_failure"]}]
+    )
+    rate_limit: OrNone[RateLimit] = Field(
+        default=None,
+        description="limit of requests per time; none when left out",
+        examples=[{"rate": "10/s", "burst": 20, "key": "client_ip"}],
+    )
+    concurrency: OrNone[Concurrency] = Field(
+        default=None,
+        description="limit of requests at a time; none when left out",
+        examples=[{"max": 100, "key": "route"}],
+    )
+    max_body: ByteSize | None = Field(
+        default=None, description="longer bodies get 413; the topology's when left out", examples=["10MiB"]
+    )
+    buffering: Buffering | None = Field(
+        default=None,
+        description="whether bodies are buffered whole; the topology's when left out",
+        examples=[{"request": False}],
+    )
+    request_headers: HeaderEdits | None = Field(
+        default=None,
+        description="edits of what the endpoint gets; none when left out",
+        examples=[{"set": {"x-env": "prod"}}],
+    )
+    response_headers: HeaderEdits | None = Field(
+        default=None,
+        description="edits of what the client gets; none when left out",
+        examples=[{"remove": ["x-powered-by"]}],
+    )
+    mirror: OrNone[OneOrMore[Mirror]] = Field(
+        default=None,
+        description="copies of requests whose answer is dropped; none when left out",
+        examples=[{"pool": "shadow", "percent": 10}],
+    )
+    cors: OrNone[Cors] = Field(
+        default=None,
+        description="pages of other origins that may call; none when left out",
+        examples=[{"origins": ["https://shop.example"], "methods": ["GET"]}],
+    )
+    compression: OrNone[Compression] = Field(
+        default=None,
+        description="which responses are compressed; none when left out",
+        examples=[{"types": ["application/json"]}],
+    )
+    access: Access | None = Field(
+        default=None,
+        description="clients that are admitted, by address; all when left out",
+        examples=[{"allow": ["10.0.0.0/8"]}],
+    )
+    auth: OrNone[Auth] = Field(
+        default=None,
+        description="who may send requests; the listener's when left out, `none` for all",
+        examples=[{"basic": {"users": "users.htpasswd"}}],
+    )
+    error_pages: OrNone[ErrorPages] = Field(
+        default=None,
+        description="what clients get instead of the engine's own text, by status; the listener's when left out",
+        examples=[{"5xx": {"body": '{"error":"unavailable"}', "content_type": "application/json"}}],
+    )
+
+
+class RouteAction(Strict):
+    """The requests of a route, and where they go; its fields come before those of its policies."""
 
     name: Name = Field(description="its name in logs, findings and stats", examples=["api"])
     listeners: list[Name] | None = Field(
@@ -189,62 +263,18 @@ class Route(Strict):
         description="changes of path and host for the endpoint; none when left out",
         examples=[{"prefix": "/v1"}],
     )
-    timeouts: Timeouts | None = Field(
+    policies: list[Name] | None = Field(
         default=None,
-        description="how long endpoints may take; the topology's when left out",
-        examples=[{"response": "10s"}],
+        min_length=1,
+        description="names of policies; later ones win, and the route's own fields over all; none when left out",
+        examples=[["secured"]],
     )
-    retries: Retries | None = Field(
-        default=None, description="extra tries; none when left out", examples=[{"max": 1, "on": ["connect_failure"]}]
-    )
-    rate_limit: RateLimit | None = Field(
-        default=None,
-        description="limit of requests per time; none when left out",
-        examples=[{"rate": "10/s", "burst": 20, "key": "client_ip"}],
-    )
-    concurrency: Concurrency | None = Field(
-        default=None,
-        description="limit of requests at a time; none when left out",
-        examples=[{"max": 100, "key": "route"}],
-    )
-    max_body: ByteSize | None = Field(
-        default=None, description="longer bodies get 413; the topology's when left out", examples=["10MiB"]
-    )
-    buffering: Buffering | None = Field(
-        default=None,
-        description="whether bodies are buffered whole; the topology's when left out",
-        examples=[{"request": False}],
-    )
-    request_headers: HeaderEdits | None = Field(
-        default=None,
-        description="edits of what the endpoint gets; none when left out",
-        examples=[{"set": {"x-env": "prod"}}],
-    )
-    response_headers: HeaderEdits | None = Field(
-        default=None,
-        description="edits of what the client gets; none when left out",
-        examples=[{"remove": ["x-powered-by"]}],
-    )
-    mirror: OneOrMore[Mirror] | None = Field(
-        default=None,
-        description="copies of requests whose answer is dropped; none when left out",
-        examples=[{"pool": "shadow", "percent": 10}],
-    )
-    cors: Cors | None = Field(
-        default=None,
-        description="pages of other origins that may call; none when left out",
-        examples=[{"origins": ["https://shop.example"], "methods": ["GET"]}],
-    )
-    compression: Compression | None = Field(
-        default=None,
-        description="which responses are compressed; none when left out",
-        examples=[{"types": ["application/json"]}],
-    )
-    access: Access | None = Field(
-        default=None,
-        description="clients that are admitted, by address; all when left out",
-        examples=[{"allow": ["10.0.0.0/8"]}],
-    )
+
+
+class Route(RoutePolicies, RouteAction):
+    """Exactly one of `forward`, `redirect`, `respond` is set. `hosts`, `match`, `listeners` None = not set."""
+
+    model_config = exactly_one("forward", "redirect", "respond")
 
     @model_validator(mode="wrap")
     @classmethod

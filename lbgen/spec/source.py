@@ -21,6 +21,7 @@ from lbgen.spec.value_errors import kind_of, shorten
 from lbgen.spec.variables import replace_references
 
 LARGEST_FILE = 16 << 20  # bytes
+_BY_STATUS = "error_pages"  # the field whose keys are numbers
 MOST_FINDINGS = 200  # then the rest is not looked at
 MOST_ALIASED = 100_000  # values reached through aliases
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
@@ -214,6 +215,8 @@ class _Builder:
             return None
         if isinstance(key, str):
             return self._plain_keys.setdefault(node.value, key)
+        if steps[-2:-1] == (_BY_STATUS,) and str(key) == node.value:
+            return str(node.value)
         self._find(
             "LB105",
             f"{kind_of(key)} where a key is expected",
@@ -289,6 +292,8 @@ def _plain(value: object, steps: tuple[Step, ...], findings: list[Diagnostic], s
         data: dict[str, Any] = {}
         for written, item in value.items():
             key = "on" if written is True else written  # what YAML 1.1 reads `on:` as
+            if isinstance(key, int) and not isinstance(key, bool) and steps[-1:] == (_BY_STATUS,):
+                key = str(key)
             if isinstance(key, str) and key in data:
                 findings.append(
                     Diagnostic("LB102", f'the key "{shorten(key)}" is written twice', span, field_path(steps))

@@ -30,7 +30,7 @@ OBJECTS = {
     "target": ForwardTarget,
 }
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
-ONE_OF = {"Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
+ONE_OF = {"Auth", "Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
 INSTEAD = {("Endpoint", "service"): "address"}  # and fields that take the place of one other
 # Objects of a context, whose fields are set there.
 STRUCTURE = {"listeners", "pools", "routes"}

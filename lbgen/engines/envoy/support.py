@@ -24,6 +24,7 @@ _SORTED = emulated("rules are written in order of precedence, and each host's ta
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
 _V1_40: dict[Feature, Verdict] = {
+    "route.auth": refused("it is not rendered for this engine yet"),
     "listener.trusted_proxies": emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),

@@ -106,6 +106,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 }
 
 _REFUSED = {
+    "route.auth": "it is not rendered for this engine yet",
     "listener.l4.udp": "HAProxy does not proxy UDP",
     "route.retries.budget": "HAProxy does not count its retries against its requests",
     "timeouts.request": "HAProxy has no timer for a whole request",

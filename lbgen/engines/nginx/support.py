@@ -66,6 +66,7 @@ _FAILURES = habit(
 )
 
 _COMMON: dict[Feature, Verdict] = {
+    "route.auth": refused("it is not rendered for this engine yet"),
     "listener.tls": emulated("a server block for each name of a certificate or a host"),
     "listener.tls.client": habit(
         "a client without a valid certificate gets 400 after the handshake",

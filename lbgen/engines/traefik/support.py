@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
+    "route.auth": refused("it is not rendered for this engine yet"),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Diagnostic, Severity
-from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks import (
+    acme,
+    auth,
     ignored,
     layers,
     listeners,
+    policies,
     pools,
     references,
     routes,
     tiers,
     unreachable,
 )
+from lbgen.plan.checks import files as file_checks
 from lbgen.plan.checks.context import Context
 from lbgen.plan.expand import ExpandedTopology, expand
+from lbgen.plan.inheritance import with_inherited
 
 if TYPE_CHECKING:
     from lbgen.spec.load import Topology
@@ -52,13 +56,17 @@ def find_errors(topology: Topology, expanded: ExpandedTopology) -> list[Diagnost
 def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     context = Context(topology, expanded)
     references.check(context)
+    policies.check(context)
     layers.check(context)
     listeners.check(context)
+    acme.check(context)
     pools.check(context)
     routes.check(context)
     unreachable.check(context)
     file_checks.check_certificates(context)
     file_checks.check_secrets(context)
+    auth.check(context)
+    file_checks.check_error_pages(context)
     routes.check_dropped_headers(context)
     tiers.check(context)
     pools.check_datagrams(context)
@@ -71,6 +79,7 @@ def find_file_problems(topology: Topology) -> tuple[Diagnostic, ...]:
     """Findings about the files that `topology` names: LB211, LB427, and LB428 (warnings)."""
     from lbgen.plan.checks import key_pairs
 
+    topology = with_inherited(topology)
     context = Context(topology, expand(topology.model))
     file_checks.check(context)
     key_pairs.check(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ class Context(Struct):
     topology: Topology
     expanded: ExpandedTopology
     found: list[Diagnostic] = field(default_factory=list)
+    inherited: set[tuple[str, str]] = field(default_factory=set)  # findings about inherited fields: code, field
 
     @property
     def model(self) -> TopologyModel:
@@ -48,9 +50,23 @@ class Context(Struct):
         severity: Severity = Severity.ERROR,
         key: bool = False,
     ) -> None:
-        """Add a finding about `field`, at its value, or with `key` at its key."""
-        span = self.topology.span(field, key=key)
-        self.found.append(Diagnostic(code, message, span, field, hint, severity))
+        """Add a finding about `field`, at its value, or with `key` at its key.
+
+        What a route or pool inherits is found where it is written, once, with the name of the first that has it.
+        """
+        span, origin = self.topology.span(field, key=key), self.topology.marks.origin(field)
+        if origin != field:
+            if (code, origin) in self.inherited:
+                return
+            self.inherited.add((code, origin))
+            message = f"{message}, on {self._owner(field)}"
+        self.found.append(Diagnostic(code, message, span, origin, hint, severity))
+
+    def _owner(self, field: str) -> str:
+        """The route or pool that a field is of."""
+        if (route := re.match(r"routes\[([0-9]+)\]", field)) is not None:
+            return f'route "{self.model.routes[int(route[1])].name}"'
+        return f'pool "{next(name for name in self.model.pools if field.startswith(f"pools.{name}."))}"'
 
     def advise(self, code: str, field: str, message: str, hint: str = "", *, key: bool = False) -> None:
         """Add advice about `field`."""

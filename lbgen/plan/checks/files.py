@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbgen.plan.error_pages import LARGEST_PAGE, read_page
 from lbgen.plan.files import certificate_names
 from lbgen.plan.sticky import SHORTEST_SECRET, read_secret
 
@@ -72,6 +73,25 @@ def check_certificates(context: Context) -> None:
             if not found:
                 message = f'the names of "{pair.cert}" cannot be read: {reason}'
                 context.add("LB220", field, message, "write the names it serves: names: [shop.example]")
+
+
+def check_error_pages(context: Context) -> None:
+    """LB237: the files of error pages must be readable wherever a plan is made, as their content is part of it."""
+    model = context.model
+    levels = [("error_pages", model.error_pages)]
+    levels += [(f"listeners.{name}.error_pages", each.error_pages) for name, each in model.listeners.items()]
+    levels += [(f"routes[{index}].error_pages", each.error_pages) for index, each in enumerate(model.routes)]
+    for field, pages in levels:
+        for key, page in (pages or {}).items():
+            if page.file is None:
+                continue
+            try:
+                read_page(context.topology.base / page.file)
+            except (OSError, ValueError) as error:
+                reason = (getattr(error, "strerror", None) or str(error)).lower()
+                hint = f"an error page is text in UTF-8 of at most {LARGEST_PAGE >> 10} KiB"
+                place = f"{field}.{key}.file"
+                context.add("LB237", place, f'the error page "{page.file}" cannot be used: {reason}', hint)
 
 
 _MAKE = f"create a file with at least {SHORTEST_SECRET} random bytes: `openssl rand -hex 32 > FILE`"

@@ -6,18 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.context import Context, list_names
+from lbgen.plan.field_scope import L7_CONNECTIONS, L7_POOL, L7_ROUTE, L7_TIMES
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.spec.route import Route
 
-_L7_ROUTE = (
-    *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
-    *("request_headers", "response_headers", "mirror", "cors", "compression"),
-)
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts")
-_L7_POOL = ("sticky", "protocol")
+_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages")
 
 
 def check(context: Context) -> None:
@@ -44,6 +40,8 @@ def check(context: Context) -> None:
             context.add("LB207", f"routes[{index}].sources", message, hint, key=True)
         for target in route.forward or ():
             layers.setdefault(target.pool, {}).setdefault(layer, route.name)
+        if layer == "l7" and route.auth is not None and route.auth.forward is not None and route.auth.forward.pool:
+            layers.setdefault(route.auth.forward.pool, {}).setdefault("l7", route.name)
     for name, users in layers.items():
         if name in context.model.pools:
             _pool(context, name, users)
@@ -73,10 +71,10 @@ def _listeners(context: Context) -> None:
 
 
 def _l4_route(context: Context, field: str, index: int, route: Route) -> None:
-    for key in _set(route, _L7_ROUTE):
+    for key in _set(route, L7_ROUTE):
         hint = "an l4 route has hosts (TLS server names), sources, forward, timeouts and access"
         context.add("LB206", f"{field}.{key}", f"{key} needs an l7 listener", hint, key=True)
-    for key in _set(route.timeouts, ("response", "request")) if route.timeouts is not None else ():
+    for key in _set(route.timeouts, L7_TIMES) if route.timeouts is not None else ():
         message = f"{key} needs an l7 listener: l4 sees no responses"
         context.add("LB206", f"{field}.timeouts.{key}", message, "on l4 there are connect and idle", key=True)
     for n, target in enumerate(route.forward or ()):
@@ -101,10 +99,10 @@ def _pool(context: Context, name: str, users: dict[str, str]) -> None:
     if "l4" not in users:
         return
     by = f'needs l7, and l4 route "{users["l4"]}" uses this pool'
-    for key in _set(pool, _L7_POOL):
+    for key in _set(pool, L7_POOL):
         context.add("LB206", f"{field}.{key}", f"{key} {by}", "drop it", key=True)
     if pool.balance is not None and pool.balance.hash is not None:
         hint = "write balance: source_hash"
         context.add("LB206", f"{field}.balance", f"a hash of headers, cookies or the query {by}", hint)
-    for key in _set(pool.connections, ("keepalive", "keepalive_idle", "queue")) if pool.connections is not None else ():
+    for key in _set(pool.connections, L7_CONNECTIONS) if pool.connections is not None else ():
         context.add("LB206", f"{field}.connections.{key}", f"{key} {by}", "drop it", key=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.plan.challenge_route import ChallengeRoute
+
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.spec.listener import ListenerTls, Paths, TlsDefaults
@@ -17,6 +19,7 @@ _ALL = "::"
 def check(context: Context) -> None:
     """LB103 TLS without certificates, LB205 no routes, LB208 port clash."""
     served = {name for names in context.expanded.listeners for name in names}
+    served.update(ChallengeRoute(context.model).listeners)
     homeless = any(finding.code == "LB209" for finding in context.found)  # a route that may be meant for an l4 listener
     taken: dict[tuple[int, str, str | None], list[str]] = {}
     for name, listener in context.model.listeners.items():
@@ -25,10 +28,10 @@ def check(context: Context) -> None:
             hint = f"name it in a route: listeners: [{name}]" if listener.mode == "l4" else "add a route, or drop it"
             context.add("LB205", field, "no route is attached to this listener", hint, key=True)
         tls = listener.tls
-        if tls is not None and tls.mode == "terminate" and not tls.certificates:
-            hint = "write certificates: [{ cert: FILE, key: FILE }], or mode: passthrough on an l4 listener"
+        if tls is not None and tls.mode == "terminate" and not tls.certificates and tls.acme is None:
+            hint = "write certificates: [{ cert: FILE, key: FILE }] or acme: {}, or mode: passthrough on an l4 listener"
             context.add("LB103", f"{field}.tls", "TLS is terminated here without a certificate", hint)
-        ends = tls is not None and (tls.certificates or tls.client or tls.min_version or tls.curves)
+        ends = tls is not None and (tls.certificates or tls.acme or tls.client or tls.min_version or tls.curves)
         if tls is not None and tls.mode == "passthrough" and ends:
             message = "with passthrough the endpoints terminate TLS: no certificate, version or policy applies here"
             context.add("LB207", f"{field}.tls", message, "keep mode: passthrough alone")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import Header, read_conditions
+from lbgen.plan.field_scope import FORWARD_ONLY
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers", "compression")
 
 
 def check(context: Context) -> None:
-    """LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body, LB219 a field without forward."""
+    """LB210 weights, LB212 a redirect to itself, LB213 prefix, LB214 body, LB219 a field without forward, LB228
+    pages for gRPC."""
     for index, route in enumerate(context.model.routes):
         field = f"routes[{index}]"
         if route.forward is not None and not any(target.weight for target in route.forward):
@@ -32,13 +33,23 @@ def check(context: Context) -> None:
         if route.respond is not None and route.respond.status in (204, 304) and route.respond.body:
             message = f"a response of status {route.respond.status} has no body"
             context.add("LB214", f"{field}.respond.body", message, "drop the body, or write status: 200")
+        if route.error_pages is not None and route.forward is not None:
+            calls = [to.pool for to in route.forward if _protocol(context, to.pool) == "grpc"]
+            if calls:
+                message = f'pool "{calls[0]}" speaks gRPC, whose clients read no pages'
+                context.add("LB228", f"{field}.error_pages", message, "drop it", key=True)
         if route.forward is None:
             action = "redirect" if route.redirect is not None else "respond"
-            for key in _FORWARD_ONLY:
+            for key in FORWARD_ONLY:
                 if getattr(route, key) is not None:
                     message = f"{key} concerns endpoints, and {action} uses none"
                     context.add("LB219", f"{field}.{key}", message, "drop it", key=True)
     _redirects(context)
+
+
+def _protocol(context: Context, pool: str) -> str | None:
+    found = context.model.pools.get(pool)
+    return None if found is None else found.protocol
 
 
 def _prefixes(context: Context, field: str, route: Route) -> None:

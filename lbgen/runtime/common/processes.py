@@ -67,6 +67,7 @@ class ProcessId(Struct, frozen=True):
 
 READY = "ready"
 CLONE_NEWNET = 0x40000000
+_HEARD_SECONDS = 5.0
 # The kernel's numbers of socket states.
 ESTABLISHED, UNCONNECTED, CLOSE_WAIT, LISTEN = "01", "07", "08", "0A"
 
@@ -115,6 +116,20 @@ def wait_until(holds: Callable[[], object], seconds: float, pause: float = 0.05)
     return True
 
 
+def wait_heard(holds: Callable[[], object], remind: Callable[[], None], seconds: float) -> bool:
+    """Like `wait_until` for what a signal caused: `remind` sends it again after 5 s, 10 s more and so on.
+
+    HAProxy's master loses a signal that comes while it loads its files.
+    """
+    end, patience = time.monotonic() + seconds, _HEARD_SECONDS
+    while not wait_until(holds, min(patience, max(0.0, end - time.monotonic()))):
+        if time.monotonic() > end:
+            return False
+        remind()
+        patience *= 2
+    return True
+
+
 def set_netns(descriptor: int) -> None:
     """Move this thread into a network namespace. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET) != 0:
@@ -141,12 +156,9 @@ def workers(master: int) -> tuple[ProcessId, ...]:
     return tuple(each for each in group_members(master) if each.pid != master)
 
 
-def wait_until_closed(former: Collection[ProcessId], ports: Collection[int], seconds: float) -> bool:
-    """Return True once none of `former` listens on those TCP ports any more, False when one does after `seconds`.
-
-    A process whose descriptors may not be read counts as closed.
-    """
-    return wait_until(lambda: not any(_listens(each, ports) for each in former), seconds)
+def closed(former: Collection[ProcessId], ports: Collection[int]) -> bool:
+    """Whether none of `former` listens on those TCP ports; one whose descriptors may not be read does not count."""
+    return not any(_listens(each, ports) for each in former)
 
 
 def _listens(process: ProcessId, ports: Collection[int]) -> bool:
@@ -166,7 +178,8 @@ def main() -> None:
     former = workers(1)
     sys.stdout.write(f"{READY}\n")
     sys.stdout.flush()
-    wait_until_closed(former, frozenset(map(int, sys.argv[1:])), inf)
+    ports = frozenset(map(int, sys.argv[1:]))
+    wait_until(lambda: closed(former, ports), inf)
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lbgen.runtime.common.running_engine import RunningEngine
 
 _LOOK_SECONDS = 0.05
-_HEARD_SECONDS = 3.0  # by then the files before serve again, if their engine was told
 REMEDY = "`lbgen up` replaces what runs; connections are cut then"
 
 
@@ -77,11 +76,7 @@ class Change(Struct):
         self.live.stop_agent()
         self.live.restore()
         self.live.reload(*self.before)
-        try:
-            _confirmed(self.live, self.plan, seconds=min(seconds, _HEARD_SECONDS), progress=progress)
-        except LbgenError:  # who was still loading the change may not have heard: HAProxy's master does not
-            self.live.reload(*self.before)
-            _confirmed(self.live, self.plan, seconds=seconds, progress=progress)
+        _confirmed(self.live, self.plan, seconds=seconds, progress=progress)
         self.outcome = ReloadOutcome.BEFORE
 
 

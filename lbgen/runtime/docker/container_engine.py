@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from lbgen.diagnostics import Diagnostic, EngineError
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import processes
 from lbgen.runtime.common.driver import START_SECONDS
-from lbgen.runtime.common.processes import wait_until
+from lbgen.runtime.common.processes import wait_heard, wait_until
 from lbgen.runtime.common.running_engine import RunningEngine
 from lbgen.runtime.docker import container, container_files, desired, helper_image
 from lbgen.runtime.docker.client import docker_errors
@@ -72,10 +72,11 @@ class WorkerProbe(Struct, frozen=True):
             raise
         return probe
 
-    def wait(self, title: str, seconds: float) -> None:
-        """Return once the workers from before accept no connections. EngineError LB403 after `seconds`, LB421."""
+    def wait(self, title: str, remind: Callable[[], None], seconds: float) -> None:
+        """Return once the workers from before accept no connections; `remind` sends the signal again. EngineError LB403
+        after `seconds`, LB421."""
         try:
-            if not wait_until(self._ended, seconds):
+            if not wait_heard(self._ended, remind, seconds):
                 raise EngineError(Diagnostic("LB403", f"{title} has not loaded the files after {seconds:g} s"))
         finally:
             self.remove()
@@ -240,8 +241,12 @@ class ContainerEngine(RunningEngine):
         self.ensure_alive()
         if self._probe is not None:
             probe, self._probe = self._probe, None
-            probe.wait(self.title, seconds)
+            probe.wait(self.title, self._remind, seconds)
             self.ensure_alive()
+
+    def _remind(self) -> None:
+        if self.spec.reload is not None:
+            container.signal(self.container.handle, self.spec.reload.name)
 
     def ensure_alive(self) -> None:
         ensure_alive(self.container, self._restarts, "while it took over the change")

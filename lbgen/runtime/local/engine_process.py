@@ -16,7 +16,7 @@ from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.logs import tail
 from lbgen.runtime.common.ports import LOOPBACK
-from lbgen.runtime.common.processes import group_members, wait_until_closed, workers
+from lbgen.runtime.common.processes import closed, group_members, wait_heard, workers
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.exec_wrapper import drop_privileges, join_network
 from lbgen.runtime.local.spawn import KILLED, Process, User, engine_user, how_ended, spawn, spawn_own, stop
@@ -135,9 +135,13 @@ class EngineProcess(Struct):
         """Return once workers from before the last reload accept no connections: until then they may answer probes, and
         hold ports that are no longer listened on. EngineError LB403 with the log's last lines when they still do after
         `seconds`."""
-        if not wait_until_closed(self.old_workers, self.old_ports, seconds):
+        if not wait_heard(lambda: closed(self.old_workers, self.old_ports), self._remind, seconds):
             raise failure(self.title, f"{self.title} has not loaded the files after {seconds:g} s", self.log)
         self.old_workers = ()
+
+    def _remind(self) -> None:
+        if self.spec.reload is not None and self.is_alive():
+            self.process.send_signal(self.spec.reload)
 
     def hot_restart(self, plan: Plan, spec: ProcessSpec) -> None:
         """Start the process that takes over. If the last one died during its takeover, its predecessor still serves."""

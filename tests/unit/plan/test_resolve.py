@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,8 @@ def test_minimal_asks_for_no_extra_headers() -> None:
     assert (plan.listeners[0].forwarded_headers, plan.listeners[0].request_id) == (False, False)
 
 
+FORWARD = {"forward": {"url": "https://login.test/verify"}}
+JWT = {"jwt": {"issuer": "https://login.test", "audience": ["shop"], "jwks": "https://login.test/keys"}}
 RICH: dict[str, Any] = {
     "version": 1,
     "name": "rich",
@@ -266,9 +269,10 @@ RICH: dict[str, Any] = {
             "cors": {"origins": ["*"]},
             "compression": {"types": ["text/html"]},
             "access": {"allow": ["10.0.0.0/8"]},
+            "auth": {"basic": {"users": str(Path(__file__).parent / "users.htpasswd")}},
         },
-        {"name": "b", "match": [{"path": {"regex": "/r"}}], "forward": "d", "rewrite": {"path": "/"}},
-        {"name": "c", "match": [{"path": {"exact": "/c"}}], "redirect": {"host": "z.test"}},
+        {"name": "b", "match": [{"path": {"regex": "/r"}}], "forward": "d", "rewrite": {"path": "/"}, "auth": FORWARD},
+        {"name": "c", "match": [{"path": {"exact": "/c"}}], "redirect": {"host": "z.test"}, "auth": JWT},
         {"name": "d", "match": [{"path": {"exact": "/d"}}], "respond": {"status": 200}},
         {"name": "e", "listeners": ["edge"], "hosts": ["a.test"], "sources": ["10.0.0.0/8"], "forward": "e"},
         {"name": "f", "listeners": ["dns", "db"], "forward": "g"},
@@ -291,7 +295,7 @@ def test_every_feature_can_be_asked_for() -> None:
     assert plan.accept == ("framing", "all")
     assert plan.resolvers == ("10.0.0.2",)
     assert plan.options("nginx").version == "1.22"
-    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g"]
+    assert [pool.name for pool in plan.pools] == ["a", "b", "c", "d", "e", "g", "auth-login.test-443"]
     assert len(set(plan.uses)) == len(plan.uses)
 
 

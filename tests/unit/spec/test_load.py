@@ -27,6 +27,8 @@ listeners:
             client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
+            auth: { jwt: { issuer: "https://login.example", audience: [shop], jwks: keys.json,
+                           claims_to_headers: { x-user: sub } } },
             limits: { headers: 16KiB, target: 8KiB },
             timeouts: { client_header: 10s, client_body: 20s, keepalive: 1m } }
   db:     { port: 5432, mode: l4 }
@@ -52,6 +54,8 @@ pools:
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
+    auth: { forward: { url: "http://sso:9091", path: /verify, request_headers: [cookie],
+                       response_headers: [x-user], redirect_to: "https://login.example/" } }
     priority: 5
     match:
       - path: { prefix: /api }
@@ -77,12 +81,17 @@ routes:
             credentials: true, max_age: 10m }
     compression: { types: [application/json], min_size: 1KiB }
     access: { allow: [10.0.0.0/8], deny: [] }
+    policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]
     respond: { status: 200, body: "ok\\n", headers: { content-type: text/plain } }
   - { name: tenant-a, listeners: [edge], hosts: [a.example], sources: [10.0.0.0/8], forward: tenant-a }
+  - { name: staff, auth: { basic: { users: users.htpasswd, realm: Staff } }, forward: api-v2 }
+  - { name: open, auth: none, forward: api-v2 }
+policies: { slow: { timeouts: { response: 1m }, retries: none } }
+defaults: { route: { max_body: 2MiB }, pool: { health: none } }
 engines:
   nginx: { http: "...", version: "1.22" }
   nftables: { forwarding: direct, device: eth0 }
@@ -171,7 +180,9 @@ def test_no_field_is_left_untried() -> None:
     for model in models_of_topology():
         of_match = model.__module__ == Match.__module__
         for field in model.model_fields:
-            assert f"{field}:" in text or field in {"method", "by", "include"} or of_match, f"{model.__name__}.{field}"
+            assert f"{field}:" in text or field in {"method", "by", "include", "none"} or of_match, (
+                f"{model.__name__}.{field}"
+            )
 
 
 def test_places_of_fields() -> None:

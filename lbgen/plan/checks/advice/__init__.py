@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.plan.checks import acme, policies
 from lbgen.plan.checks.advice import routes, topology
 
 if TYPE_CHECKING:
@@ -20,4 +21,6 @@ def check(context: Context) -> None:
     routes.check_literals(context)
     topology.check_engines(context)
     topology.check_defaults(context)
+    policies.check_defaults(context)
     topology.check_tiers(context)
+    acme.advise(context)

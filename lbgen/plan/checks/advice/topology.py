@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # What a route may say without needing to read requests.
-_L4_ROUTE = {"name", "listeners", "forward", "timeouts", "access"}
+_L4_ROUTE = {"name", "listeners", "forward", "timeouts", "access", "policies"}
 _L7_LISTENER = ("tls", "http2", "trusted_proxies", "paths", "headers_with_underscores", "limits", "timeouts")
 _L7_POOL = ("sticky", "protocol", "tls")
 _HSTS = "strict-transport-security"

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from lbgen.runtime.common import processes
 from lbgen.runtime.common.processes import defer_signals
 
 
@@ -75,3 +76,16 @@ def test_a_command_ends_with_its_number(number: signal.Signals) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert (done.returncode, done.stderr) == (128 + number, b"")
+
+
+def test_who_did_not_hear_is_reminded(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "_HEARD_SECONDS", 0.05)
+    sent: list[str] = []
+    assert processes.wait_heard(lambda: len(sent) == 2, lambda: sent.append("again"), 5)
+    assert len(sent) == 2
+    sent.clear()
+    assert not processes.wait_heard(lambda: False, lambda: sent.append("again"), 0.4)
+    assert 1 <= len(sent) <= 4  # after 0.05 s, 0.15 s, 0.35 s
+    sent.clear()
+    assert processes.wait_heard(lambda: True, lambda: sent.append("again"), 5)
+    assert not sent

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from lbgen import resources
 from lbgen.diagnostics import counted
 from lbgen.json_types import Record
+from lbgen.plan.inheritance import with_inherited
 from lbgen.spec.dump import Reference, lines
 from lbgen.spec.variables import names_in
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 # A variable with one of these words in its name is taken for a secret, whose value is not printed.
 _SECRET = re.compile("SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|(?:^|_)KEY", re.IGNORECASE)
 
+# What is not left of a topology that has what it includes and inherits.
+_EXPANDED: dict[str, Any] = {
+    **dict.fromkeys(("include", "policies", "defaults"), True),
+    "routes": {"__all__": {"policies"}},
+    "listeners": {"__all__": {"policies"}},
+}
 _NOTHING = object()
 
 
@@ -96,14 +103,17 @@ class Effective(Struct, frozen=True):
 
 
 def config(topology: Topology) -> Effective:
-    """The effective topology. A value of a variable whose name says that it is secret stays a reference to it.
+    """The effective topology, with what routes and pools inherit from policies and defaults as their own, in place of
+    these. A value of a variable whose name says that it is secret stays a reference to it.
 
     Fields that are not written and have no value of their own, such as a route's times, which are the topology's, are
     left out; `lbgen explain` and the plan have what holds in the end. Times are in milliseconds, sizes in bytes.
     Raises nothing.
     """
     values: list[Value] = []
-    data = _walk(topology.model.model_dump(mode="json", exclude_none=True, exclude={"include"}), "", topology, values)
+    topology = with_inherited(topology)
+    data = topology.model.model_dump(mode="json", exclude_none=True, exclude=_EXPANDED)
+    data = _walk(data, "", topology, values)
     return Effective(data, tuple(values))
 
 
@@ -122,10 +132,11 @@ def _walk(data: Any, path: str, topology: Topology, values: list[Value]) -> Any:
 
 
 def _value(topology: Topology, path: str, value: JsonValue) -> Value:
+    written_at = topology.marks.origin(path)
     for marks, source in ((topology.marks.top, Source.FILE), (topology.marks.under, Source.PROFILE)):
         if marks is None:
             continue
-        for written in _ways(path):
+        for written in _ways(written_at):
             span, there = marks.find_value(written)
             if there:
                 replaced = marks.replaced(written)

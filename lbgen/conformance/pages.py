@@ -1,0 +1,63 @@
+"""Error pages in answers: which one the oracle allows, and what is wrong with what came instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from lbgen.conformance.difference import Difference, Kind
+from lbgen.plan.error_pages import ErrorPage, intercepting_page, page_for
+from lbgen.plan.own_statuses import FAILURES, MALFORMED
+from lbgen.plan.request import to_wire
+
+if TYPE_CHECKING:
+    from lbgen.conformance.case import Expect
+    from lbgen.conformance.http1_client import Answer
+    from lbgen.plan.model import HeaderEdits
+    from lbgen.plan.request import Headers
+    from lbgen.plan.simulate import Outcome
+    from lbgen.runtime.standins.stand_in import Behaviour
+
+
+def own_pages(expect: Expect, outcome: Outcome) -> dict[int, tuple[ErrorPage, ...]]:
+    """The pages of an answer of the engine's own, by the status that a client sees; without those for answers that any
+    status will do for."""
+    causes = sorted(FAILURES) if expect.fault is not None else outcome.causes
+    found: dict[int, tuple[ErrorPage, ...]] = {}
+    for status in causes:
+        if status not in MALFORMED and (page := page_for(outcome.error_pages, status)) is not None:
+            found[page.shown(status)] = (*found.get(page.shown(status), ()), page)
+    return found
+
+
+def intercepted(outcome: Outcome, behaviour: Behaviour, expect: Expect) -> tuple[int, ErrorPage] | None:
+    """The status and the page that a client gets in place of what its endpoint answers."""
+    if outcome.status is not None or expect.fault is not None or behaviour.mode != "fixed":
+        return None
+    page = intercepting_page(outcome.error_pages, behaviour.status)
+    return None if page is None else (page.shown(behaviour.status), page)
+
+
+def page_differences(method: str, pages: Iterable[ErrorPage], outcome: Outcome, answer: Answer) -> Iterator[Difference]:
+    """What is wrong with an answer that has to be one of these pages, with the edits of its route."""
+    every = [list(_of_page(method, page, outcome, answer)) for page in pages]
+    if all(every):
+        yield from every[0]
+
+
+def _of_page(method: str, page: ErrorPage, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
+    body = b"" if method == "HEAD" else to_wire(page.body).encode("latin-1")
+    if answer.body != body:
+        yield Difference(Kind.BODY, repr(answer.body[:200]), repr(body[:200]), why=page.field)
+    wanted = apply_edits((("content-type", page.content_type),), outcome.cors_edits, outcome.response_edits)
+    for name, value in wanted:
+        if name not in outcome.free and value not in (got := ", ".join(answer.lines(name))):
+            yield Difference(Kind.HEADER, got or None, value, name, "answer", why=page.field)
+
+
+def apply_edits(headers: Iterable[tuple[str, str]], *edits: HeaderEdits) -> Headers:
+    """`headers` after remove, set and add of each (new names in lower case)."""
+    for each in edits:
+        gone = {*each.remove, *(name for name, _ in each.set)}
+        headers = (*((n, v) for n, v in headers if n.lower() not in gone), *each.set, *each.add)
+    return tuple(headers)

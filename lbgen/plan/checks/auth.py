@@ -1,0 +1,74 @@
+"""Authentication: one for each route, files that can be read, identities that no client can send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lbgen.plan.auth import AuthFileError, read_keys, read_users
+from lbgen.plan.checks.context import suggest_known
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbgen.plan.checks.context import Context
+    from lbgen.spec.auth import Auth
+
+
+def check(context: Context) -> None:
+    """LB201 unknown pool, LB241 a file of users or keys, LB242 an identity that a client
+    can send."""
+    for field, auth in written_auths(context).items():
+        _files(context, field, auth)
+        if auth.forward is not None and auth.forward.pool is not None and auth.forward.pool not in context.model.pools:
+            hint = suggest_known(auth.forward.pool, context.model.pools)
+            context.add("LB201", f"{field}.forward.pool", f'there is no pool "{auth.forward.pool}"', hint)
+    for index, route in enumerate(context.model.routes):
+        if route.auth is not None and context.expanded.is_l7(index):
+            _identities(context, index, route.auth)
+
+
+def written_auths(context: Context) -> dict[str, Auth]:
+    """Every auth that is written, or that a route inherits, by its field."""
+    model, origins = context.model, context.topology.marks.origins
+    found = {f"listeners.{name}.auth": each.auth for name, each in model.listeners.items() if each.auth is not None}
+    for index, route in enumerate(model.routes):
+        if route.auth is not None:
+            field = f"routes[{index}].auth"
+            found[origins.get(field, field)] = route.auth
+    return found
+
+
+def _files(context: Context, field: str, auth: Auth) -> None:
+    base = context.topology.base
+    read: Callable[[Path], object]
+    if auth.basic is not None:
+        place, name, read = f"{field}.basic.users", auth.basic.users, read_users
+    elif auth.jwt is not None and isinstance(auth.jwt.jwks, str):
+        place, name, read = f"{field}.jwt.jwks", auth.jwt.jwks, read_keys
+    else:
+        return
+    try:
+        read(base / name)
+    except OSError as error:
+        context.add("LB241", place, f'"{name}" cannot be read: {(error.strerror or "").lower()}')
+    except AuthFileError as error:
+        line = "" if error.line is None else f":{error.line}"
+        context.add("LB241", place, f"{name}{line}: {error}", error.hint)
+
+
+def _identities(context: Context, index: int, auth: Auth) -> None:
+    headers = [
+        *(auth.forward.response_headers if auth.forward else ()),
+        *(auth.jwt.claims_to_headers if auth.jwt else ()),
+    ]
+    if not headers:
+        return
+    model = context.model
+    for name in context.expanded.listeners[index]:
+        if (model.listeners[name].headers_with_underscores or model.headers_with_underscores) == "pass":
+            like = headers[0].replace("-", "_")
+            message = f'listener "{name}" passes {like} of clients, which endpoints may take for {headers[0]}'
+            context.add(
+                "LB242", f"routes[{index}].auth", message, "write headers_with_underscores: drop on the listener"
+            )
