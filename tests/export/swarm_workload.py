@@ -56,7 +56,7 @@ class Example:
         for route in written["routes"]:
             if "forward" in route and not {"db", "public"} & {*route.get("listeners", ())}:
                 route["retries"] = {"max": 1, "on": ["connect_failure", "reset", "timeout"]}
-                route["timeouts"] = {"connect": "500ms", "response": "700ms", "idle": "5s"}
+                route["timeouts"] = {"connect": "500ms", "response": "700ms", "idle": "700ms"}
         last = next(x for x in written["routes"] if x["name"] in ("storefront", "shop"))
         last["response_headers"] = {"set": {"x-version": str(number)}}
         return lbgen.load(written | more)
@@ -82,7 +82,8 @@ def front(addresses: list[str], port: int) -> lbgen.Topology:
                     "name": "all",
                     "forward": "nodes",
                     "retries": {"max": 2, "on": ["connect_failure", "reset", "timeout", 502, 503, 504]},
-                    "timeouts": {"connect": "500ms", "response": "1500ms", "idle": "5s"},
+                    # HAProxy before 3.0 waits for a response as long as for the rest of a body: the longer time.
+                    "timeouts": {"connect": "500ms", "response": "1500ms", "idle": "1500ms"},
                 }
             ],
         }
