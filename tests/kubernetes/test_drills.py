@@ -41,7 +41,7 @@ from lbgen.runtime.standins.server import stand_in_servers
 from tests.kubernetes.cluster import AWAY_SECONDS, Cluster, cluster, why_none
 from tests.kubernetes.control_plane import PROGRAMS, ROOT, Kubectl
 from tests.kubernetes.workload import ENDPOINTS, NAMESPACE, TOPOLOGIES, Deployed, front, images
-from tests.support.drills import REFUSED, Counts, DrillTable, clients
+from tests.support.drills import REFUSED, Counts, DrillTable, clients, log_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,6 +139,10 @@ class Case:
         return self.topology | {"routes": routes} | more
 
     def expect_none_lost(self, drill: str, counts: Counts) -> None:
+        if counts.lost:
+            words = ("--selector", f"app.kubernetes.io/part-of={self.topology['name']}", "--prefix", "--tail=-1")
+            said = self.place.kubectl.run("logs", "--namespace", NAMESPACE, *words)
+            log_failures("pod", said.stdout.splitlines())
         TABLE.expect_none_lost(drill, f"{self.name} {self.deployed.engine}", counts)
 
 

@@ -20,6 +20,7 @@ from lbgen.runtime.docker.images import choose
 from lbgen.runtime.local.process import run_engine
 from tests.kubernetes.cluster import PAUSE
 from tests.kubernetes.control_plane import PROGRAMS, ROOT
+from tests.support.drills import log_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,8 +101,9 @@ def front(nodes: list[str], folder: Path, port: int = 18_080) -> Iterator[tuple[
     file = folder / "front.yaml"
     endpoints = [{"address": each} for each in nodes]
     file.write_text(FRONT.format(port=port, endpoints=endpoints), encoding="utf-8")
-    with run_engine("haproxy", resolve(lbgen.load(str(file)))):
+    with run_engine("haproxy", resolve(lbgen.load(str(file)))) as engine:
         yield "127.0.0.1", port
+        log_failures("front", engine.access_lines())
 
 
 @dataclass

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from lbgen.runtime.local import network
 from tests.support.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 TABLES = Path(__file__).parents[2] / "build/drills"
 REFUSED = {  # text that no engine takes
@@ -25,6 +27,7 @@ REFUSED = {  # text that no engine takes
 }
 HOST = "shop.example"
 LEAST = 100  # answers of a drill that says anything
+_FAILED = re.compile(r'"status": ?"?5\d\d')  # in the lines of any engine
 _LOG = logging.getLogger(__name__)
 
 
@@ -64,6 +67,12 @@ def clients(*places: tuple[str, int], inside: int = 0) -> Iterator[Counts]:
         counts.good = sum(each.good for each in every)
         counts.lost = [word for each in every for word in each.lost]
         counts.seconds = time.monotonic() - begun
+
+
+def log_failures(source: str, lines: Iterable[str]) -> None:
+    """Log the first lines of access logs that tell of a status of 5xx."""
+    for line in islice(filter(_FAILED.search, lines), 8):
+        _LOG.info("%s: %s", source, line)
 
 
 class DrillTable:
