@@ -46,7 +46,7 @@ MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with al
 _GROWTH = 4  # as many replicas at most, of a tier that is scaled by load
 # Until nobody begins with a pod, before its engine is told to stop: all nodes have taken it out of its Service, and its
 # headless name leads to it no more: cluster DNS lets an answer live for 30 s at most, and engines for 10 s more.
-_OUT_SECONDS, _NAME_SECONDS = 5, 40
+_OUT_SECONDS, _NAME_SECONDS = 10, 40
 _KEY = re.compile(r"[^-._a-zA-Z0-9]")
 _MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
 _RIGHTS = {
