@@ -58,6 +58,8 @@ PLACES = {
     "engines.forwarding.direct": "engines.forwarding",
 }
 _ITEMS = {**ITEMS, "tiers": "tier"}
+# Mappings with the fields of others, whose tables hold for both.
+_LIKE = {"policies": "route", "defaults.route": "route", "defaults.pool": "pool"}
 
 
 def fields() -> str:
@@ -74,7 +76,7 @@ def fields() -> str:
         required = node.get("required", ())
         for field, entry in node["properties"].items():
             default = "**required**" if field in required else _default(entry)
-            inner = f"{place}.{field}" if place else _ITEMS.get(field, field)
+            inner = f"{_LIKE.get(place, place)}.{field}" if place else _ITEMS.get(field, field)
             kind = _type(entry, names, made, re.sub(r"\.", "", inner))
             cells = (f"`{field}`", kind, default, _bounds(entry), entry.get("description", ""))
             lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
@@ -109,7 +111,7 @@ def _patterns() -> Iterator[tuple[dict[str, Any], str]]:
 def _models(model: type[BaseModel], place: str) -> Iterator[tuple[str, type[BaseModel]]]:
     """Yield each mapping with its place, such as `pool.health.active`; the mapping itself before those inside."""
     yield place, model
-    for name, field in model.model_fields.items():
+    for name, field in () if place in _LIKE else model.model_fields.items():
         inner = f"{place}.{name}" if place else _ITEMS.get(name, name)
         for each in models_of(field.annotation):
             yield from _models(each, inner)

@@ -23,10 +23,12 @@ _OFF: Mapping[str, object] = {
     "forwarded_headers": False,
     "request_id": False,
 }
-_LISTENER = ("trusted_proxies", "max_connections", "paths", "access", "limits", "timeouts", "tls", "error_pages")
+_LISTENER = (
+    "policies", "trusted_proxies", "max_connections", "paths", "access", "limits", "timeouts", "tls", "error_pages",
+)  # fmt: skip
 _ROUTE = (
-    "rewrite", "timeouts", "retries", "rate_limit", "concurrency", "max_body", "buffering", "request_headers",
-    "response_headers", "mirror", "cors", "compression", "access", "error_pages",
+    "policies", "rewrite", "timeouts", "retries", "rate_limit", "concurrency", "max_body", "buffering",
+    "request_headers", "response_headers", "mirror", "cors", "compression", "access", "error_pages",
 )  # fmt: skip
 _CONDITIONS = ("methods", "headers", "query", "cookies")
 _POOL = ("balance", "health", "connections", "sticky", "slow_start")

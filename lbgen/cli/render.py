@@ -155,7 +155,7 @@ def _notes(done: dict[str, Rendered], folder: Path | None) -> None:
             what = f"it does active health checks and slow starts, which {name} cannot"
             how = "start it as the user that may reload the engine (lbgen agent --help has unit files)"
             say(f"{name} needs `lbgen agent {where}` beside it: {what}; {how}")
-        keys = [copy.path for copy in rendered.copies if copy.secret and copy.source is not None]
+        keys = [copy.path for copy in rendered.copies if copy.secret and copy.is_copied]
         if keys and folder is not None:
             names = ", ".join(str(folder / name / key) for key in keys)
             say(f"copied for {name}, with mode 0600, so readable only by you: {names}")

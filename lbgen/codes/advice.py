@@ -116,9 +116,10 @@ LB283 an L4 tier behind an L7 tier
 LB286 a header field that the listener drops
   cause: A match, limit or hash uses a header field with an underscore in its name, or X-Forwarded-* or X-Request-Id,
     and the listener drops such fields: all of the first kind, and of the second those of clients that are no trusted
-    proxies. This is an error.
+    proxies. Or it uses a field that says who the client is (`real_ip`, `forwarded`, `client_ip`). This is an error.
   example: routes: [{ name: app, match: [{ headers: { x_user: admin } }], forward: app }]
-  remedy: Use a name with hyphens, or write `headers_with_underscores: pass` or `trusted_proxies` on the listener.
+  remedy: Use a name with hyphens, or write `headers_with_underscores: pass` or `trusted_proxies` on the listener. For
+    the client's address use `sources` or `key: client_ip`.
 LB288 a default that nothing uses
   cause: A default at the top of the topology applies to no route or listener, or each of them sets its own value.
   example: resolvers: [10.0.0.2]
@@ -161,4 +162,14 @@ LB297 challenges of ACME that may not arrive
       secure: { port: 8443, tls: { acme: { domains: [shop.example] } } }
   remedy: Listen on port 80 and write `access` on routes; or ignore the advice where port 80 is forwarded to the listener,
     or the authority is your own.
+LB298 a route that is open beside a guarded one
+  cause: One route guards a path by `access` or `auth`, and on another host or listener a route without either takes
+    requests for that path: to the same pool, or for the very same path.
+  example: listeners: { web: { port: 8080 }, other: { port: 8081 } }
+    routes:
+      - { name: admin, listeners: [web], match: [{ path: { prefix: /admin } }], access: { allow: [10.0.0.0/8] },
+          forward: app }
+      - { name: all, listeners: [other], forward: app }
+  remedy: Guard both, by a policy that both name. `auth: none`, or `access` that allows `0.0.0.0/0`, says that it is
+    meant to be open.
 """

@@ -144,6 +144,12 @@ LB235 listeners that give one route different policies
     listeners: { web: { port: 8080 }, inside: { port: 8081, policies: [office] } }
     routes: [{ name: app, forward: app }]
   remedy: Write a route for each listener, with `listeners: [NAME]`, or the field on the route itself.
+LB236 text that authenticates on one engine alone
+  cause: A text under `engines` asks clients for a password or a token, and other engines do not get it: a change of
+    engine would open every route. Where `accept` names `engines.verbatim.auth` for the engine, the text serves; any
+    other engine still refuses the topology (LB302) until that is accepted for it too.
+  example: engines: { nginx: { server: "auth_basic staff; auth_basic_user_file /etc/nginx/staff;" } }
+  remedy: Use `auth` of routes and listeners, or write `accept: { nginx: [engines.verbatim.auth] }`.
 LB237 an error page that cannot be used
   cause: The file of an error page cannot be read, is larger than 64 KiB, or is no text in UTF-8.
   example: error_pages: { 404: { file: no-such.html } }

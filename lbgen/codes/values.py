@@ -34,7 +34,8 @@ LB106 a scalar that YAML 1.1 and YAML 1.2 read differently
 LB107 a YAML feature that topologies do not have
   cause: The file uses merge keys (`<<`), custom tags or several documents.
   example: listeners: { web: { <<: { port: 8080 } } }
-  remedy: Write the keys out, or put what topologies share into a profile.
+  remedy: Write the keys out. Routes share fields by `policies`, all routes or pools by `defaults`, topologies by a
+    profile.
 LB108 a file that is too large, too deep or has too many aliases
   cause: The file exceeds a limit of the reader, which protects against YAML bombs.
   example: $ lbgen check dump-of-a-whole-database.yaml

@@ -14,12 +14,13 @@ from msgspec import Struct, field
 from lbgen.conformance.http1_client import filler
 from lbgen.conformance.transport import DEFAULT, TransportOptions
 from lbgen.plan.request import Request
+from lbgen.runtime.common.tokens import token
 from lbgen.runtime.standins.stand_in import Behaviour
 
 CASES = Path(__file__).parent / "cases"
 _BOOL = "tag:yaml.org,2002:bool"
 _SIZES = {"target_size", "header_size", "header_lines"}
-_REQUEST = {"ask", "host", "headers", "listener", "client", "version", "body", "tls", "proxy", *_SIZES}
+_REQUEST = {"ask", "token", "host", "headers", "listener", "client", "version", "body", "tls", "proxy", *_SIZES}
 _KINDS = {"raw", "send", "script", "with", "tries", "websocket", "tcp", "times", "clients"}
 _CASE = {"clause", "features", "why", "routes", "timeout_ms", "expect", *_KINDS, *_REQUEST}
 _BODY = {"text", "size", "chunked"}
@@ -210,6 +211,9 @@ def _case(entry: dict[str, Any], ask: str, name: str) -> Case:
         if not colon:
             raise ValueError(f"header without colon: {line!r}")
         headers.append((header, value[1:] if value.startswith(" ") else value))
+    if "token" in entry:
+        claims = dict(entry["token"])
+        headers.append(("Authorization", f"Bearer {token(claims, claims.pop('made', 'ES256'))}"))
     target += "x" * (entry.get("target_size", 0) - len(target))
     headers += _fill(entry.get("header_size", 0), entry.get("header_lines", 1))
     websocket = tuple(str(m).encode() for m in entry["websocket"]) if "websocket" in entry else None

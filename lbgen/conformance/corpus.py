@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from msgspec.structs import replace
 
 from lbgen.plan.conditions import with_conditions
-from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.forwarding import PROXY_FIELDS, state_client
 from lbgen.plan.model import Listener, Mode, Plan, Rule
 from lbgen.plan.request import Draft, Request
 
@@ -37,7 +37,7 @@ def _request(listener: Listener, draft: Draft) -> Request:
     network = next((ip_network(text) for text in listener.trusted_proxies if asks), None)
     if network is None:
         return request
-    stated = (("X-Forwarded-For", draft.client),) if draft.client != Request().client else ()
+    stated = (state_client(listener, draft.client),) if draft.client != Request().client else ()
     proxy = str(network[min(1, network.num_addresses - 1)])
     return replace(request, client=proxy, headers=(*request.headers, *stated))
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from lbgen.conformance.own_answers import (
 )
 from lbgen.conformance.pages import apply_edits, intercepted, own_pages, page_differences
 from lbgen.plan.compression import compresses
+from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import DEFAULT_PORTS
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
@@ -62,6 +64,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
 
     if expect.route is not None and expect.route != (outcome.route or ""):
         yield wrong(f"route {outcome.route}", expect.route)
+    if outcome.asked and _expects_refusal(expect):
+        return  # what the service says decides
     if expect.fault is not None or expect.pool is not None:
         if not outcome.upstreams:
             yield wrong(f"answers {outcome.status} by itself", "forwarded")
@@ -80,7 +84,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
                 yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
-            yield from literal_differences("oracle: to the endpoint", expect.sends, arrived)
+            sends = {name: value for name, value in expect.sends.items() if name not in upstream.free}
+            yield from literal_differences("oracle: to the endpoint", sends, arrived)
 
 
 def differences(
@@ -100,6 +105,9 @@ def differences(
         yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
         yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
+    if outcome.asked and (_of_service(outcome, answer) or (answer.status is not None and _expects_refusal(expect))):
+        yield from _denied(expect, outcome, answer)
+        return
     if (paged := _page(case, outcome, answer)) is not None:
         yield from paged
         yield from _literals(expect, answer)
@@ -115,6 +123,28 @@ def differences(
     yield from _literals(expect, answer)
 
 
+def _expects_refusal(expect: Expect) -> bool:
+    """Whether the case says that the service that is asked refuses the request."""
+    return expect.pool is None and (expect.fault is not None or bool(expect.statuses))
+
+
+def _of_service(outcome: Outcome, answer: Answer) -> bool:
+    """Whether the service that was asked made the answer."""
+    account = account_of(answer)
+    return account is not None and account["pool"] == outcome.asked
+
+
+def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
+    """Differences of a refusal: of the service, which goes to the client, then `sends` is what the service saw; or of
+    the proxy, where the service says nothing."""
+    account, wanted = account_of(answer), {expect.fault, *expect.statuses} - {None}
+    if not _expects_refusal(expect) or (account is not None and account["pool"] not in (outcome.asked, expect.pool)):
+        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of an endpoint: {answer.body[:80]!r}")
+    elif answer.status not in wanted:
+        yield Difference(Kind.STATUS, answer.status, _or(sorted(each for each in wanted if each is not None)))
+    yield from _literals(replace(expect, status=None), answer)
+
+
 def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | None:
     """What is wrong with an answer that has to be an error page; None where none has to come."""
     if not outcome.error_pages or not outcome.well_formed:
@@ -122,13 +152,14 @@ def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | No
     instead = intercepted(outcome, behaviour_of(case), case.expect)
     known = own_pages(case.expect, outcome) if instead is None else {instead[0]: (instead[1],)}
     pages = known.get(answer.status or 0, ())
-    if not pages and (instead is not None or len(known) == len(FAILURES if case.expect.fault else ())):
+    paged = [page for page in map(partial(page_for, outcome.error_pages), FAILURES) if page is not None]
+    if not pages and (instead is not None or (case.expect.fault is not None and len(paged) == len(FAILURES))):
         return [Difference(Kind.STATUS, answer.status, " or ".join(map(str, known)))]
     if not pages:
         return None
     if instead is None and case.expect.fault is None and not outcome.made and account_of(answer) is not None:
         return None  # an endpoint's answer, where a limit could have been met
-    if account_of(answer) is not None:
+    if instead is None and account_of(answer) is not None:
         return [Difference(Kind.ACCEPTED, f"a page expected, an endpoint answered: {answer.body[:200]!r}")]
     return list(page_differences(case.request.method, pages, outcome, answer))
 
@@ -297,7 +328,7 @@ def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterato
         yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te"})
+    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te", *upstream.free})
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
         yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):

@@ -11,9 +11,9 @@ from lbgen.plan.own_statuses import FAILURES, MALFORMED
 from lbgen.plan.request import to_wire
 
 if TYPE_CHECKING:
-    from lbgen.conformance.case import Expect
+    from lbgen.conformance.case import Case, Expect
     from lbgen.conformance.http1_client import Answer
-    from lbgen.plan.model import HeaderEdits
+    from lbgen.plan.model import HeaderEdits, Plan
     from lbgen.plan.request import Headers
     from lbgen.plan.simulate import Outcome
     from lbgen.runtime.standins.stand_in import Behaviour
@@ -36,6 +36,26 @@ def intercepted(outcome: Outcome, behaviour: Behaviour, expect: Expect) -> tuple
         return None
     page = intercepting_page(outcome.error_pages, behaviour.status)
     return None if page is None else (page.shown(behaviour.status), page)
+
+
+def replacing_page(plan: Plan, answer: Answer) -> ErrorPage | None:
+    """The page of an answer whose status it has replaced."""
+    pages = (page for page in plan.every_page() if page.status is not None and page.status == answer.status)
+    return next((page for page in pages if page.body and answer.body == page.body.encode()), None)
+
+
+def replaced_status(page: ErrorPage) -> int:
+    """A status that such an answer may have had."""
+    return 503 if page.covers(503) else page.first
+
+
+def shown_pages(case: Case, outcome: Outcome, behaviour: Behaviour) -> Iterator[ErrorPage]:
+    """The pages that the answer to a case may show."""
+    found = intercepted(outcome, behaviour, case.expect)
+    if found is not None:
+        yield found[1]
+    if case.expect.fault is not None or outcome.made:
+        yield from (page for pages in own_pages(case.expect, outcome).values() for page in pages)
 
 
 def page_differences(method: str, pages: Iterable[ErrorPage], outcome: Outcome, answer: Answer) -> Iterator[Difference]:

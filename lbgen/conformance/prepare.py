@@ -14,6 +14,7 @@ from lbgen.conformance.case import CaseFile, StandInSpec
 from lbgen.conformance.free_ports import FreePorts
 from lbgen.engines.api import ROUTES, Level, Verdict, engine
 from lbgen.engines.verdicts import concerns, objections_on, verdict_on
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.features import all_features
 from lbgen.plan.model import Forward, Plan, Pool, Route
 from lbgen.plan.overlay import with_endpoints, with_ports
@@ -134,9 +135,10 @@ def _routes_of(plan: Plan, field: str) -> list[str]:
 
     def used(route: Route) -> set[str]:
         action = route.action
+        asked = {route.auth.pool} if isinstance(route.auth, ForwardAuth) else set[str]()
         if not isinstance(action, Forward):
-            return set()
-        return {to.pool for to in action.targets} | {mirror.pool for mirror in action.mirrors}
+            return asked
+        return asked | {to.pool for to in action.targets} | {mirror.pool for mirror in action.mirrors}
 
     return [route.name for route in plan.routes if used(route) & pools]
 
@@ -161,9 +163,18 @@ def without_refused(topology: dict[str, Any], verdicts: Verdicts) -> dict[str, A
     for name, listener in list(data["listeners"].items()):
         if name not in used and (listener.get("mode") == "l4" or not everywhere):
             del data["listeners"][name]
-    used_pools = {p for r in kept for p in (*_pools(r.get("forward")), *_pools(r.get("mirror")))}
+    asking = [*kept, *data["listeners"].values()]
+    asked = [each["auth"]["forward"]["pool"] for each in asking if "pool" in _forward_auth(each)]
+    used_pools = {p for r in kept for p in (*_pools(r.get("forward")), *_pools(r.get("mirror")))} | {*asked}
     data["pools"] = {n: p for n, p in data.get("pools", {}).items() if n in used_pools}
     return data if kept and data["listeners"] else None
+
+
+def _forward_auth(guarded: dict[str, Any]) -> dict[str, Any]:
+    """`auth.forward` of a route or a listener, as topology data."""
+    auth = guarded.get("auth")
+    found: dict[str, Any] = auth.get("forward", {}) if isinstance(auth, dict) else {}
+    return found
 
 
 def _pools(targets: Any) -> Iterator[str]:  # noqa: ANN401  # topology data

@@ -63,7 +63,7 @@ MEANING = {
 _SHOWN = frozenset({
     *("hosts", "l4_rules", "field", "index", "request_headers", "response_headers", "rewrite", "access", "max_body"),
     *("cors", "compression", "paths", "underscores", "limits", "trusted_proxies", "forwarded_headers", "request_id"),
-    *("targets",),
+    *("targets", "real_ip", "forwarded", "client_header"),
 })  # fmt: skip
 _TIERS = {"engine": "what serves the tier", "replicas": "how many serve it"}
 _WALKED = ("timeouts", "active", "retries", "queue")  # told field by field

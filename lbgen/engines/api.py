@@ -123,12 +123,18 @@ class Objection(Struct, frozen=True):
             check_feature(self.feature)
 
 
+SECRETS = "auth/"
+"""The folder of rendered files that are secret."""
+
+
 class RenderedFile(Struct, frozen=True):
-    """`name` is relative to the engine's folder; `origins[i]` is the topology field behind line i+1 ("" = none)."""
+    """`name` is relative to the engine's folder; `origins[i]` is the topology field behind line i+1 ("" = none). A
+    `secret` is written, exported and mounted as private keys are, and is in no output."""
 
     name: str
     text: str
     origins: tuple[str, ...] = ()
+    secret: bool = False
 
 
 def split_lines(text: str) -> list[str]:

@@ -17,9 +17,9 @@ from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
 from lbgen.engines.verdicts import Answer, answers, judge
 from lbgen.plan.model import Plan
+from lbgen.plan.tls import File
 
 if TYPE_CHECKING:
-    from lbgen.plan.tls import File
     from lbgen.spec.load import Topology
 
 _PUBLIC, _SECRET = 0o644, 0o600
@@ -41,7 +41,7 @@ class Rendered(Mapping[str, str]):
         self.version = version
         self.files = files
         self.verdicts = verdicts
-        self.copies = copies  # files of the topology's own, put beside the configs by `write`
+        self.copies = copies  # files of the topology's own, and secret ones, put beside the configs by `write`
 
     def __repr__(self) -> str:
         return f"<Rendered {self.engine} {self.version}: {', '.join(self)}>"
@@ -85,7 +85,7 @@ class Rendered(Mapping[str, str]):
 
         try:
             for copy in self.copies:  # first, as the other files name them
-                if copy.source is not None:
+                if copy.is_copied:
                     stage(copy.path, copy.content(), _SECRET if copy.secret else _PUBLIC)
             for file in self.files:
                 stage(file.name, file.text.encode(), _PUBLIC)
@@ -93,7 +93,7 @@ class Rendered(Mapping[str, str]):
             for temporary, _ in staged:
                 temporary.unlink(missing_ok=True)
             raise
-        names = [*self, *(copy.path for copy in self.copies if copy.source is not None)]
+        names = [*self, *(copy.path for copy in self.copies if copy.is_copied)]
         gone = [name for name in _listed(root) if name not in names]
         # First: an engine that watches its files loads them at once, so as little as possible may fail after that.
         _list(root, [*names, *gone], owner)
@@ -199,10 +199,11 @@ def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...
     verdicts, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
+    files = (*target.render(plan, version), *metrics_files(plan, target, version))
     return Rendered(
         target.name,
         version,
-        (*target.render(plan, version), *metrics_files(plan, target, version)),
+        tuple(file for file in files if not file.secret),
         verdicts,
-        plan.files,
+        (*plan.files, *(File(file.name, secret=True, text=file.text) for file in files if file.secret)),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
+from lbgen.plan.verbatim_auth import find_authentication
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -30,9 +31,13 @@ def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
 def of_other_engines(plan: Plan, engine: Engine) -> Iterator[Objection]:
     """An approximate verdict on each text that another engine gets and this one does not; it may be an access rule."""
     for name, options in plan.engines:
-        for place, _ in options.verbatim if name != engine.name else ():
+        for place, text in options.verbatim if name != engine.name else ():
+            field, word = f"engines.{name}.{place}", find_authentication(text)
             note = f"this text is for {name} alone; what it adds, such as an access rule, is missing here"
-            yield Objection(approximate(note), f"engines.{name}.{place}", "engines.verbatim")
+            yield Objection(approximate(note), field, "engines.verbatim")
+            if word is not None:
+                note = f"{word} authenticates clients on {name} alone; here nobody is asked, and every route is open"
+                yield Objection(approximate(note), field, "engines.verbatim.auth")
 
 
 class NotDataError(ValueError):

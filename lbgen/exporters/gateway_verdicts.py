@@ -53,6 +53,7 @@ _WHY = {
     "access_log": _GATEWAY,
     "metrics": _GATEWAY,
     "engines.verbatim": "it is text for one engine",
+    "engines.verbatim.auth": "any client is let in; use the implementation's own policy",
 }
 
 
@@ -70,6 +71,8 @@ def written(plan: Plan, feature: Feature) -> list[str]:
     and not a profile."""
     if feature == "metrics":
         return ["metrics"]  # one field makes them for all listeners
+    if feature in ("engines.verbatim", "engines.verbatim.auth"):  # of one engine, but it may be an access rule
+        return [use.field for use in plan.uses_of(feature)]
     uses = (use for use in plan.uses_by_feature()[feature] if not use.default and not use.engine)
     fields = dict.fromkeys(use.field for use in uses)
     return [field for field in fields if not _OBJECT.fullmatch(field) and plan.span(field) != NOWHERE]

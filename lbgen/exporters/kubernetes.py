@@ -128,7 +128,7 @@ def _meta(request: Request, part: Part, name: str = "", **more: str) -> _Object:
 def _files(part: Part) -> dict[str, str]:
     """What ConfigMaps hold, by path: all files but private keys. The cluster itself asks whether an engine serves."""
     every = (*part.rendered.files, *(x for x in containers.scripts(part) if x.name != HEALTHY))
-    public = (x for x in part.rendered.copies if not x.secret and x.source is not None)
+    public = (x for x in part.rendered.copies if not x.secret and x.is_copied)
     return {file.name: file.text for file in every} | {x.path: x.content().decode() for x in public}
 
 

@@ -102,12 +102,12 @@ class Part(Struct, frozen=True):
 
     def copies(self, under: str) -> tuple[File, ...]:
         """The topology's own files below a folder of the export."""
-        return tuple(replace(x, path=f"{under}/{x.path}") for x in self.rendered.copies if x.source is not None)
+        return tuple(replace(x, path=f"{under}/{x.path}") for x in self.rendered.copies if x.is_copied)
 
     @property
     def secrets(self) -> tuple[File, ...]:
         """The private keys that are copied."""
-        return tuple(x for x in self.rendered.copies if x.secret and x.source is not None)
+        return tuple(x for x in self.rendered.copies if x.secret and x.is_copied)
 
 
 class Exported(Struct, frozen=True):
@@ -359,7 +359,7 @@ def load_script(part: Part, source: str, work: str, log: str, more: tuple[Render
     own checker, where it ends by itself, has seen them; `log` is where the access log goes."""
     binary = Binary(Path(part.engine.binaries[0].command), part.version)
     spec = part.engine.check(part.plan, binary, Path(f"{work}/next"))
-    copies = (each.path for each in part.rendered.copies if each.source is not None)
+    copies = (each.path for each in part.rendered.copies if each.is_copied)
     names = sorted({*part.rendered, *(each.name for each in more), *copies})
     return text_file(
         LOAD,

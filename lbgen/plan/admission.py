@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lbgen.plan.forwarding import is_trusted
+from lbgen.plan.forwarding import RFC_7239, is_trusted
 from lbgen.plan.model import Forward, Listener, Route
 from lbgen.spec.quantities import write_size
 
 if TYPE_CHECKING:
     from lbgen.plan.request import ParsedRequest, Request
+
+
+_FOR = re.compile(r'(?i:(?:^|;)\s*for)=(?:"\[([0-9a-fA-F:.]+)]"|"?([0-9.]+)"?)\s*(?:;|$)')
 
 
 class Refusal(Struct, frozen=True):
@@ -23,15 +27,24 @@ class Refusal(Struct, frozen=True):
     reason: str
 
 
-def client_address(listener: Listener, peer: str, forwarded: tuple[str, ...]) -> str:
-    """The client's address for rules, `access` and `client_ip`. `forwarded` are the X-Forwarded-For lines; elements
-    count from the end, as long as the address before them is trusted. An element with a port is no address."""
+def client_address(listener: Listener, peer: str, stated: tuple[str, ...]) -> str:
+    """The client's address for rules, `access` and `client_ip`. `stated` are the lines in which trusted proxies state
+    it; elements count from the end, as long as the address before them is trusted. An element with a port is no
+    address."""
     client = peer
-    for element in reversed([one.strip(" \t") for line in forwarded for one in line.split(",")]):
+    for element in reversed([one.strip(" \t") for line in stated for one in line.split(",")]):
+        if listener.client_header == RFC_7239:
+            element = _node(element)
         if not is_trusted(listener, client) or not _is_address(element):
             break
         client = element
     return client
+
+
+def _node(element: str) -> str:
+    """What `for` says in an element of Forwarded, an IPv6 address without its brackets; empty where it says nothing."""
+    found = _FOR.search(element)
+    return "" if found is None else found[1] or found[2]
 
 
 def _is_address(text: str) -> bool:

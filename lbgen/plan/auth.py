@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -14,6 +13,12 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    PublicKey = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
 
 FORWARDED_REQUEST = (
     "x-forwarded-method",
@@ -67,10 +72,11 @@ class User(Struct, frozen=True):
 
 
 class BasicAuth(Struct, frozen=True, tag=True):
-    """`users` have distinct names. 401 with `realm` for every other request."""
+    """`users` have distinct names. 401 with `realm` for every other request. `name` is that of the users' file."""
 
     users: tuple[User, ...]
     realm: str
+    name: str
     field: str
 
     @property
@@ -86,13 +92,13 @@ class BasicAuth(Struct, frozen=True, tag=True):
 
 class ForwardAuth(Struct, frozen=True, tag=True):
     """`pool` is asked for `target` by GET with `request_headers` of the request and those of `FORWARDED_REQUEST`;
-    `host` is the Host that it gets, None = the request's own. A 2xx passes with `response_headers` of the answer,
+    `host` is the Host that it gets. A 2xx passes with `response_headers` of the answer,
     which replace those of the request. `redirect_to`: where a 401 leads instead. `connect` and `response` are the times
     that the service has, in milliseconds (0 = no limit)."""
 
     pool: str
     target: str
-    host: str | None
+    host: str
     request_headers: tuple[str, ...]
     response_headers: tuple[str, ...]
     redirect_to: str | None
@@ -113,6 +119,24 @@ class JsonWebKey(Struct, frozen=True):
     algorithm: str
     text: str
 
+    def public_key(self) -> PublicKey:
+        """The key; ValueError where its numbers are none."""
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # heavy, and only needed for tokens
+
+        data = json.loads(self.text)
+        numbers = {name: _decode(data[name]) for name in _MEMBERS[data["kty"]] if name != "crv"}
+        if data["kty"] == "OKP":
+            return ed25519.Ed25519PublicKey.from_public_bytes(numbers["x"])
+        n = {name: int.from_bytes(value, "big") for name, value in numbers.items()}
+        if data["kty"] == "RSA":
+            return rsa.RSAPublicNumbers(n["e"], n["n"]).public_key()
+        curves: dict[str, ec.EllipticCurve] = {
+            "P-256": ec.SECP256R1(),
+            "P-384": ec.SECP384R1(),
+            "P-521": ec.SECP521R1(),
+        }
+        return ec.EllipticCurvePublicNumbers(n["x"], n["y"], curves[data["crv"]]).public_key()
+
 
 class KeysUrl(Struct, frozen=True):
     """Where an engine reads keys by itself: from `pool`, asked for `target` with that `host`."""
@@ -130,6 +154,11 @@ class JwtAuth(Struct, frozen=True, tag=True):
     keys: tuple[JsonWebKey, ...] | KeysUrl
     claims: tuple[tuple[str, str], ...]  # header, claim
     field: str
+
+    @property
+    def file_keys(self) -> tuple[JsonWebKey, ...]:
+        """The keys that the plan has; none where an engine reads them by itself."""
+        return () if isinstance(self.keys, KeysUrl) else self.keys
 
     @property
     def identity_headers(self) -> tuple[str, ...]:
@@ -226,20 +255,19 @@ def _key(key: object, index: int) -> JsonWebKey:
         raise AuthFileError(f"{where} has the algorithm {algorithm}, which its kind does not sign with")
     if kind == "OKP" and key["crv"] != "Ed25519":
         raise AuthFileError(f"{where} has the curve {key['crv']}, and only Ed25519 signs")
-    for name in _MEMBERS[kind]:
-        if name != "crv":
-            _check_number(key[name], f"{where}.{name}")
     kid = key.get("kid")
     if kid is not None and not isinstance(kid, str):
         raise AuthFileError(f"{where}.kid is not text")
     public = {"kty": kind, "alg": algorithm, "use": "sig", **{name: key[name] for name in _MEMBERS[kind]}}
     if kid is not None:
         public["kid"] = kid
-    return JsonWebKey(kid, algorithm, json.dumps(public, sort_keys=True))
-
-
-def _check_number(text: str, where: str) -> None:
+    made = JsonWebKey(kid, algorithm, json.dumps(public, sort_keys=True))
     try:
-        base64.b64decode(text + "=" * (-len(text) % 4), altchars="-_", validate=True)
-    except binascii.Error:
-        raise AuthFileError(f"{where} is not base64url") from None
+        made.public_key()
+    except ValueError:
+        raise AuthFileError(f"{where} holds no key: its numbers are wrong") from None
+    return made
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars="-_", validate=True)

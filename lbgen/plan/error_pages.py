@@ -94,6 +94,11 @@ def intercepting_page(pages: Iterable[ErrorPage], status: int) -> ErrorPage | No
     return page if page is not None and page.intercept else None
 
 
+def intercepts(pages: Iterable[ErrorPage]) -> bool:
+    """Whether some of endpoints' answers are replaced."""
+    return any(page.intercept for page, _ in share_statuses(pages))
+
+
 def share_statuses(
     pages: Iterable[ErrorPage], among: Iterable[int] = REGISTERED
 ) -> Iterator[tuple[ErrorPage, tuple[int, ...]]]:

@@ -16,6 +16,7 @@ from lbgen.plan.features import Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.plan.verbatim_auth import find_authentication
 from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts
 from lbgen.spec.pydantic_errors import models_of
@@ -75,8 +76,10 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
     yield from _defaults(model, of_l7)
     for name, engine in model.engines.items():
-        for place in engine.verbatim:
+        for place, text in engine.verbatim.items():
             yield "engines.verbatim", f"engines.{name}.{place}"
+            if find_authentication(text) is not None:
+                yield "engines.verbatim.auth", f"engines.{name}.{place}"
         if engine.forwarding == "direct":
             yield "engines.forwarding.direct", f"engines.{name}.forwarding"
 
@@ -144,12 +147,18 @@ def _l7_listener(model: TopologyModel, field: str, listener: Listener, forwards:
     yield "framing", field
     yield "statuses", field
     if forwards:
-        if model.forwarded_headers is not False:
-            yield "forwarded_headers", field if model.forwarded_headers is None else "forwarded_headers"
+        headers = model.forwarded_headers
+        if headers is None or headers.x_forwarded:
+            yield "forwarded_headers", field if headers is None else "forwarded_headers"
+        if headers is not None:
+            yield from ((f"forwarded_headers.{x}",) * 2 for x in ("real_ip", "forwarded") if getattr(headers, x))
         if model.request_id is not False:
             yield "request_id", field if model.request_id is None else "request_id"
     if listener.http2 or (listener.http2 is None and listener.tls is not None):
         yield "listener.http2", f"{field}.tls" if listener.http2 is None else f"{field}.http2"
+    if listener.client_ip is not None:
+        rfc7239 = listener.client_ip.header == "forwarded"
+        yield f"listener.client_ip{'.forwarded' if rfc7239 else ''}", f"{field}.client_ip"
     if _other_client_times(model, listener):
         for times, place in ((listener.timeouts, f"{field}.timeouts"), (model.client_timeouts, "client_timeouts")):
             if times is not None:

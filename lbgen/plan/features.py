@@ -27,6 +27,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.mode": ("listener.l7", "listener.l4.tcp"),
     "listener.protocol": ("listener.l4.udp",),
     "listener.http2": ("listener.http2",),
+    "listener.client_ip": ("listener.client_ip", "listener.client_ip.forwarded"),
     "listener.timeouts": ("listener.timeouts",),
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
@@ -41,11 +42,15 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
         *("pool.balance.source_hash", "pool.balance.source_hash.weights"),
     ),
     "pool.protocol": ("pool.protocol.http2", "pool.protocol.grpc"),
-    "forwarded_headers": ("forwarded_headers",),
+    "forwarded_headers": ("forwarded_headers", "forwarded_headers.real_ip", "forwarded_headers.forwarded"),
     "request_id": ("request_id",),
     "access_log": ("access_log", "access_log.l4"),  # l4: connections of L4 listeners over TCP
     "metrics": ("metrics", "metrics.l4"),  # l4: connections of L4 listeners, and their bytes
-    "engines": ("engines.verbatim", "engines.forwarding.direct"),  # direct: replies bypass the balancer
+    "engines": (
+        "engines.verbatim",
+        "engines.verbatim.auth",  # text that authenticates clients
+        "engines.forwarding.direct",  # replies bypass the balancer
+    ),
     **dict.fromkeys(("listener.port", "listener.ports", "listener.tier", "route.name", "route.listeners"), ()),
     **dict.fromkeys(("listener.policies", "route.policies", "defaults"), ()),
     **dict.fromkeys(("pool.tier", "pool.listener", "pool.stand_ins", "version", "profile", "include", "tiers"), ()),

@@ -58,7 +58,7 @@ class Files:
         return Certificate(self._file(pair.cert, cert, f"{field}.cert"), key, names, field)
 
     def _place(self, files: tuple[str, ...], name: str) -> str:
-        safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
+        safe = plain_name(name)
         number = 1
         place = f"{FOLDER}/{safe}"
         while self._taken.setdefault(place, files) != files:
@@ -71,6 +71,11 @@ class Files:
         if written.startswith("/"):
             return File(written, secret=secret, field=field, span=span)
         return File(place, str(self._topology.base / written), secret, field=field, span=span)
+
+
+def plain_name(name: str) -> str:
+    """`name` as that of a file which no engine quotes: ASCII letters, digits and `._-`, `_` for the others."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
 
 
 def certificate_names(path: Path) -> tuple[str, ...]:

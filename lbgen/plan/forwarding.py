@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from lbgen.plan.addresses import is_within
@@ -30,8 +31,12 @@ _DROPPED = frozenset(
 # What Connection may name without naming a header field of the client's own.
 HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
 FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
+FORWARDED_FOR = "x-forwarded-for"
 REQUEST_ID = "x-request-id"
+REAL_IP = "x-real-ip"
+RFC_7239 = "forwarded"
 PROXY_FIELDS = frozenset({*FORWARDED, REQUEST_ID})  # seen and kept only where they come from a trusted proxy
+_NO_TOKEN = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -40,41 +45,80 @@ def is_trusted(listener: Listener, client: str) -> bool:
     return is_within(client, listener.trusted_proxies)
 
 
-def forwarded_headers(request: ParsedRequest, listener: Listener, client: str) -> Lines:
-    """The header lines that go on before any edit, Host first; None stands for a value that the proxy makes up."""
-    trust = is_trusted(listener, client)
+def client_fields(listener: Listener) -> frozenset[str]:
+    """The fields beside `PROXY_FIELDS` that say who the client is: those that the listener sets, and the one that it
+    reads. They too come from trusted proxies alone."""
+    set_here = {REAL_IP: listener.real_ip, RFC_7239: listener.forwarded}
+    return frozenset({listener.client_header or FORWARDED_FOR, *(name for name, on in set_here.items() if on)}) - {
+        FORWARDED_FOR
+    }
+
+
+def forwarded_element(address: str, listener: Listener, authority: str | None) -> str:
+    """An element of Forwarded (RFC 7239): `for=192.0.2.1;host=shop.example;proto=https`."""
+    pairs = [("for", f"[{address}]" if ":" in address else address), ("host", authority), ("proto", listener.scheme)]
+    return ";".join(f'{name}="{v}"' if _NO_TOKEN.search(v) else f"{name}={v}" for name, v in pairs if v)
+
+
+def state_client(listener: Listener, *addresses: str) -> tuple[str, str]:
+    """The header line in which a trusted proxy states the client, the first of `addresses`, and proxies behind it."""
+    if listener.client_header == RFC_7239:
+        return "Forwarded", ", ".join(f'for="[{each}]"' if ":" in each else f"for={each}" for each in addresses)
+    return listener.client_header or FORWARDED_FOR, ", ".join(addresses)
+
+
+def forwarded_headers(request: ParsedRequest, listener: Listener, peer: str) -> Lines:
+    """The header lines that go on before any edit, Host first; None stands for a value that the proxy makes up.
+    `request.client` is the client that `peer` states where that is a trusted proxy."""
+    trust = is_trusted(listener, peer)
     ours = {
-        "x-forwarded-for": client,
+        FORWARDED_FOR: peer if listener.client_header is None else request.client,
         "x-forwarded-proto": listener.scheme,
         "x-forwarded-host": request.authority,
         "x-forwarded-port": str(listener.client_port),
     }
+    proxy_fields = PROXY_FIELDS | client_fields(listener)
     dropped = _DROPPED | _nominated(request)
     lines: Lines = [("host", request.authority)] if request.authority is not None else []
     for name, value in request.headers:
         if name in dropped or name == "host" or (name == "upgrade" and not is_websocket(request)):
             continue
-        if name in PROXY_FIELDS and not (trust and not _made(name, listener)):
+        if name in proxy_fields and not (trust and not _made(name, listener)):
             continue
         lines.append((name, value))
     sent = {
         name: ", ".join(v for v in request.lines(name) if v) if trust and name not in dropped else ""
-        for name in PROXY_FIELDS
+        for name in proxy_fields
     }
     if listener.forwarded_headers:
         for name in FORWARDED:
             made = ours[name]
-            if name == "x-forwarded-for" and sent[name]:
-                lines.append((name, f"{sent[name]}, {client}"))
+            if name == FORWARDED_FOR and listener.client_header is not None:
+                lines.append((name, made))
+            elif name == FORWARDED_FOR and sent[name]:
+                lines.append((name, f"{sent[name]}, {peer}"))
             elif sent[name] or made is not None:
                 lines.append((name, sent[name] or made))
+    if listener.real_ip:
+        lines.append((REAL_IP, request.client))
+    if listener.forwarded:
+        element = forwarded_element(peer if listener.extends_forwarded else request.client, listener, request.authority)
+        before = sent[RFC_7239] if listener.extends_forwarded else ""
+        lines.append((RFC_7239, f"{before}, {element}" if before else element))
     if listener.request_id:
         lines.append((REQUEST_ID, sent[REQUEST_ID] or None))
     return lines
 
 
 def _made(name: str, listener: Listener) -> bool:
-    return listener.request_id if name == REQUEST_ID else listener.forwarded_headers
+    """Whether the listener writes the field. One that states clients elsewhere does not pass X-Forwarded-For on."""
+    own = {
+        REQUEST_ID: listener.request_id,
+        REAL_IP: listener.real_ip,
+        RFC_7239: listener.forwarded,
+        FORWARDED_FOR: listener.forwarded_headers or listener.client_header is not None,
+    }
+    return own.get(name, name in FORWARDED and listener.forwarded_headers)
 
 
 def _nominated(request: ParsedRequest) -> set[str]:

@@ -43,7 +43,10 @@ class Listener(Struct, frozen=True):
     hosts: tuple[HostTable, ...] = ()
     l4_rules: tuple[L4Rule, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    client_header: str | None = None  # where trusted proxies state the client, in lower case; None: X-Forwarded-For
     forwarded_headers: bool = True  # X-Forwarded-For, -Proto, -Host, -Port
+    real_ip: bool = False  # X-Real-IP
+    forwarded: bool = False  # Forwarded (RFC 7239)
     request_id: bool = True  # X-Request-Id
     timeouts: ClientTimeouts = ClientTimeouts()
     tls: ListenerTls | None = None
@@ -69,6 +72,11 @@ class Listener(Struct, frozen=True):
     def asks_client(self) -> bool:
         """Whether the rule that takes a request may depend on its client's address."""
         return any(rule.match.asks_client for table in self.hosts for rule in table.rules)
+
+    @property
+    def extends_forwarded(self) -> bool:
+        """Whether Forwarded goes on with what a trusted proxy sent: not where it states the client alone elsewhere."""
+        return self.client_header in (None, "forwarded")
 
     @property
     def client_port(self) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
+from lbgen.plan.acme import Acme  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -28,7 +29,6 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
-    from lbgen.plan.acme import Acme
     from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 
@@ -177,6 +177,13 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         """The listener of that name; KeyError when there is none."""
         return self._listeners[name]
 
+    def identity_headers(self, listener: Listener) -> tuple[str, ...]:
+        """The fields by which the auth of some route of the listener says who the client is: none of its clients can
+        send them, to whatever route."""
+        routes = (self.route(rule.route) for table in listener.hosts for rule in table.rules)
+        found = [name for route in routes if route.auth is not None for name in route.auth.identity_headers]
+        return tuple(dict.fromkeys(found))
+
     def error_pages(self, listener: Listener, route: Route | None = None) -> tuple[ErrorPage, ...]:
         """The pages for answers on the listener, of the route or of none, in the order of trial. Clients of gRPC get
         none."""
@@ -186,6 +193,13 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         if any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in targets):
             return ()
         return (*route.error_pages, *listener.error_pages)
+
+    def every_page(self) -> Iterator[ErrorPage]:
+        """All pages, those of a listener of the topology for each listener."""
+        for listener in self.listeners:
+            yield from listener.error_pages
+        for route in self.routes:
+            yield from route.error_pages
 
     @property
     def files(self) -> tuple[File, ...]:

@@ -44,6 +44,7 @@ from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.spec.model import ForwardedHeaders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from lbgen.plan.auth import Auth
     from lbgen.spec import pool as written_pool
     from lbgen.spec import route as written_route
+    from lbgen.spec.listener import ClientIp
     from lbgen.spec.load import Topology
     from lbgen.spec.model import EngineBlock, TopologyModel
 
@@ -175,6 +177,7 @@ def _listeners(
     on = {route.name: expanded.listeners[index] for index, route in enumerate(model.routes)}
     rules = group((name, rule) for rule in expanded.rules for name in on[rule.route])
     l4_rules = group((name, rule) for rule in expanded.l4_rules for name in on[rule.route])
+    headers = model.forwarded_headers or ForwardedHeaders()
     for name, listener in model.listeners.items():
         l7 = listener.mode == "l7"
         yield Listener(
@@ -187,7 +190,10 @@ def _listeners(
             hosts=host_tables(rules.get(name, ())) if l7 else (),
             l4_rules=() if l7 else tuple(l4_rules.get(name, ())),
             trusted_proxies=tuple(listener.trusted_proxies),
-            forwarded_headers=model.forwarded_headers is not False,
+            client_header=_client_header(listener.client_ip),
+            forwarded_headers=headers.x_forwarded,
+            real_ip=headers.real_ip,
+            forwarded=headers.forwarded,
             request_id=model.request_id is not False,
             timeouts=resolve_policies.client_timeouts(listener.timeouts, model.client_timeouts),
             tls=resolve_policies.listener_tls(
@@ -207,6 +213,10 @@ def _listeners(
             else (),
             address_written="address" in listener.model_fields_set,
         )
+
+
+def _client_header(written: ClientIp | None) -> str | None:
+    return None if written is None or written.header == "x-forwarded-for" else written.header
 
 
 def _accepted(model: TopologyModel) -> Iterator[str]:

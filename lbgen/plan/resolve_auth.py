@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.plan import resolve_policies
 from lbgen.plan.auth import ASKED_WITH, Auth, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, read_keys, read_users
+from lbgen.plan.files import plain_name
 from lbgen.plan.pool import Balance, Endpoint, Pool
 from lbgen.plan.tls import PoolTls
 
@@ -46,7 +48,8 @@ class Auths:
     def _resolve(self, auth: written_auth.Auth, field: str) -> Auth:
         base = self._topology.base
         if auth.basic is not None:
-            return BasicAuth(read_users(base / auth.basic.users), auth.basic.realm, f"{field}.basic")
+            basic, name = auth.basic, PurePosixPath(auth.basic.users).stem
+            return BasicAuth(read_users(base / basic.users), basic.realm, plain_name(name), f"{field}.basic")
         if auth.jwt is not None:
             keys = auth.jwt.jwks
             return JwtAuth(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
@@ -19,11 +19,15 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
+from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.forwarding import (
+    FORWARDED_FOR,
     PROXY_FIELDS,
     apply_edits,
+    client_fields,
     forwarded_headers,
     is_trusted,
     redirect_location,
@@ -47,7 +51,8 @@ class Upstream(Struct, frozen=True):
     """What reaches an endpoint of `pool` (a `weight` share of the traffic). `headers` are all that arrive, names in
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
-    Host. Lines of one name may arrive as one list."""
+    Host. Lines of one name may arrive as one list. What `free` headers (lower-case names) say is up to the service that
+    was asked; none comes from the client."""
 
     pool: str
     weight: int
@@ -56,6 +61,7 @@ class Upstream(Struct, frozen=True):
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
+    free: tuple[str, ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
 
@@ -99,7 +105,8 @@ class Outcome(Struct, frozen=True):
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
     request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
     names) say is not promised. `error_pages` are those in place of its answers, or of an endpoint's, and
-    `causes` the statuses of an answer that the engine makes before a page replaces them."""
+    `causes` the statuses of an answer that the engine makes before a page replaces them. `asked`: the pool of the
+    service that has to admit the request ("" = none); what it says instead is the answer, or a refusal."""
 
     route: str | None
     rule: str | None
@@ -117,6 +124,7 @@ class Outcome(Struct, frozen=True):
     error_pages: tuple[ErrorPage, ...] = ()
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
+    asked: str = ""
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
 
@@ -160,7 +168,8 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = replace(_made(refused.status, refused.reason, request.method), well_formed=False)
         over = target_refusal(listener, request)
         return outcome if over is None else replace(outcome, others=over.statuses)
-    client = client_address(listener, request.client, parsed.lines("x-forwarded-for"))
+    stated = parsed.lines(listener.client_header or FORWARDED_FOR)
+    client = client_address(listener, request.client, stated)
     parsed = replace(parsed, client=client)
     refusal = listener_refusal(listener, request, parsed)
     if refusal is not None:
@@ -168,7 +177,10 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     if not listener.underscores:
         parsed = replace(parsed, headers=tuple(line for line in parsed.headers if "_" not in line[0]))
     if not is_trusted(listener, request.client):
-        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in PROXY_FIELDS))
+        unseen = PROXY_FIELDS | client_fields(listener)
+        parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in unseen))
+    identities = plan.identity_headers(listener)
+    parsed = replace(parsed, headers=tuple(line for line in parsed.headers if line[0] not in identities))
     index = rule_index(listener)
     winner = next((rule for rule in index.candidates(parsed) if mismatch(rule, parsed) is None), None)
     contest = Contest(index.rules, winner, partial(mismatch, request=parsed))
@@ -178,11 +190,16 @@ def simulate(plan: Plan, request: Request) -> Outcome:
     route = plan.route(winner.route)
     asks_cors = route.cors is not None and is_preflight(parsed)
     refusals = list(route_refusals(route, request, parsed, preflight=asks_cors))
+    auth = Authentication() if route.auth is None or asks_cors else authenticate(route.auth, parsed)
+    if auth.refusal is not None:
+        refusals.append(auth.refusal)
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
     others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
+        if auth.challenge:
+            outcome = replace(outcome, headers=(*outcome.headers, ("www-authenticate", auth.challenge)))
     elif route.cors is not None and asks_cors:
         allowed = preflight_headers(route.cors, parsed)
         headers = (*allowed, *vary_header(route.cors))
@@ -191,10 +208,13 @@ def simulate(plan: Plan, request: Request) -> Outcome:
             free = (*(name for name in CORS_HEADERS if open_to or name != "access-control-allow-origin"), "vary")
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
-        outcome = _act(plan, route, winner, parsed, listener, request.client)
+        outcome = _act(plan, route, winner, parsed, listener, request.client, auth.identity)
         compression = route.compression
+        if isinstance(route.auth, ForwardAuth):
+            reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
+            outcome = replace(outcome, asked=route.auth.pool, reason=reason)
     if not asks_cors:
-        others = shared_limit_statuses(route)
+        others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
@@ -278,7 +298,9 @@ def _with_pages(outcome: Outcome, pages: tuple[ErrorPage, ...], method: str) -> 
     if (page := page_for(pages, status)) is None:
         return found
     body = "" if method == "HEAD" else to_wire(page.body)
-    return replace(found, status=page.shown(status), body=body, headers=(("content-type", page.content_type),))
+    kept = (line for line in outcome.headers if line[0] == "www-authenticate")
+    headers = (("content-type", page.content_type), *kept)
+    return replace(found, status=page.shown(status), body=body, headers=headers)
 
 
 def _shown(pages: tuple[ErrorPage, ...], status: int) -> int:
@@ -286,7 +308,15 @@ def _shown(pages: tuple[ErrorPage, ...], status: int) -> int:
     return status if page is None else page.shown(status)
 
 
-def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, client: str) -> Outcome:
+def _act(
+    plan: Plan,
+    route: Route,
+    rule: Rule,
+    parsed: ParsedRequest,
+    listener: Listener,
+    client: str,
+    identity: Iterable[tuple[str, str | None]],
+) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
     match action:
@@ -299,7 +329,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
             headers = tuple((name, to_wire(value)) for name, value in action.headers)
             return Outcome(None, None, action.status, reason, body, headers=headers)
         case Forward():
-            lines = forwarded_headers(parsed, listener, client)
+            lines = [*forwarded_headers(parsed, listener, client), *identity]
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
             host = parsed.authority
             if action.rewrite is not None and action.rewrite.host is not None:
@@ -316,6 +346,7 @@ def _act(plan: Plan, route: Route, rule: Rule, parsed: ParsedRequest, listener: 
                     host,
                     tuple(apply_edits(lines, to.request_headers)),
                     None if kept is None else kept[1].authority,
+                    route.auth.identity_headers if isinstance(route.auth, ForwardAuth) else (),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
                 for to in ([to for to in action.targets if to.weight] if kept is None else [kept[0]])

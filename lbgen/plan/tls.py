@@ -27,8 +27,9 @@ HYBRID = "X25519MLKEM768"
 class File(Struct, frozen=True):
     """A file that the topology names. `path` is absolute, or relative to the engine's folder.
 
-    `source` is where `write` copies it from (relative paths); None = it is referenced as it stands. `issued`: it comes
-    from an ACME authority, and a runtime says where from. `field` and `span` say where the topology names it.
+    `source` is where `write` copies it from (relative paths), `text` what it writes instead; both None = it is
+    referenced as it stands. `issued`: it comes from an ACME authority, and a runtime says where from. `field` and
+    `span` say where the topology names it.
     """
 
     path: str
@@ -37,6 +38,7 @@ class File(Struct, frozen=True):
     issued: bool = False
     field: str = ""
     span: Span = NOWHERE
+    text: str | None = None
 
     # It is the same file wherever the topology names it.
     def __eq__(self, other: object) -> bool:
@@ -46,13 +48,20 @@ class File(Struct, frozen=True):
         return hash(self._itself())
 
     def __repr__(self) -> str:
-        return f"File{self._itself()}"
+        return f"File{self._itself()[:3]}"
 
-    def _itself(self) -> tuple[str, str | None, bool]:
-        return self.path, self.source, self.secret
+    def _itself(self) -> tuple[str, str | None, bool, str | None]:
+        return self.path, self.source, self.secret, self.text
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether `write` puts it into the engine's folder."""
+        return self.source is not None or self.text is not None
 
     def content(self) -> bytes:
-        """What is in `source`, or at `path` without one. Raises EngineError LB424 when it cannot be read."""
+        """`text`, what is in `source`, or at `path` without both. Raises EngineError LB424 when it cannot be read."""
+        if self.text is not None:
+            return self.text.encode()
         path = Path(self.source or self.path)
         try:
             return path.read_bytes()

@@ -68,6 +68,8 @@ def _parse_realm(value: object) -> str:
     if not _REALM.fullmatch(realm):
         hint = "at least one printable ASCII character, without quotes and backslashes"
         raise invalid("LB104", f'"{shorten(realm)}" is not a realm', hint)
+    if realm == "off":
+        raise invalid("LB104", '"off" is not a realm', "to ask nobody, write auth: none")  # nginx would ask nobody
     return realm
 
 

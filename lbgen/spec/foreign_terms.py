@@ -71,6 +71,8 @@ def _place(holder: tuple[str, ...]) -> str:
     return f"in {inner[-1]}: of the {owner}" if inner else f"on the {owner}"
 
 
+ANCHORS = "write policies: { NAME: { ... } } for what routes share, defaults: for what all have; variables hold values"
+"""What to write instead of a key that holds anchors."""
 # By the key of the value and the word.
 WORDS: dict[tuple[str, str], str] = {
     ("mode", "tcp"): "write mode: l4",

@@ -18,6 +18,11 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 FRAMING = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
+NOT_OF_CLIENTS = FRAMING | {
+    *("host", "cookie", "authorization", "x-request-id"),
+    *("x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
+}
+_PLAIN_NAME = re.compile(r"[a-z0-9-]+")
 _ORIGIN = re.compile(r"[*]|null|[a-z][a-z0-9+.-]*://(([*][.])?[a-z0-9._-]+|\[[0-9a-f:.]+\])(:([0-9]{1,5}|[*]))?")
 
 
@@ -86,6 +91,15 @@ def parse_matched_header(value: object) -> str:
     name = parse_header_name(value)
     if name == "host":
         raise invalid("LB119", "Host is not matched as a header", "use hosts: of the route")
+    return name
+
+
+def parse_client_header(value: object) -> str:
+    """A header in which a proxy may state the client's address; LB119 for those with a meaning of their own."""
+    name = parse_header_name(value)
+    if name in NOT_OF_CLIENTS or not _PLAIN_NAME.fullmatch(name):
+        hint = "write such as CF-Connecting-IP, True-Client-IP, X-Real-IP or Forwarded"
+        raise invalid("LB119", f"{shorten(str(value))} holds no client's address", hint)
     return name
 
 

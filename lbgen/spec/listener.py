@@ -21,6 +21,7 @@ from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
     ByteSize,
     Cidr,
+    ClientHeader,
     Count,
     Duration,
     FilePath,
@@ -90,6 +91,16 @@ class Access(Strict):
     @classmethod
     def _some(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "allow", "deny", many=True, what="access")
+
+
+class ClientIp(Strict):
+    """Where trusted proxies state the client's address."""
+
+    header: ClientHeader = Field(
+        description="the field that holds it, such as CF-Connecting-IP, True-Client-IP, X-Real-IP or Forwarded; it is "
+        "read from the right, as X-Forwarded-For is, and what other peers send in it is dropped",
+        examples=["CF-Connecting-IP"],
+    )
 
 
 class ClientTimeouts(Strict):
@@ -271,8 +282,13 @@ class Listener(Strict):
     )
     trusted_proxies: list[Cidr] = Field(
         default_factory=list,
-        description="peers whose X-Forwarded-* and X-Request-Id are trusted",
+        description="peers whose X-Forwarded-* and X-Request-Id are trusted, Forwarded too where it is sent",
         examples=[["10.0.0.0/8"]],
+    )
+    client_ip: ClientIp | None = Field(
+        default=None,
+        description="where trusted_proxies state the client's address; in X-Forwarded-For when left out",
+        examples=[{"header": "CF-Connecting-IP"}],
     )
     max_connections: Count | None = Field(
         default=None, description="connections at a time; no limit when left out", examples=[10000]

@@ -1,12 +1,23 @@
 """A whole topology as the user wrote it, checked field by field; references are not followed here."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic_core import PydanticKnownError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticKnownError
 
 from lbgen.spec.acme import AcmeChallenge
-from lbgen.spec.base import Strict
+from lbgen.spec.base import Strict, either_schema
 from lbgen.spec.error_pages import ErrorPages
 from lbgen.spec.listener import ClientTimeouts, Limits, Listener, Paths, TlsDefaults, Underscores
 from lbgen.spec.policy import Buffering, Timeouts
@@ -134,6 +145,31 @@ class Containers(Strict):
     )
 
 
+class ForwardedHeaders(Strict):
+    """The fields that tell endpoints who asks: true or false for X-Forwarded-*, or a mapping."""
+
+    x_forwarded: bool = Field(default=True, description="send X-Forwarded-For, -Proto, -Host and -Port")
+    real_ip: bool = Field(default=False, description="send X-Real-IP, the client's address")
+    forwarded: bool = Field(default=False, description="send Forwarded (RFC 7239) with for, host and proto")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _short(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, bool):
+            return handler({"x_forwarded": data})
+        if not isinstance(data, dict | ForwardedHeaders):
+            raise wrong_type("true, false or a mapping", data)
+        return handler(data)
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  # true, false or a mapping
+        return handler(self) if self.real_ip or self.forwarded else self.x_forwarded
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return either_schema(handler(core_schema), {"type": "boolean"})
+
+
 class Metrics(Strict):
     """Where the counts of requests are served as Prometheus text, by `lbgen agent`."""
 
@@ -258,8 +294,11 @@ class TopologyModel(Strict):
         "when left out",
         examples=[{"5xx": {"file": "errors/50x.html"}}],
     )
-    forwarded_headers: bool | None = Field(
-        default=None, description="send X-Forwarded-For, -Proto, -Host and -Port; the profile's when left out"
+    forwarded_headers: ForwardedHeaders | None = Field(
+        default=None,
+        description="fields that tell endpoints who asks; true is X-Forwarded-For, -Proto, -Host and -Port; the "
+        "profile's when left out",
+        examples=[{"real_ip": True}],
     )
     request_id: bool | None = Field(default=None, description="send X-Request-Id; the profile's when left out")
     access_log: Literal["json", "none"] | None = Field(

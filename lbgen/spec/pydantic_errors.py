@@ -181,6 +181,8 @@ def _key_hint(key: str, models: list[type[BaseModel]], root: type[BaseModel]) ->
     """What to write instead of a key that no mapping of these models has."""
     names = [model.__name__ for model in models]
     known = [name for model in models for name in model.model_fields]
+    if root in models and key.startswith(("x-", ".")):  # where compose files and CI systems keep anchors
+        return foreign_terms.ANCHORS
     foreign = next(filter(None, (foreign_terms.foreign_key(key, name) for name in names)), None)
     if foreign is None and not _nearest(key, known, _NEAR):
         foreign = foreign_terms.foreign_key_anywhere(key)

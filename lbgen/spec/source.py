@@ -206,7 +206,8 @@ class _Builder:
             self._tag(node, steps)
             return None
         if node.value == "<<":
-            self._find("LB107", "merge keys are not supported", node, steps, "write the keys out, or use a profile")
+            hint = "write the keys out; routes share fields by policies: { NAME: { ... } }, all of them by defaults:"
+            self._find("LB107", "merge keys are not supported", node, steps, hint)
             return None
         try:
             key = read_scalar(node.value, key=True)

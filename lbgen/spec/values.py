@@ -11,7 +11,9 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 from lbgen.regex import RegexError, parse
 from lbgen.spec.http import (
     FRAMING,
+    NOT_OF_CLIENTS,
     parse_body,
+    parse_client_header,
     parse_editable_header,
     parse_header_name,
     parse_header_text,
@@ -231,6 +233,9 @@ UrlTarget = Annotated[str, PlainValidator(parse_target), _text(_PATH + r"(\?[!\"
 Regex = Annotated[str, PlainValidator(parse_regex), _text("[ -~]*", format="regex")]
 HeaderName = Annotated[str, PlainValidator(parse_header_name), _text(_TOKEN)]
 MatchedHeader = Annotated[str, PlainValidator(parse_matched_header), _text(_unless("host") + _TOKEN)]
+ClientHeader = Annotated[
+    str, PlainValidator(parse_client_header), _text(_unless(*sorted(NOT_OF_CLIENTS)) + "[0-9A-Za-z-]+")
+]
 EditableHeader = Annotated[
     str, PlainValidator(parse_editable_header), _text(_unless("host", *sorted(FRAMING)) + _TOKEN)
 ]

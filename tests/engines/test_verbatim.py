@@ -121,16 +121,29 @@ def test_a_router_of_ones_own_stands_beside_traefiks() -> None:
 
 @pytest.mark.parametrize("name", ["haproxy", "envoy", "traefik"])
 def test_other_engines_do_without_only_if_that_is_accepted(name: str) -> None:
-    """The text may hold an access rule, such as nginx's auth_basic, without which a route is open."""
-    guarded = topology({"nginx": {"server": "auth_basic closed;\nauth_basic_user_file /dev/null;"}})
+    """The text may hold an access rule, without which a route is open."""
+    guarded = topology({"nginx": {"server": "allow 192.0.2.0/24;\ndeny all;"}})
     with pytest.raises(LbgenError, match="this text is for nginx alone") as raised:
         lbgen.render(guarded, engine=name)
     assert [(x.code, x.field, x.accept) for x in raised.value.diagnostics] == [
         ("LB302", "engines.nginx.server", "engines.verbatim")
     ]
     rendered = lbgen.render(guarded, engine=name, accept=("engines.verbatim",))
-    assert not any("auth_basic" in text for text in rendered.values())
+    assert not any("deny all" in text for text in rendered.values())
     lbgen.render(guarded, engine="nginx")
+
+
+@pytest.mark.parametrize("name", ["haproxy", "envoy", "traefik"])
+def test_authentication_by_text_is_accepted_by_its_own_name(name: str) -> None:
+    guarded = topology({"nginx": {"server": "auth_basic closed;\nauth_basic_user_file /dev/null;"}})
+    with pytest.raises(LbgenError, match="LB236"):
+        lbgen.render(guarded, engine="nginx")
+    accepted = guarded.replace(accept={"nginx": ["engines.verbatim.auth"], name: ["engines.verbatim"]})
+    lbgen.render(accepted, engine="nginx")
+    with pytest.raises(LbgenError, match="auth_basic authenticates clients on nginx alone") as raised:
+        lbgen.render(accepted, engine=name)
+    assert [x.accept for x in raised.value.diagnostics] == ["engines.verbatim.auth"]
+    lbgen.render(accepted, engine=name, accept=("engines.verbatim.auth",))
 
 
 def test_text_for_the_engine_of_another_tier_is_not_missing() -> None:

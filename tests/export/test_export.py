@@ -142,6 +142,13 @@ def test_an_absolute_path_is_refused_for_containers(checked: lbgen.Topology, tmp
     assert lbgen.export(topology, "systemd", engine="nginx", accept=("all",)).files
 
 
+def test_the_gateway_api_is_not_silent_about_text_for_one_engine(checked: lbgen.Topology) -> None:
+    text = {"engines.nginx.server": "auth_basic staff;", "accept.nginx": ["engines.verbatim.auth"]}
+    with pytest.raises(LbgenError) as refused:
+        lbgen.export(without_metrics(checked).replace(text), "gateway-api")
+    assert {"engines.verbatim", "engines.verbatim.auth"} <= {each.accept for each in refused.value.diagnostics}
+
+
 @pytest.mark.parametrize(("target", "most"), [(x, 0 if x == "compose" else 3) for x in CONTAINERS])
 def test_a_limit_of_each_replica_is_a_finding(checked: lbgen.Topology, target: str, most: int) -> None:
     topology, replicas = without_metrics(checked), {"": 3} if most else None

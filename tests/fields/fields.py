@@ -32,6 +32,8 @@ OBJECTS = {
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
 ONE_OF = {"Auth", "Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
 INSTEAD = {("Endpoint", "service"): "address"}  # and fields that take the place of one other
+# Mappings with the fields of routes and pools, which are set there; that they are inherited: plan/test_inheritance.py.
+INHERITED = {"policies", "defaults"}
 # Objects of a context, whose fields are set there.
 STRUCTURE = {"listeners", "pools", "routes"}
 Data = dict[str, Any]
@@ -101,7 +103,7 @@ def _of(before: Data, thing: str, path: str, model: type[BaseModel]) -> Iterator
             at(after, path)[key] = copy.deepcopy(value)
             if after != before:
                 yield Change(thing, place, model.__name__, key, value, before, after)
-            inner, steps = nested(field.annotation)
+            inner, steps = nested(field.annotation) if key not in INHERITED else (None, None)
             if inner is not None and isinstance(value, dict | list) and not listed(place, path):
                 for step in steps(value):
                     yield from _of(after, thing, f"{place}{step}", inner)

@@ -215,13 +215,17 @@ def plans(draw: st.DrawFn, shape: PlanShape = PlanShape()) -> m.Plan:
         asked = replace(edits, set=(*edits.set, ("x-route", name)))
         shown = m.HeaderEdits(set=(("x-route", name),))
         routes.append(route(name, action, index, request_headers=asked, response_headers=shown))
+    trusted = draw(st.sampled_from(((), (), ("127.0.0.1/32",))))
     return on_web(
         entries,
         routes,
         [pool(f"p{n}", endpoint("127.0.0.1", 9000 + n)) for n in range(2)],
         shape.port,
-        trusted_proxies=draw(st.sampled_from(((), (), ("127.0.0.1/32",)))),
+        trusted_proxies=trusted,
         forwarded_headers=draw(st.sampled_from((True, True, False))),
+        real_ip=draw(st.booleans()),
+        forwarded=draw(st.booleans()),
+        client_header=draw(st.sampled_from((None, "cf-connecting-ip", "x-real-ip"))) if trusted else None,
         request_id=draw(st.sampled_from((True, True, False))),
         underscores=draw(st.sampled_from((False, False, False, True))),
     )

@@ -30,7 +30,7 @@ SKELETON = {
     "listener": "listeners tls paths limits connections access l4",
     "matching": "matching conditions maps predicates prefix_trees routers",
     "routes": "actions middlewares routes server_blocks",
-    "policies": "responses mirrors cors compression rate_limits",
+    "policies": "responses mirrors basic_auth forward_auth jwt cors compression rate_limits",
     "headers": "headers forwarded_headers request_values rewrites",
     "upstreams": "upstreams backend_selection balancing pool_selection tcp_weights upstream_protocols",
     "pools": "sticky health_checks retries timeouts",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec import Struct
 
+from lbgen.plan.forwarding import state_client
 from lbgen.plan.model import Forward
 from lbgen.plan.request import Request
 from lbgen.plan.simulate import simulate
@@ -205,5 +206,6 @@ def _from_client(listener: Listener, every: Iterable[Target], address: str) -> I
         if listener.proxy_protocol:
             data, client = "\r\n".join((*lines, "", "")), address
         else:
-            data, client = "\r\n".join((*lines, f"X-Forwarded-For: {address}", "", "")), "127.0.0.1"
+            stated = ": ".join(state_client(listener, address))
+            data, client = "\r\n".join((*lines, stated, "", "")), "127.0.0.1"
         yield Attack(target, mark, f"<guarded>/<mark> of {address}", data.encode(), client=client)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
 from lbgen.plan.simulate import simulate
@@ -29,6 +30,7 @@ _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")  # hosts th
 _OTHER = "lbgen-other.invalid"  # a host, as a method that no rule names
 _RAW = re.compile(r"[|\"<>{}^`]")  # browsers send some of them raw; an engine may escape them
 _CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")  # which RFC 9110 5.5 lets pass, and no rule contains
+_QUOTED = re.compile(r'"[^"]*"')
 _METHOD = re.compile(r"[A-Z][A-Z_-]*")
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "te", "upgrade", "expect"})
 
@@ -154,8 +156,10 @@ def _changed_fields(
             if "_" in name:
                 yield f"a field {name} that the listener drops"
     if not listener.trusted_proxies:
-        for name in _FORWARDED:
+        for name in (*_FORWARDED, *sorted(client_fields(listener))):
             usual, got = plain.lines(name), message.lines(name)
+            if name == "forwarded" and "forged" not in "".join(got):
+                usual, got = [_for(each) for each in usual], [_for(each) for each in got]
             right = [_expected(name, attack, message, value) for value in usual]
             if name == "x-forwarded-host" and "".join(got) == "" and not attack.names_host:
                 continue
@@ -177,6 +181,13 @@ def _changed_fields(
             yield f"x-forwarded-for ends with {last!r}, not with the peer {attack.client}"
 
 
+def _for(element: str) -> str:
+    """The address in an element of Forwarded as lbgen writes it; all of an element that has several."""
+    if _QUOTED.sub("", element).count("for=") != 1:
+        return element
+    return element.partition(";")[0].removeprefix("for=").strip('"[]')
+
+
 def _port(host: str) -> str:
     """The port of a Host field, or ""."""
     return host.rpartition(":")[2] if re.search(r":[^][:]+$", host) else ""
@@ -184,7 +195,7 @@ def _port(host: str) -> str:
 
 def _expected(name: str, attack: Attack, message: Message, usual: str) -> str | None:
     """The value of a forwarded field, in lower case, where a plain request has `usual`; None for a new request id."""
-    if name == "x-forwarded-for":
+    if name in ("x-forwarded-for", "x-real-ip", "forwarded"):
         return _address(attack.client)
     if name == "x-forwarded-host":  # a host that a route rewrites stays as it was sent
         return "".join(message.lines("host")).lower() if usual else usual

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from lbgen.conformance.http1_client import TIMEOUT, Address, Answer, ClientConnection, fetch
 from lbgen.conformance.own_answers import account_of
+from lbgen.conformance.pages import replaced_status, replacing_page
 from lbgen.conformance.transport import (
     Transport,
     TransportOptions,
@@ -91,9 +92,12 @@ class ScriptContext(Struct, frozen=True):
         return ClientConnection(address, client=request.client, timeout=timeout, transport=transport)
 
     def ask(self, request: Request, *, timeout: float = TIMEOUT) -> Answer:
-        """The answer to a request on its listener (default: the case's own)."""
+        """The answer to a request on its listener (default: the case's own), with the status that an error page
+        has replaced."""
         name = request.listener or self.listener
-        return fetch(self.at[name], request, timeout=timeout, transport=self.transport(name, request))
+        answer = fetch(self.at[name], request, timeout=timeout, transport=self.transport(name, request))
+        page = replacing_page(self.plan, answer)
+        return answer if page is None else replace(answer, status=replaced_status(page))
 
 
 class MismatchError(Exception):

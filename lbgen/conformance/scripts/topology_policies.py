@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 from lbgen.conformance.difference import Difference, late
 from lbgen.conformance.http1_client import serialize
+from lbgen.conformance.own_answers import account_of
+from lbgen.conformance.pages import page_differences
 from lbgen.conformance.scripts.context import ScriptContext, own_status, wait_until, with_control
+from lbgen.plan.error_pages import page_for
+from lbgen.plan.simulate import simulate
 
 if TYPE_CHECKING:
     from lbgen.plan.request import Request
@@ -18,8 +22,9 @@ if TYPE_CHECKING:
 _QUIET = 0.2  # seconds in which a copy would have come
 
 
-def rate_holds(ctx: ScriptContext) -> Iterator[str]:
-    """`burst` requests pass at once, then as many as come back in the time; the others are 429."""
+def rate_holds(ctx: ScriptContext) -> Iterator[Difference | str]:
+    """`burst` requests pass at once, then as many as come back in the time; the others are 429, with
+    the page of the route."""
     burst, per_second = ctx.params["burst"], ctx.params["per_second"]
     begun = time.monotonic()
     found: list[int | None] = []
@@ -31,6 +36,11 @@ def rate_holds(ctx: ScriptContext) -> Iterator[str]:
     most = burst + int(per_second * took) + 1
     if not burst <= passed <= most:
         yield f"{passed} of {len(found)} requests passed in {took:.2f} s, expected {burst} to {most}, then 429"
+    request: Request = ctx.params["request"]
+    outcome = simulate(ctx.plan, request)
+    page, answer = page_for(outcome.error_pages, 429), ctx.ask(request)
+    if page is not None and answer.status == 429 and account_of(answer) is None:
+        yield from page_differences(request.method, [page], outcome, answer)
 
 
 def concurrency_holds(ctx: ScriptContext) -> Iterator[Difference | str]:

@@ -141,7 +141,7 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
             request = replace(replace(draft, host=host).request(listener.name), client=source)
             request = request if method is None else replace(request, method=method)
             outcome = simulate(plan, request)
-            if outcome.route == rule.route and outcome.status != _DENIED:
+            if outcome.route == rule.route and _DENIED not in (outcome.status, *outcome.causes):
                 yield request
 
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from lbgen.conformance.judge import behaviour_of
+from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
+from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
 from lbgen.plan.tls import File
@@ -37,6 +40,9 @@ _OF_L4 = {  # the only fields that layer 4 has
 }
 _WORDS = {  # what the topology calls them
     "underscores": "headers_with_underscores",
+    "client_header": "client_ip.header",
+    "real_ip": "forwarded_headers.real_ip",
+    "forwarded": "forwarded_headers.forwarded",
     "client_ca": "client.ca",
     "client_required": "client.verify",
     "active": "health.active",
@@ -69,7 +75,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.http2": ("{l}.http2",),
     "4.mirror": ("{r}.mirror",),
     "4.split": ("{r}.forward",),
-    "4.trusted": ("{l}.trusted_proxies",),
+    "4.trusted": ("{l}.trusted_proxies", "{l}.client_ip"),
     "4.underscores": ("{l}.headers_with_underscores",),
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),
@@ -194,6 +200,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if kind.__name__ in ("Origin", "Key"):
         yield place
         return
+    if isinstance(value, ErrorPage):
+        yield value.field if value.field.startswith("error_pages.") else f"{place.rpartition('[')[0]}.{value.key}"
+        return
     for name in kind.__struct_fields__:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
@@ -231,9 +240,13 @@ def tried_fields(plan: Plan, case: Case) -> Iterator[str]:
     words = [*_ANY, *(word for start, given in _TRIED.items() if _is_of(case.clause, start) for word in given)]
     if case.oracle:
         outcome = simulate(plan, case.request)
+        yield from (named(plan, page.field) for page in shown_pages(case, outcome, behaviour_of(case)))
         routes = [plan.route(outcome.route)] if outcome.route is not None else []
         if not case.steps:
             words += _FORWARDED if outcome.upstreams else _ANSWERED
+    if case.clause == "5.rate":
+        pages = (page_for(plan.error_pages(listener, route), 429) for route in routes)
+        yield from (named(plan, page.field) for page in pages if page is not None)
     for route in routes:
         pools = [plan.pool(case.params["pool"])] if case.params.get("pool") else [plan.pool(x) for x in _pools(route)]
         if len(pools) == 1 and (case.oracle or case.clause in ("7.bytes", "7.datagrams")):

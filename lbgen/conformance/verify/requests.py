@@ -25,8 +25,9 @@ from lbgen.conformance.verify.cases import (
 )
 from lbgen.conformance.verify.coverage import named
 from lbgen.conformance.verify.handshakes import handshake_cases
-from lbgen.conformance.verify.route_policies import policy_requests
+from lbgen.conformance.verify.route_policies import FORGED, policy_requests
 from lbgen.plan.conditions import SUBJECTS, Header, features_of
+from lbgen.plan.forwarding import client_fields, state_client
 from lbgen.plan.matching import mismatch
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route, Rule
 from lbgen.plan.path_conditions import places, start_lengths
@@ -55,6 +56,13 @@ _SPOOFED = (
     ("X-Forwarded-Port", "99"),
     ("X-Request-Id", "spoofed"),
 )
+
+
+def _spoofed(listener: Listener) -> tuple[tuple[str, str], ...]:
+    """Fields that say who asks, of a client that nobody trusts."""
+    own = client_fields(listener)
+    lines = [*_SPOOFED, *(line for line in FORGED if line[0].lower() in own)]
+    return (*lines, state_client(listener, "192.0.2.66")) if listener.client_header else tuple(lines)
 
 
 class ClauseRequest(Struct, frozen=True):
@@ -248,7 +256,7 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
         answer = json.dumps({"mode": "fixed", "headers": lines, "body": "its own"})
         yield ClauseRequest("4.edits", replace(hit, headers=(*hit.headers, (CONTROL, answer))))
     yield ClauseRequest("4.underscores", replace(hit, headers=(*hit.headers, ("X_Lbgen_Sent", "1"))))
-    yield ClauseRequest("4.forwarded", replace(hit, headers=(*hit.headers, *_SPOOFED)))
+    yield ClauseRequest("4.forwarded", replace(hit, headers=(*hit.headers, *_spoofed(listener))))
     yield ClauseRequest(
         "4.hop", replace(hit, headers=(*hit.headers, ("Keep-Alive", "5"), ("Proxy-Connection", "x"), ("TE", "gzip")))
     )

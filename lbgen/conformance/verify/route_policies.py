@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.plan.admission import shared_limit_statuses
+from lbgen.plan.error_pages import share_statuses
+from lbgen.plan.forwarding import state_client
 from lbgen.plan.model import Forward, Listener, Plan, Route
 from lbgen.runtime.standins.http1 import CONTROL
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 _Labelled = tuple[str, "Request"]
 MOST_BODY = 2 << 20  # bytes; beyond it only the announced length is tried
+FORGED = (("X-Real-IP", "192.0.2.66"), ("Forwarded", "for=192.0.2.66;proto=gopher"))
 _ELSEWHERE = "203.0.113.99"
 
 
@@ -37,20 +41,21 @@ def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) 
         if route.compression is not None:
             yield from _gzip(route.compression, hit)
         yield from _sticky(plan, route.action, hit)
+        yield from _intercepted(plan, listener, route, route.action, hit)
 
 
 def _clients(listener: Listener, access: Access, hit: Request) -> Iterator[_Labelled]:
     for client in dict.fromkeys((*addresses(access.deny), *addresses(access.allow or ()), _ELSEWHERE)):
         yield "5.access", replace(hit, client=client)
         for proxy in list(addresses(listener.trusted_proxies))[:1]:
-            yield "5.access", replace(with_headers(hit, ("X-Forwarded-For", client)), client=proxy)
-        yield "5.access", with_headers(hit, ("X-Forwarded-For", client))
+            yield "5.access", replace(with_headers(hit, state_client(listener, client)), client=proxy)
+        yield "5.access", with_headers(hit, state_client(listener, client))
 
 
 def _trusted(listener: Listener, hit: Request) -> Iterator[_Labelled]:
     for proxy in addresses(listener.trusted_proxies):
         forwarded = (
-            ("X-Forwarded-For", f"192.0.2.5, {proxy}"),
+            state_client(listener, "192.0.2.5", proxy),
             ("X-Forwarded-Proto", "https"),
             ("X-Forwarded-Port", "8443"),
             ("X-Forwarded-Host", "told.example"),
@@ -58,6 +63,9 @@ def _trusted(listener: Listener, hit: Request) -> Iterator[_Labelled]:
         )
         yield "4.trusted", replace(with_headers(hit, *forwarded), client=proxy)
         yield "4.trusted", replace(hit, client=proxy)
+        if listener.real_ip or listener.forwarded or listener.client_header is not None:
+            yield "4.trusted", replace(with_headers(hit, state_client(listener, "2001:db8::5")), client=proxy)
+            yield "4.trusted", replace(with_headers(hit, state_client(listener, "192.0.2.5"), *FORGED), client=proxy)
 
 
 def _sizes(listener: Listener, hit: Request) -> Iterator[_Labelled]:
@@ -134,6 +142,19 @@ def _gzip(compression: Compression, hit: Request) -> Iterator[_Labelled]:
     }
     yield "4.compression", with_headers(hit, (CONTROL, json.dumps(answer)))
     yield "4.compression", with_headers(hit, ("Accept-Encoding", "gzip;q=0, br"), (CONTROL, json.dumps(answer)))
+
+
+def _intercepted(plan: Plan, listener: Listener, route: Route, action: Forward, hit: Request) -> Iterator[_Labelled]:
+    """Endpoints' own errors, but where they would take an endpoint out."""
+    if any(plan.pool(target.pool).passive is not None for target in action.targets):
+        return
+    left = set() if action.retries is None else set(action.retries.statuses)  # what would not be the answer alone
+    left.update(shared_limit_statuses(route))
+    for page, statuses in share_statuses(plan.error_pages(listener, route)):
+        for status in [each for each in statuses if each not in left][:2]:
+            answer = {"mode": "fixed", "status": status, "body": "its own\n"}
+            clause = "5.intercept" if page.intercept else "5.own-status"
+            yield clause, with_headers(hit, (CONTROL, json.dumps(answer)))
 
 
 def _sticky(plan: Plan, action: Forward, hit: Request) -> Iterator[_Labelled]:

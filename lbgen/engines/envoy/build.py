@@ -12,6 +12,7 @@ from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import FILE, STATS_PATH, STATUS_PATH
 from lbgen.engines.envoy.upstreams import build_clusters, plan_clusters
+from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import entries, keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode, Plan
@@ -46,11 +47,11 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     ]
     if plan.admin_port is not None:  # where Envoy says what it made of a change
         bootstrap |= added
-        return build_live(comment_on(bootstrap, NOTES), listeners, used, header)
+        return (*build_live(comment_on(bootstrap, NOTES), listeners, used, header), *users_files(plan))
     notes = {"clusters": _CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
     bootstrap["static_resources"] = comment_on({"listeners": listeners, "clusters": used}, notes)
     bootstrap |= added
-    return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)),)
+    return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)), *users_files(plan))
 
 
 def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from lbgen.engines.envoy.access import LISTENER_ACCESS, ROUTE_ACCESS
 from lbgen.engines.envoy.access_log import ACCESS_LOG
 from lbgen.engines.envoy.balancing import BALANCING
+from lbgen.engines.envoy.basic_auth import BASIC_AUTH, CHALLENGES
 from lbgen.engines.envoy.compression import COMPRESSION
 from lbgen.engines.envoy.connections import CONNECTIONS
 from lbgen.engines.envoy.cors import CORS
+from lbgen.engines.envoy.error_pages import ERROR_PAGES
+from lbgen.engines.envoy.forward_auth import FORWARD_AUTH
 from lbgen.engines.envoy.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.envoy.headers import HEADERS
 from lbgen.engines.envoy.health_checks import HEALTH_CHECKS
+from lbgen.engines.envoy.jwt import JWT
 from lbgen.engines.envoy.l4 import UDP
 from lbgen.engines.envoy.limits import BUFFERING, LIMITS, MAX_BODY
 from lbgen.engines.envoy.mirrors import MIRRORS
@@ -38,6 +42,10 @@ FEATURES = (
     ROUTE_ACCESS,
     CORS,
     RATE_LIMITS,
+    CHALLENGES,
+    BASIC_AUTH,
+    JWT,
+    FORWARD_AUTH,
     HEADERS,
     MIRRORS,
     REWRITES,
@@ -48,6 +56,7 @@ FEATURES = (
     MAX_BODY,
     BUFFERING,
     COMPRESSION,
+    ERROR_PAGES,
     CONNECTIONS,
     BALANCING,
     HEALTH_CHECKS,

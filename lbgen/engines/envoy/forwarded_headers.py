@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.headers import APPEND, SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_addresses, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.conditions import Header
+from lbgen.plan.forwarding import REAL_IP as _REAL_IP
+from lbgen.plan.forwarding import RFC_7239 as _FORWARDED
+from lbgen.plan.forwarding import client_fields
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -31,7 +34,7 @@ _HOST = "x-forwarded-host"
 _PORT = "x-forwarded-port"
 _NAMES = (_FOR, PROTO, _HOST, _PORT, _ID)
 SAVED_PROTO = "x-lbgen-proto"  # a trusted peer's X-Forwarded-Proto, which Envoy itself needs to be http or https
-_PEER = "x-lbgen-peer"
+PEER = "x-lbgen-peer"
 FRAMING = "x-lbgen-framing"  # the protocol of a request with a transfer coding, which HTTP/1.0 does not have
 _INTERNAL = "x-lbgen-internal"  # Envoy marks requests of trusted peers by it
 _EXTERNAL = "x-lbgen-external-address"  # set by Envoy beside use_remote_address
@@ -43,6 +46,7 @@ _OPTIONS = Commented(
     "Envoy keeps Connection of WebSocket handshakes, and drops it, and the fields that it names, of other requests.",
     header_option("connection", "upgrade", "OVERWRITE_IF_EXISTS"),
 )
+_WHY_STATED = "The client is read from X-Forwarded-For, so what its proxy states elsewhere is put there."
 _WHY_PEER = "The client is the peer. Envoy would append its own address to that of a peer on loopback."
 _WHY_AGAIN = "Rules match the client's address, which Envoy reads after it has selected a route: select it again."
 _WHY_SAVED = "Envoy finds routes only with an X-Forwarded-Proto of its own, so that of a trusted proxy is put aside."
@@ -56,6 +60,7 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 def _build_client_detection(on: HttpListener) -> dict[str, Data]:
     """The fields of a connection manager by which it finds the client and, before routing, rewrites the headers."""
     listener = on.listener
+    identities: list[Data] = [{"remove": name} for name in on.plan.identity_headers(listener)]
     if not listener.trusted_proxies:
         ours = {name: value for name, value in _own_headers(listener).items() if name not in (PROTO, _ID)}
         kept = {PROTO, *ours}
@@ -63,18 +68,23 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
             "use_remote_address": Commented(_WHY_PEER, True),
             "skip_xff_append": True,
             **_early(
-                [{"remove": name} for name in (*_NAMES, FRAMING) if name not in kept],
+                [
+                    *({"remove": x} for x in (*_NAMES, *sorted(client_fields(listener)), FRAMING) if x not in kept),
+                    *identities,
+                ],
                 [header_option(x, v, SET) for x, v in ours.items()],
             ),
             **({} if listener.request_id else {"generate_request_id": False}),
         }
     # Envoy obeys these headers where its peer is internal, and a trusted proxy may pass on what clients send.
     control: Data = {"remove_on_match": {"key_matcher": {"prefix": _PREFIX}}}
+    stated = listener.client_header
     early = _early(
-        [control],
+        [control, *([] if stated is None else [Commented(_WHY_STATED, {"remove": _FOR})]), *identities],
         [
+            *([] if stated is None else [header_option(_FOR, f"%REQ({stated.upper()})%", "ADD_IF_ABSENT")]),
             header_option(SAVED_PROTO, "%REQ(X-FORWARDED-PROTO)%", "ADD_IF_ABSENT"),
-            header_option(_PEER, _REMOTE, "ADD_IF_ABSENT"),
+            header_option(PEER, _REMOTE, "ADD_IF_ABSENT"),
         ],
         [Commented(_WHY_SAVED, {"remove": PROTO})],
     )
@@ -84,7 +94,7 @@ def _build_client_detection(on: HttpListener) -> dict[str, Data]:
         found = extension("client", "http.original_ip_detection.xff.v3.XffConfig", client)
         why = "The client is who trusted proxies say it is, else the peer."
         return {"original_ip_detection_extensions": Commented(why, [found]), **early, "generate_request_id": False}
-    peer: dict[str, Data] = {"header_name": _PEER, "allow_extension_to_set_address_as_trusted": True}
+    peer: dict[str, Data] = {"header_name": PEER, "allow_extension_to_set_address_as_trusted": True}
     found = extension("peer", "http.original_ip_detection.custom_header.v3.CustomHeaderConfig", peer)
     return {
         "original_ip_detection_extensions": [found],
@@ -99,8 +109,8 @@ def _build_untrusted_filters(on: HttpListener) -> list[Data]:
     there for the client's address and not for the peer's."""
     if not on.by_client:
         return []
-    mutations: list[Data] = [{"remove": name} for name in _removed_names()]
-    trusted = address_in(on.listener.trusted_proxies, header_input(_PEER), "trusted", mapped=True)
+    mutations: list[Data] = [{"remove": name} for name in _removed_names(on.listener)]
+    trusted = address_in(on.listener.trusted_proxies, header_input(PEER), "trusted", mapped=True)
     skip: dict[str, Data] = {"action": extension("skip", "filters.common.matcher.action.v3.SkipFilter")}
     fields: dict[str, Data] = {
         "extension_config": build_mutation_filter("untrusted-peer", mutations),
@@ -132,8 +142,12 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
         }
     added = []
     for name, value in ours.items():
-        if name == _FOR:
-            added.append(header_option(name, f"%REQ({_PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
+        if name == _REAL_IP or (name == _FOR and on.listener.client_header is not None):
+            added.append(header_option(name, value, SET))
+        elif name == _FORWARDED:
+            added.append(header_option(name, value, APPEND if on.listener.extends_forwarded else SET))
+        elif name == _FOR:
+            added.append(header_option(name, f"%REQ({PEER.upper()})%", "APPEND_IF_EXISTS_OR_ADD"))
         elif name == PROTO:
             added.append(header_option(name, f"%REQ({SAVED_PROTO.upper()})%", "OVERWRITE_IF_EXISTS"))
         elif name != _ID or on.by_client:  # otherwise Envoy itself makes the id
@@ -141,16 +155,17 @@ def _build_header_rules(on: HttpListener) -> dict[str, Data]:
     if PROTO not in ours:
         added.append(header_option(PROTO, f"%REQ({SAVED_PROTO.upper()})%", "ADD_IF_ABSENT"))
     why = "Removed before routing where the peer is not in internal_address_config."
+    passed = [] if PROTO in ours else [PROTO, *([] if on.listener.client_header is None else [_FOR])]
     return {
-        **({} if on.by_client else {"internal_only_headers": Commented(why, list(_removed_names()))}),
-        "request_headers_to_remove": [*([] if PROTO in ours else [PROTO]), _INTERNAL, FRAMING],
+        **({} if on.by_client else {"internal_only_headers": Commented(why, list(_removed_names(on.listener)))}),
+        "request_headers_to_remove": [*passed, _INTERNAL, FRAMING],
         "request_headers_to_add": [*added, _OPTIONS],
     }
 
 
 def _virtual_host(on: HttpListener) -> dict[str, Data]:
     """Headers that the rules of the route configuration still read."""
-    return {"request_headers_to_remove": [_PEER, SAVED_PROTO]} if on.listener.trusted_proxies else {}
+    return {"request_headers_to_remove": [PEER, SAVED_PROTO]} if on.listener.trusted_proxies else {}
 
 
 def _asks_for_trusted(on: HttpListener, match: Match) -> bool:
@@ -163,6 +178,18 @@ def _route(at: HttpRoute) -> dict[str, Data]:
         return {}
     ranges = cidrs(at.on.listener.trusted_proxies, mapped=True)
     return {"match": {"filter_state": [{"key": _PEER_ADDRESS, "address_match": {"ranges": ranges}}]}}
+
+
+def build_facts(listener: Listener) -> dict[str, str]:
+    """X-Forwarded-For, -Proto and -Host of requests as filters find them, in Envoy's format syntax. Behind trusted
+    proxies X-Forwarded-For is what the peer sent, which `PEER` follows."""
+    if not listener.trusted_proxies:
+        return {_FOR: _REMOTE, PROTO: listener.scheme, _HOST: "%REQ(:AUTHORITY)%"}
+    return {
+        PEER: f"%REQ({PEER.upper()})%",
+        PROTO: f"%REQ({SAVED_PROTO.upper()}?{PROTO.upper()})%",
+        _HOST: f"%REQ({_HOST.upper()}?:AUTHORITY)%",
+    }
 
 
 def name_in_envoy(subject: AnySubject, listener: Listener) -> str:
@@ -195,8 +222,8 @@ def _address_state(key: str) -> dict[str, Data]:
     }
 
 
-def _removed_names() -> tuple[str, ...]:
-    return (*(name for name in _NAMES if name != PROTO), SAVED_PROTO)
+def _removed_names(listener: Listener) -> tuple[str, ...]:
+    return (*(name for name in _NAMES if name != PROTO), *sorted(client_fields(listener)), SAVED_PROTO)
 
 
 def _early(
@@ -225,9 +252,28 @@ def _own_headers(listener: Listener) -> dict[str, str]:
             _HOST: "%REQ(:AUTHORITY)%",
             _PORT: str(listener.client_port),
         }
+    if listener.real_ip:
+        ours[_REAL_IP] = _REMOTE
+    if listener.forwarded:
+        ours[_FORWARDED] = _write_forwarded(listener)
     if listener.request_id:
         ours[_ID] = "%UNIQUE_ID%"
     return ours
+
+
+def _write_forwarded(listener: Listener) -> str:
+    """An element of Forwarded (RFC 7239), which quotes what is no token."""
+    node, is_ipv6 = _REMOTE, "source.address.startsWith('[')"
+    if listener.trusted_proxies and listener.extends_forwarded:
+        node, is_ipv6 = f"%REQ({PEER.upper()})%", f"request.headers['{PEER}'].contains(':')"
+    is_special = "request.host.matches('[^A-Za-z0-9_.~!$&+*-]')"
+
+    def only(condition: str, text: str) -> str:
+        return f"%CEL({condition} ? '{text}' : '')%"
+
+    quote = only(is_special, '"')
+    opened, closed = only(is_ipv6, '"['), only(is_ipv6, ']"')
+    return f"for={opened}{node}{closed};host={quote}%REQ(:AUTHORITY)%{quote};proto={listener.scheme}"
 
 
 FORWARDED_HEADERS = Contributor(

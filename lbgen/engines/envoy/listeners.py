@@ -53,6 +53,7 @@ def _view(plan: Plan, version: str, listener: Listener, clusters: Clusters) -> H
     every = {route.name: route for route in plan.routes}
     routes = tuple(every[name] for name in names)
     asked = listener.asks_client or any(each.by_client(listener, routes) for each in FEATURES if each.by_client)
+    asked = asked or listener.real_ip or listener.client_header is not None
     return HttpListener(plan, version, listener, routes, clusters, bool(listener.trusted_proxies) and asked)
 
 

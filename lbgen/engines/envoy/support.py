@@ -24,7 +24,6 @@ _SORTED = emulated("rules are written in order of precedence, and each host's ta
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
 _V1_40: dict[Feature, Verdict] = {
-    "route.auth": refused("it is not rendered for this engine yet"),
     "listener.trusted_proxies": emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),
@@ -58,6 +57,10 @@ _V1_40: dict[Feature, Verdict] = {
         "X-Forwarded-Client-Cert, which proxies send each other, is removed",
         {"forwarded_headers.routes": "header x-forwarded-client-cert"},
     ),
+    "forwarded_headers.real_ip": NATIVE,
+    "forwarded_headers.forwarded": emulated("a header whose value has CEL expressions for the quotes"),
+    "listener.client_ip": emulated("X-Forwarded-For is replaced by the field, and read from the right"),
+    "listener.client_ip.forwarded": refused("Envoy reads no address out of Forwarded; HAProxy and Traefik can"),
     "route.request_headers.set": _EDITS,
     "route.request_headers.add": _EDITS,
     "route.request_headers.remove": _EDITS,
@@ -158,6 +161,11 @@ _V1_40: dict[Feature, Verdict] = {
     "pool.connections.queue": refused("Envoy has no queue with a time of its own"),
     "route.concurrency": refused("Envoy has no limit for requests under way by key"),
     "route.max_body": emulated("one filter for each size, which routes enable"),
+    "listener.error_pages": habit("a request of gRPC's media type gets no page"),
+    "route.error_pages": habit(
+        "local replies by route, and a filter in place of endpoints' answers; a request of gRPC's media type gets no "
+        "page"
+    ),
     "route.access": emulated("an RBAC filter that routes enable"),
     "timeouts.request": habit(
         "a request whose body has not come to its end by then gets 408", {"timeouts.request.routes": "status 408"}

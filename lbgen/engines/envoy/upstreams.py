@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from lbgen.engines.document import Tagged, comment_on
 from lbgen.engines.envoy.connections import HTTP_OPTIONS
 from lbgen.engines.envoy.features import FEATURES
+from lbgen.engines.envoy.jwt import asked_clusters
 from lbgen.engines.envoy.protobuf import arrange, duration, extension, merge, typed
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Clusters, cluster_options
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Endpoint, Forward, Mode, Plan, Pool, Route
 from lbgen.plan.pool import KEEPALIVE_IDLE
 
@@ -47,6 +49,10 @@ def plan_clusters(plan: Plan) -> Clusters:
                 found[target.pool].add(options)
             for mirror in route.action.mirrors:
                 found[mirror.pool].add(ClusterOptions(route.action.timeouts.connect, mirrored=True))
+        if isinstance(route.auth, ForwardAuth):
+            found[route.auth.pool].add(ClusterOptions(route.auth.connect, asked=True))
+    for pool, asked in asked_clusters(route.auth for route in plan.routes):
+        found[pool].add(asked)
     streams = {rule.route for each in plan.listeners if each.mode is Mode.L4 for rule in each.l4_rules}
     l4, l7 = (
         _used_pools(route for route in plan.routes if (route.name in streams) is below) for below in (True, False)
@@ -56,13 +62,15 @@ def plan_clusters(plan: Plan) -> Clusters:
 
 
 def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
+    routes = list(routes)
     actions = [route.action for route in routes if isinstance(route.action, Forward)]
     targets = {target.pool for action in actions for target in action.targets}
-    return frozenset(targets | {mirror.pool for action in actions for mirror in action.mirrors})
+    asked = {route.auth.pool for route in routes if isinstance(route.auth, ForwardAuth)}
+    return frozenset(targets | asked | {mirror.pool for action in actions for mirror in action.mirrors})
 
 
-def _sort_key(options: ClusterOptions) -> tuple[int, float, bool]:
-    return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored
+def _sort_key(options: ClusterOptions) -> tuple[int, float, bool, bool]:
+    return options.connect, -1.0 if options.budget is None else options.budget, options.mirrored, options.asked
 
 
 def build_clusters(plan: Plan, clusters: Clusters) -> list[Tagged]:

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 class ClusterOptions(NamedTuple):
     """Options of a route that belong to the cluster: connect timeout in ms, the percentage of requests that may be
-    retries, and whether the requests are copies."""
+    retries, and whether the requests are copies, or questions about requests."""
 
     connect: int
     budget: float | None = None
     mirrored: bool = False
+    asked: bool = False
 
     def __str__(self) -> str:
         budget = "" if self.budget is None else f"-{self.budget:g}%"
-        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}"
+        return f"{self.connect}ms{budget}{'-copies' if self.mirrored else ''}{'-asked' if self.asked else ''}"
 
 
 class Clusters(Struct, frozen=True, eq=False):

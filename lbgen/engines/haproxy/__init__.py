@@ -74,7 +74,7 @@ class HAProxy:
 
     def check(self, plan: Plan, binary: Binary, directory: Path) -> CheckSpec:
         """How to check the files in `directory`."""
-        return run.check(binary)
+        return run.check(plan, binary)
 
     def health(
         self, pools: Mapping[str, Sequence[str]], answers: Mapping[str, str]

@@ -10,8 +10,12 @@ from jinja2 import FileSystemLoader
 
 from lbgen.engines import text
 from lbgen.engines.api import RenderedFile, version_key
+from lbgen.engines.haproxy.basic_auth import user_files
 from lbgen.engines.haproxy.connections import purge_delay
+from lbgen.engines.haproxy.error_pages import page_files
 from lbgen.engines.haproxy.features import FEATURES
+from lbgen.engines.haproxy.forward_auth import auth_frontend
+from lbgen.engines.haproxy.jwt import key_files
 from lbgen.engines.haproxy.l4 import denied_backend, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
@@ -47,7 +51,7 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     view, functions, files = build_view(plan, version)
     config = RenderedFile(CONFIG, *text.render(_templates(), "haproxy.cfg.j2", view, texts(plan, "haproxy")))
     own = [_lua_file(functions)] if functions else []
-    return (_without_double_gaps(config), *own, *files)
+    return (_without_double_gaps(config), *own, *files, *user_files(plan), *key_files(plan))
 
 
 def _without_double_gaps(config: RenderedFile) -> RenderedFile:
@@ -63,8 +67,9 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
     """What the template prints, the functions of lbgen.lua, and the files beside it: maps, lists of certificates."""
     recent = version_key(version) >= (3, 1)
     taken = frozenset(listener.name for listener in plan.listeners) if recent else frozenset[str]()
-    backends = Backends(frozenset(_keepalive_limited(plan)), version, taken)
-    files: list[RenderedFile] = []
+    has_pages = any(listener.error_pages for listener in plan.listeners)
+    backends = Backends(frozenset(_keepalive_limited(plan)), has_pages, version, taken)
+    files = page_files(plan)
     frontends: list[Frontend] = []
     l4_frontends: list[L4Frontend] = []
     answers: list[Block] = []
@@ -81,6 +86,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
             answers += answering
             copies += copying
         files += maps.rendered()
+    copies += auth_frontend(plan, backends.name)
     l7 = [listener for listener in plan.listeners if listener.mode is Mode.L7]
     settings = [one for each in FEATURES if each.settings for one in each.settings(plan, version)]
     if functions := _called_functions(frontends):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lbgen.engines.haproxy.access_log import ACCESS_LOG
 from lbgen.engines.haproxy.backend_selection import SPLITS, STICKY
+from lbgen.engines.haproxy.basic_auth import BASIC_AUTH
 from lbgen.engines.haproxy.buffers import BUFFERING
 from lbgen.engines.haproxy.compression import COMPRESSION
 from lbgen.engines.haproxy.connections import (
@@ -17,8 +18,11 @@ from lbgen.engines.haproxy.connections import (
     SLOW_START,
 )
 from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.error_pages import ERROR_PAGES
+from lbgen.engines.haproxy.forward_auth import FORWARD_AUTH
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
 from lbgen.engines.haproxy.health_checks import HEALTH_CHECKS
+from lbgen.engines.haproxy.jwt import JWT
 from lbgen.engines.haproxy.limits import ACCESS, CLIENT, CONCURRENCY, LIMITS, MAX_BODY, RATE_LIMITS
 from lbgen.engines.haproxy.mirrors import MIRRORS
 from lbgen.engines.haproxy.retries import RETRIES
@@ -31,13 +35,17 @@ FEATURES = (
     LIMITS,
     CLIENT,
     ACCESS,
+    FORWARD_AUTH,
     HEADERS,
     SPLITS,
     REWRITES,
+    ERROR_PAGES,
     CORS,
     RESPONSE_HEADERS,
     RATE_LIMITS,
     CONCURRENCY,
+    BASIC_AUTH,
+    JWT,
     MAX_BODY,
     ENDPOINT_NAMES,
     KEEPALIVE,

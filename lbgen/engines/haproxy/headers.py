@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.haproxy.statements import Statement, statement
+from lbgen.engines.haproxy.quote import Sample, log_format
+from lbgen.engines.haproxy.statements import Statement, acl, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, Forwarded, HttpListener
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond
 
 if TYPE_CHECKING:
@@ -17,28 +20,58 @@ if TYPE_CHECKING:
 LONGEST_TEXT = 8_000  # bytes of a header value; headers that are added to a head have 8 KiB of room
 _HOP_BY_HOP = ("keep-alive", "proxy-connection", "te", "trailer", "http2-settings")
 _CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only trusted proxies may make
+_NO_PLAIN = re.compile(r"[^\w-]")  # of the characters of a name
 
 
-def dropped_names(listener: Listener) -> str:
+def _claims(listener: Listener) -> str:
+    """A regex of what only trusted proxies may say."""
+    return "|".join((_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))))
+
+
+def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
-    itself, and with an underscore what some servers take for the name with a hyphen."""
-    names = [*_HOP_BY_HOP, *(() if listener.trusted_proxies else (_CLAIMS,))]
+    itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
+    names = [
+        *_HOP_BY_HOP,
+        *(() if listener.trusted_proxies else (_claims(listener),)),
+        *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in identities),
+    ]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
 
 
-def forwarded(listener: Listener, maps: Maps) -> Forwarded:
-    """Headers about the client."""
+def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
+    """Headers about the client; `client` is a sample of its address."""
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        drops = statement("http-request del-header", Literal(f"^{_CLAIMS}$"), "-m reg", when=[stranger])
+        drops = statement("http-request del-header", Literal(f"^(?:{_claims(listener)})$"), "-m reg", when=[stranger])
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,
         request_id=listener.request_id,
         scheme=Atom(listener.scheme),
         port=listener.client_port,
+        stated=Atom(client) if listener.client_header is not None else None,
+        statements=tuple(_client_headers(listener, client)),
     )
+
+
+def _client_headers(listener: Listener, client: str) -> Iterator[Statement]:
+    """X-Real-IP, and Forwarded (RFC 7239), which quotes what has a colon."""
+    if listener.client_header is not None and not listener.forwarded_headers:
+        yield statement("http-request del-header X-Forwarded-For")
+    if listener.real_ip:
+        yield statement(f"http-request set-header X-Real-IP %[{client}]")
+    if listener.forwarded:
+        verb, node = ("add", "src") if listener.extends_forwarded else ("set", client)
+        for variable, sample in (("txn.node", node), ("txn.authority", "req.fhdr(host)")):
+            yield set_var(variable, sample)
+            quoted = Literal(
+                log_format('"[' if sample == node else '"', Sample(sample), ']"' if sample == node else '"')
+            )
+            yield statement(f"http-request set-var-fmt({variable})", quoted, when=[acl(f"{sample} -m sub :")])
+        parts = ("for=", Sample("var(txn.node)"), ";host=", Sample("var(txn.authority)"), f";proto={listener.scheme}")
+        yield statement(f"http-request {verb}-header Forwarded", Literal(log_format(*parts)))
 
 
 def header_statements(

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.engines.haproxy.error_pages import deny_with_page, refuse
 from lbgen.engines.haproxy.quote import Sample, argument
 from lbgen.engines.haproxy.statements import Acl, Block, Statement, acl, block, deny, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
+from lbgen.plan.error_pages import page_for
+from lbgen.plan.forwarding import FORWARDED_FOR
 from lbgen.plan.policy import Access, Key, KeyKind, RateLimit
 from lbgen.plan.precedence import group
 
@@ -59,10 +62,10 @@ def _head(on: HttpListener) -> Iterator[Statement]:
     limits, field = on.listener.limits, f"{on.listener.field}.limits"
     if limits.target is not None:
         too_long = acl(f"pathq,length gt {limits.target}")
-        yield statement("http-request return status 414", when=[too_long], origin=field)
+        yield refuse(414, page_for(on.listener.error_pages, 414) or False, [too_long], field)
     if limits.headers is not None:
         too_long = acl(f"req.hdrs,length gt {limits.headers + 2}")  # it counts the line break at the end
-        yield statement("http-request return status 431", when=[too_long], origin=field)
+        yield refuse(431, page_for(on.listener.error_pages, 431) or False, [too_long], field)
 
 
 def _client(on: HttpListener) -> Iterator[Statement]:
@@ -70,9 +73,13 @@ def _client(on: HttpListener) -> Iterator[Statement]:
     if on.client == CLIENT_VARIABLE:
         field, proxies = on.listener.field, on.listener.trusted_proxies
         peer = on.maps.is_within("src -m ip", proxies, "trusted", field)
-        forwarded = acl("req.fhdr_cnt(x-forwarded-for) gt 0")
+        header = on.listener.client_header or FORWARDED_FOR
+        stated = acl(Literal(f"req.fhdr_cnt({argument(header)})"), "gt 0")
+        find = statement(
+            "http-request lua.client", Literal(header), ",".join(proxies), when=[peer, stated], origin=field
+        )
         yield set_var("txn.client", "src", origin=field)
-        yield statement(f"http-request lua.client {','.join(proxies)}", when=[peer, forwarded], origin=field)
+        yield find
 
 
 def _listener_access(on: HttpListener) -> Iterator[Statement]:
@@ -87,7 +94,7 @@ def _route_access(on: HttpListener) -> Iterator[Statement]:
     for number, (access, keys) in enumerate(lists.items(), 1):
         purpose = f"access.{number}"
         for acls in denied(access, f"{on.client} -m ip", purpose, on.keys[keys[0]].origin, on.maps):
-            yield on.per_route.restrict(deny(403, acls), keys, purpose)
+            yield from deny_with_page(on, 403, acls, keys, purpose)
 
 
 def _tables(plan: Plan) -> Iterator[Block]:
@@ -111,14 +118,17 @@ def _rates(on: HttpListener) -> Iterator[Statement]:
     alike = group(((_Bucket.of(limit), limit.key.kind is KeyKind.HEADER), key) for key, limit in limits.items())
     for number, ((bucket, may_lack), keys) in enumerate(alike.items(), 1):
         counted = [is_counted] if may_lack else []
+        purpose = f"rates.{number}"
         sets = (
             set_var("txn.now", f"{bucket.clock},mod({_WRAP})", counted),
             set_var("txn.until", f"sc1_get_gpt0({_BUCKETS}),sub(txn.now)", counted),
             set_var("txn.until", "int(0)", [*counted, ~acl(f"var(txn.until) -m int 0:{bucket.size}")]),
-            deny(429, [*counted, acl(f"var(txn.until) -m int gt {bucket.size - bucket.token}")]),
-            statement(f"http-request sc-set-gpt0(1) var(txn.until),add({bucket.token}),add(txn.now)", when=counted),
         )
-        yield from (on.per_route.restrict(each, keys, f"rates.{number}") for each in sets)
+        yield from (on.per_route.restrict(each, keys, purpose) for each in sets)
+        is_over = acl(f"var(txn.until) -m int gt {bucket.size - bucket.token}")
+        yield from deny_with_page(on, 429, [*counted, is_over], keys, purpose)
+        take = f"http-request sc-set-gpt0(1) var(txn.until),add({bucket.token}),add(txn.now)"
+        yield on.per_route.restrict(statement(take, when=counted), keys, purpose)
 
 
 def _concurrency(on: HttpListener) -> Iterator[Statement]:
@@ -131,7 +141,7 @@ def _concurrency(on: HttpListener) -> Iterator[Statement]:
     yield statement(f"http-request track-sc0 var(txn.place),sha1 table {_UNDER_WAY}", when=[has_place])
     for number, (most, keys) in enumerate(group((limit.max, key) for key, limit in limits.items()).items(), 1):
         is_over = [has_place, acl(f"sc0_conn_cur({_UNDER_WAY}) gt {most}")]
-        yield on.per_route.restrict(deny(429, is_over), keys, f"places.{number}")
+        yield from deny_with_page(on, 429, is_over, keys, f"places.{number}")
 
 
 def _count_by(variable: str, keys: Mapping[str, Key], on: HttpListener) -> Iterator[Statement]:
@@ -160,8 +170,8 @@ def _body_sizes(on: HttpListener) -> Iterator[Statement]:
     for number, (most, keys) in enumerate(sizes.items(), 1):
         set_most = set_var("txn.max_body", f"int({most})")  # which the filter reads too
         is_over = acl(f"req.fhdr(content-length) -m int gt {most}")
-        for each in (set_most, deny(413, [is_over])):
-            yield on.per_route.restrict(each, keys, f"bodies.{number}")
+        yield on.per_route.restrict(set_most, keys, f"bodies.{number}")
+        yield from deny_with_page(on, 413, [is_over], keys, f"bodies.{number}")
 
 
 def _counts_clients(_: Listener, routes: Sequence[Route]) -> bool:

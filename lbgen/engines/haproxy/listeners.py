@@ -89,9 +89,9 @@ def frontend(
             header_timeout=Atom(duration(listener.timeouts.header)),
             body_timeout=Atom(duration(listener.timeouts.body)),
             keepalive_timeout=Atom(duration(listener.timeouts.keepalive)),
-            forwarded=forwarded(listener, maps),
+            forwarded=forwarded(listener, maps, client),
             paths=path_rules(listener.paths),
-            dropped=Literal(dropped_names(listener)),
+            dropped=Literal(dropped_names(listener, plan.identity_headers(listener))),
             keeps_trailers=any(pool.protocol is not PoolProtocol.HTTP1 for pool in pools),
             filters=tuple(one for each in FEATURES if each.filters for one in each.filters(on)),
             guards=section(
@@ -114,6 +114,7 @@ def _client(listener: Listener, plan: Plan) -> str:
     names = dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules)
     routes = [plan.route(name) for name in names]
     asked = listener.asks_client or any(each.by_client(listener, routes) for each in FEATURES if each.by_client)
+    asked = asked or listener.real_ip or listener.client_header is not None
     return CLIENT_VARIABLE if asked and listener.trusted_proxies else "src"
 
 

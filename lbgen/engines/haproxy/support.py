@@ -31,6 +31,11 @@ _EMULATED = {
     "listener.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "route.access": "deny rules on the client's address; behind trusted proxies a Lua function finds it",
     "listener.limits": "rules on the length of the target and of all header lines",
+    "route.auth.jwt": "HAProxy's converters of tokens; of a list of audiences the first four count",
+    "route.auth.basic": "a user list, whose hashes the system's crypt checks, and a map for those of SHA-1",
+    "listener.error_pages": "`http-error` for each status that HAProxy answers by itself",
+    "route.error_pages": "`http-error` in the backend, pages in the rules that deny, and `http-response return` for "
+    "endpoints' answers",
     "route.rate_limit": "a stick table keeps for each key the time at which its bucket is full again",
     "route.concurrency": "a stick table counts each request from its route to its last byte",
     "pool.health.active": "HAProxy's own checks, for which an interim response (100, 103) is the response",
@@ -106,7 +111,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
 }
 
 _REFUSED = {
-    "route.auth": "it is not rendered for this engine yet",
     "listener.l4.udp": "HAProxy does not proxy UDP",
     "route.retries.budget": "HAProxy does not count its retries against its requests",
     "timeouts.request": "HAProxy has no timer for a whole request",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.haproxy.connections import is_resolved
+from lbgen.engines.haproxy.error_pages import failure_pages
 from lbgen.engines.haproxy.features import FEATURES
 from lbgen.engines.haproxy.quote import argument
 from lbgen.engines.haproxy.statements import Statement, statement
@@ -47,9 +48,10 @@ def _timers(use: PoolUse) -> _Timers:
 
 class Backends(Struct):
     """The backends of a configuration by pool and times, named at first use. `taken`: names that other sections have;
-    `keepalive_limited`: pools whose topology limits idle connections."""
+    `keepalive_limited`: pools whose topology limits idle connections; `has_pages`: listeners have error pages."""
 
     keepalive_limited: frozenset[str]
+    has_pages: bool
     version: str
     taken: frozenset[str]
     _uses: dict[tuple[object, ...], PoolUse] = field(default_factory=dict)
@@ -67,9 +69,10 @@ class Backends(Struct):
         action = None if route is None else route.action
         retries = action.retries if isinstance(action, Forward) else None
         pack = None if route is None else route.compression
+        pages = () if route is None else failure_pages(route.error_pages)
         # Routes share a backend that has state; their times are set per request.
         is_shared = l7 and bool(pool.active or pool.passive or pool.max_per_endpoint or pool.slow_start)
-        identity = (pool.name, times.connect if is_shared else times, retries, pack, l7)
+        identity = (pool.name, times.connect if is_shared else times, retries, pack, pages, l7)
         if identity not in self._uses:
             names = self._names.setdefault(pool.name, [])
             name = f"{pool.name}:{len(names) + 1}" if names or pool.name in self.taken else pool.name
@@ -77,7 +80,9 @@ class Backends(Struct):
             alone = any(endpoint.addresses > 1 for endpoint in pool.endpoints)  # no template can track one
             tracked = names[0] if names and not alone else ""
             names.append(name)
-            made = PoolUse(name, pool, times, retries, pack, l7, self.version, limited, tracked, {})
+            made = PoolUse(
+                name, pool, times, retries, pack, l7, self.version, limited, tracked, pages, self.has_pages, {}
+            )
             self._uses[identity] = made
         use = self._uses[identity]
         if key and times != use.times and key not in (keys := use.other_times.setdefault(times, [])):

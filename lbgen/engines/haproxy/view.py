@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import RouteKey
     from lbgen.engines.haproxy.statements import Block, Section, Statement, Word
     from lbgen.engines.text import Atom, Literal
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.policy import Compression, Retries
 
 
@@ -35,13 +36,16 @@ class Bind(Struct, frozen=True, eq=False):
 
 class Forwarded(Struct, frozen=True, eq=False):
     """Headers about the client. `drops`: statements that remove those of untrusted peers, None = all peers are;
-    `sets`: X-Forwarded-* are set, else they are removed; `request_id` likewise for X-Request-Id."""
+    `sets`: X-Forwarded-* are set, else they are removed; `request_id` likewise for X-Request-Id. `stated`: a sample of
+    the client that another field than X-Forwarded-For states; `statements` set further headers."""
 
     drops: Statement | None
     sets: bool
     request_id: bool
     scheme: Atom
     port: int
+    stated: Atom | None
+    statements: tuple[Statement, ...]
 
 
 class Paths(Struct, frozen=True, eq=False):
@@ -172,7 +176,7 @@ class PoolUse(Struct, eq=False):
     """A pool as some routes use it, which makes a backend. `other_times`: the keys of routes whose times differ from
     `times`. `keepalive_limited`: the topology limits idle connections; without a limit HAProxy keeps as many as it used
     last, which is faster. `tracked`: the backend with the same endpoints whose checks this one follows, "" = it has its
-    own."""
+    own. `error_pages` are those of its routes alone; `has_pages`: listeners may have others."""
 
     name: str
     pool: Pool
@@ -183,6 +187,8 @@ class PoolUse(Struct, eq=False):
     version: str
     keepalive_limited: bool
     tracked: str
+    error_pages: tuple[ErrorPage, ...]
+    has_pages: bool
     other_times: dict[Timeouts, list[str]]
 
 

@@ -16,6 +16,7 @@ from lbgen.engines.nginx.objections import objections
 from lbgen.engines.nginx.strings import QUOTES, TYPES, block, one_line, short, unindent
 from lbgen.engines.nginx.support import NEW, SUPPORT, VERSIONS
 from lbgen.engines.nginx.upstreams import with_loopback
+from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import texts
 from lbgen.resources import folder
 
@@ -67,7 +68,7 @@ class Nginx:
         plan = with_loopback(plan)
         config = build(plan, version)
         main = text.render(_environment(), "nginx.conf.j2", config, texts(plan, self.name))
-        files = (RenderedFile("nginx.conf", *main), *_included(config))
+        files = (RenderedFile("nginx.conf", *main), *_included(config), *users_files(plan))
         if not config.uses_agent:
             return files
         upstreams = tuple(u for part in (config.http, config.stream) if part is not None for u in part.upstreams)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.nginx.definitions import Definitions, Section
 from lbgen.engines.nginx.names import network, reference, unmapped
+from lbgen.engines.nginx.request_values import searched_proxies
 from lbgen.engines.nginx.statements import Check, Geo, Network
 from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.view import Checks, Contributor, HttpRoute, HttpServer, L4Server, Lines
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 def denied_variable(definitions: Definitions, access: Access, listener: Listener, field: str) -> Atom:
     """The variable that is 1 for clients, behind the listener's trusted proxies, whom `access` denies; equal policies
     share one."""
-    name, is_new = definitions.named("denied", field, access, listener.trusted_proxies)
+    name, is_new = definitions.named("denied", field, access, searched_proxies(listener))
     if is_new:
-        trusted = tuple(network(n) for n in listener.trusted_proxies)
+        trusted = tuple(network(n) for n in searched_proxies(listener))
         geo = Geo(Atom(field), reference(name), geo_networks(access), geo_default(access), proxies=trusted)
         definitions.add(Section.ACCESS, geo)
     return reference(name)

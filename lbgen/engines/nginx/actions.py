@@ -42,7 +42,7 @@ def build_body(at: HttpRoute) -> Body:
             protocol = upstream_protocol(pool, at.on.version)  # the same for all targets
             return _proxy(HttpForward(at.on, at.listener, at.rule, at.route, action, protocol))
         case Redirect():
-            return Answer(action.status, redirect_address(at, action), add=_answer_headers(at)[0])
+            return Answer(action.status, redirect_address(at, action), add=answer_headers(at)[0])
         case Respond() if action.status in ADDRESS_STATUSES:
             return Answer(action.status, EMPTY, body_at=named_location(at.route.name, "answer"))
         case Respond():
@@ -67,11 +67,11 @@ def build_guard(at: HttpRoute, *, named: bool) -> Guard | None:
     if not every:
         return None
     checks = tuple(each for each in every if isinstance(each, Check))
-    return Guard(checks, _answer_headers(at)[0], tuple(each for each in every if isinstance(each, Line)))
+    return Guard(checks, answer_headers(at)[0], tuple(each for each in every if isinstance(each, Line)))
 
 
 def _respond(at: HttpRoute, action: Respond, status: int) -> Answer:
-    add, content_type = _answer_headers(at, action.headers)
+    add, content_type = answer_headers(at, action.headers)
     media = None if content_type == "text/plain" else Literal(content_type or "", "word")
     return Answer(status, at.on.definitions.body(action.body), media, add)
 
@@ -81,7 +81,7 @@ def _hidden(at: HttpRoute) -> dict[str, None]:
     return {name: None for hides in _HIDES for name in hides(at.route)}
 
 
-def _answer_headers(at: HttpRoute, start: Iterable[tuple[str, str]] = ()) -> tuple[tuple[Header, ...], str | None]:
+def answer_headers(at: HttpRoute, start: Iterable[tuple[str, str]] = ()) -> tuple[tuple[Header, ...], str | None]:
     """The headers of an answer of nginx's own, and its content-type."""
     hidden = _hidden(at) if start else ()
     more = [pair for response in _RESPONSES for pair in response(at)]
@@ -91,7 +91,7 @@ def _answer_headers(at: HttpRoute, start: Iterable[tuple[str, str]] = ()) -> tup
 
 def _proxy(at: HttpForward) -> Proxy:
     on, module = at.on, at.protocol.module
-    add, content_type = _answer_headers(at)
+    add, content_type = answer_headers(at)
     if content_type is not None:
         add = (*add, Header(header_name("content-type"), on.definitions.text(content_type)))
     upstream = select_upstream(on, at.route, at.action)

@@ -13,6 +13,7 @@ from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, share
 from lbgen.engines.nginx.actions import ADDRESS_STATUSES
 from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
+from lbgen.engines.nginx.forward_auth import identity_headers
 from lbgen.engines.nginx.forwarded_headers import (
     grpc_headers,
     header_directives,
@@ -33,6 +34,7 @@ from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY, upstream_module,
 from lbgen.engines.nginx.upstreams import upstreams
 from lbgen.engines.nginx.view import HttpBlock
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Timeouts
 from lbgen.version import VERSION
 
@@ -79,6 +81,7 @@ def _pools(plan: Plan, listeners: Iterable[Listener]) -> tuple[Pool, ...]:
     forwards = [a for a in actions if isinstance(a, Forward)]
     used = {t.pool for a in forwards for t in a.targets if t.weight or any(o.pool in sticky for o in a.targets)}
     used |= {m.pool for a in forwards for m in a.mirrors}
+    used |= {r.auth.pool for r in plan.routes if r.name in routes and isinstance(r.auth, ForwardAuth)}
     return tuple(pool for pool in plan.pools if pool.name in used)
 
 
@@ -86,7 +89,11 @@ def _block(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Htt
     """What all parts of the http block have in common."""
     real_ip, definitions = real_ip_listeners(plan), Definitions()
     trust = trust_by_listener(listeners, real_ip)
-    headers = {x.name: standard_headers(x, trust.get(x.name), alone=len(listeners) == 1) for x in listeners}
+    headers = {
+        x.name: standard_headers(x, trust.get(x.name), alone=len(listeners) == 1)
+        | identity_headers(x, plan, definitions)
+        for x in listeners
+    }
     forwards = {route.name: route.action for route in plan.routes if isinstance(route.action, Forward)}
     most = max(listeners, key=lambda x: sum(rule.route in forwards for table in x.hosts for rule in table.rules))
     times = Counter(action.timeouts for action in forwards.values()).most_common(1)
@@ -112,6 +119,7 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
     blocks = [build_server(on, listener, each) for listener in listeners for each in http_servers(listener)]
     locations = [x for block in blocks for x in (*block.locations, *block.named)]
     lost = any(x.proxy is not None and x.proxy.module.text != PROXY for x in locations)
+    has_pages = any(x.error_pages for x in listeners) or any(x.error_pages for x in plan.routes)
     for each in FEATURES:
         if each.http:
             each.http(on, lost)
@@ -134,7 +142,8 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
-        recursive=any(_jumps(x) for block in blocks for x in block.named),
+        recursive=any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
+        or (has_pages and any(map(_jumps, locations))),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),
         dollar=on.definitions.dollar,
@@ -155,6 +164,11 @@ def _jumps(location: Location) -> bool:
     """Whether the location hands its requests to another one by a status."""
     redirect, answer = location.redirect_to, location.answer
     return (redirect is not None and not redirect.after_limits) or (answer is not None and answer.body_at is not None)
+
+
+def _asks(location: Location) -> bool:
+    """Whether a service is asked about requests here, whose refusals lead to another location."""
+    return location.guard is not None and any(line.name.text == "auth_request" for line in location.guard.lines)
 
 
 def _may_have_extension(location: Location) -> bool:
@@ -189,7 +203,7 @@ def _share_bodies(servers: Iterable[Server]) -> tuple[tuple[Server, ...], tuple[
         if _is_short(location) or uses[body := _body(location)] < 2:
             return location
         if body not in files:
-            name = _NOT_IN_A_NAME.sub("-", (location.name or location.route).text).strip("-")
+            name = _NOT_IN_A_NAME.sub("-", (location.name or location.route).text).strip("-.")
             free = next(x for x in chain((name,), (f"{name}-{n}" for n in count(2))) if x not in names)
             names.add(free)
             file = Atom(f"{_FOLDER}/{free}.conf")
@@ -225,6 +239,6 @@ def _body(location: Location) -> Location:
 def _is_short(location: Location) -> bool:
     """Whether the body is about as short as an include of it."""
     proxy, answer = location.proxy, location.answer
-    if location.guard is not None or (answer is not None and len(answer.add) > 1):
+    if location.guard is not None or location.errors or (answer is not None and len(answer.add) > 1):
         return False
     return proxy is None or proxy == Proxy(proxy.upstream, proxy.target)

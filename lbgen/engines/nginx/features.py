@@ -5,8 +5,11 @@ from __future__ import annotations
 from lbgen.engines.nginx.access import ACCESS
 from lbgen.engines.nginx.access_log import ACCESS_LOG, L4_LOG
 from lbgen.engines.nginx.balancing import BALANCING, ENDPOINTS, KEEPALIVE
+from lbgen.engines.nginx.basic_auth import BASIC_AUTH
 from lbgen.engines.nginx.compression import COMPRESSION
 from lbgen.engines.nginx.cors import CORS
+from lbgen.engines.nginx.error_pages import ERROR_PAGES
+from lbgen.engines.nginx.forward_auth import FORWARD_AUTH
 from lbgen.engines.nginx.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.nginx.headers import HEADERS
 from lbgen.engines.nginx.health_checks import PASSIVE_CHECKS
@@ -25,6 +28,7 @@ FEATURES = (
     UDP,
     ACCESS_LOG,
     HEADERS,
+    ERROR_PAGES,
     PATHS,
     HEAD_LIMITS,
     FORWARDED_HEADERS,
@@ -33,6 +37,8 @@ FEATURES = (
     MAX_BODY,
     MAX_CONNECTIONS,
     RATE_LIMITS,
+    BASIC_AUTH,
+    FORWARD_AUTH,
     TIMEOUTS,
     PROTOCOLS,
     COMPRESSION,

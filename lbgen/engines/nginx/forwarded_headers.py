@@ -28,6 +28,7 @@ UPGRADES = (
 )
 """To HTTP/1 endpoints; HTTP/2 has no upgrades."""
 _FORWARDED = ("for", "proto", "host", "port")
+_CLIENT = text(inline("remote_addr"))
 _EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 
 
@@ -51,7 +52,7 @@ def trust_by_listener(listeners: Iterable[Listener], with_real_ip: frozenset[str
     for x in listeners:
         if x.trusted_proxies:
             peer = "realip_remote_addr" if x.name in with_real_ip else "remote_addr"
-            key = (x.trusted_proxies, x.forwarded_headers, x.request_id, peer, x.public_port)
+            key = (x.trusted_proxies, x.client_header, x.forwarded_headers, x.request_id, peer, x.public_port)
             suffix = f"_{len(shared) + 1}" if shared else ""
             out[x.name] = shared.setdefault(key, Trust(x, suffix, peer))
     return out
@@ -79,12 +80,47 @@ def standard_headers(listener: Listener, trust: Trust | None = None, *, alone: b
         if trust:
             value = inline(trust.name(f"{'forwarded' if listener.forwarded_headers else 'passed'}_{what}"))
         lines[f"x-forwarded-{what}"] = (text(value),) if trust or listener.forwarded_headers else ()
+    if trust and (stated := listener.client_header) is not None:
+        lines[stated] = (text(inline(trust.name("passed_client"))),)
+        lines["x-forwarded-for"] = (_CLIENT,) if listener.forwarded_headers else ()
+    if listener.real_ip:
+        lines["x-real-ip"] = (_CLIENT,)
+    if listener.forwarded:
+        lines["forwarded"] = (_forwarded(listener, trust, alone=alone),)
     if trust:
         request_id = trust.name("kept_request_id" if listener.request_id else "passed_request_id")
         lines["x-request-id"] = (text(inline(request_id)),)
     else:
         lines["x-request-id"] = (text(inline("request_id")),) if listener.request_id else ()
     return lines | {"http2-settings": (), "proxy-connection": (), "trailer": ()}
+
+
+def _forwarded(listener: Listener, trust: Trust | None, *, alone: bool) -> Text:
+    """The value of Forwarded: an element of our own, behind those of a trusted peer."""
+    node, _ = _forwarded_node(listener, trust)
+    extends = trust is not None and listener.extends_forwarded
+    kept = [inline(trust.name("kept_forwarded"))] if trust and extends else []
+    proto = listener.scheme if alone else inline("scheme")
+    return text(*kept, "for=", inline(node), ";host=", inline("rfc7239_host"), ";proto=", proto)
+
+
+def _forwarded_node(listener: Listener, trust: Trust | None) -> tuple[str, str]:
+    """The variable for `for`, and the one with its address."""
+    if trust is not None and trust.peer != "remote_addr" and listener.extends_forwarded:
+        return "rfc7239_peer", trust.peer
+    return "rfc7239_node", "remote_addr"
+
+
+def _define_forwarded(listener: Listener, trust: Trust | None, definitions: Definitions) -> None:
+    node, address = _forwarded_node(listener, trust)
+    for name, source, special, quoted in (
+        (node, address, ":", text('"[', inline(address), ']"')),
+        ("rfc7239_host", "endpoint_host", r"[^\w.~%!$&'*+-]", text('"', inline("endpoint_host"), '"')),
+    ):
+        if definitions.first(name):
+            notes = ("RFC 7239: what is no token is quoted.",) if name == node else ()
+            entry = Entry(Literal(special, "regex"), quoted)
+            definitions.map(Section.HEADS, name, text(inline(source)), entry, default=text(inline(source)), notes=notes)
 
 
 def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
@@ -103,7 +139,11 @@ def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
         definitions.map(Section.TRUST, trust.name(name), source, entry, default=default, origin=origin)
 
     own = _own_values(listener, trust.peer, alone=alone)
-    for what in _FORWARDED:
+    if listener.client_header is not None:
+        keep("passed_client", listener.client_header, text(inline(header_variable(listener.client_header))), EMPTY)
+    if listener.forwarded and listener.extends_forwarded:
+        keep("kept_forwarded", "forwarded", text(inline("http_forwarded"), ", "), EMPTY)
+    for what in _FORWARDED[listener.client_header is not None :]:
         header = f"x-forwarded-{what}"
         sent = inline(header_variable(header))
         if not listener.forwarded_headers:
@@ -118,7 +158,8 @@ def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
 
 
 def real_ip_listeners(plan: Plan) -> frozenset[str]:
-    """Listeners where $remote_addr must be the client behind trusted proxies, because a limit counts by it."""
+    """Listeners where $remote_addr must be the client behind trusted proxies: a limit counts by it, endpoints get it,
+    or it stands in another field than X-Forwarded-For, which is all that a geo block reads."""
     counting = {
         route.name
         for route in plan.routes
@@ -130,7 +171,11 @@ def real_ip_listeners(plan: Plan) -> frozenset[str]:
         for x in plan.listeners
         if x.trusted_proxies
         and not x.proxy_protocol
-        and any(rule.route in counting for table in x.hosts for rule in table.rules)
+        and (
+            x.real_ip
+            or x.client_header is not None
+            or any(rule.route in counting for table in x.hosts for rule in table.rules)
+        )
     )
 
 
@@ -167,8 +212,12 @@ def unmapped_address(definitions: Definitions, source: str, name: str) -> Atom:
 
 
 def _http(on: HttpBlock, _: bool) -> None:
-    for trust in dict.fromkeys(trust_by_listener(on.listeners, on.real_ip).values()):
+    trusts = trust_by_listener(on.listeners, on.real_ip)
+    for trust in dict.fromkeys(trusts.values()):
         _define(trust, on.definitions, alone=len(on.listeners) == 1)
+    for listener in on.listeners if on.pools else ():
+        if listener.forwarded:
+            _define_forwarded(listener, trusts.get(listener.name), on.definitions)
 
 
 def _server(at: HttpServer) -> Lines:
@@ -178,7 +227,7 @@ def _server(at: HttpServer) -> Lines:
         yield directive("real_ip_header", "proxy_protocol")
     elif listener.name in at.on.real_ip:
         yield from _stated_by(listener.trusted_proxies)
-        yield directive("real_ip_header", "X-Forwarded-For")
+        yield directive("real_ip_header", header_name(listener.client_header or "x-forwarded-for"))
         yield directive("real_ip_recursive", "on")
     own = at.on.headers[listener.name]
     if own != at.on.shared_headers:

@@ -8,7 +8,14 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from lbgen.engines.text import Atom, Literal
 
 _PLAIN = re.compile(r"[0-9A-Za-z_.-]+")
-_SPELLING = {"http2-settings": "HTTP2-Settings", "x-request-id": "X-Request-ID", "te": "TE"}
+_SPELLING = {
+    "http2-settings": "HTTP2-Settings",
+    "x-request-id": "X-Request-ID",
+    "x-real-ip": "X-Real-IP",
+    "cf-connecting-ip": "CF-Connecting-IP",
+    "true-client-ip": "True-Client-IP",
+    "te": "TE",
+}
 _OTHER = re.compile(r"[^a-z0-9]+")
 _MAPPED = 96  # bits of ::ffff:0:0/96
 _MAX_LENGTH = 42  # with a number appended, still below nginx's default hash bucket for variables

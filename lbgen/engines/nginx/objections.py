@@ -56,6 +56,12 @@ def objections(plan: Plan, version: str) -> Iterator[Objection]:
 def _client_addresses(plan: Plan) -> Iterator[Objection]:
     for listener in plan.listeners:
         if listener.proxy_protocol and listener.trusted_proxies:
+            either = "nginx takes a client's address either from the PROXY header or from a field"
+            if listener.client_header is not None:
+                yield Objection(refused(f"{either}; remove one of them"), f"{listener.field}.client_ip")
+            if listener.real_ip:
+                why = f"{either}; remove trusted_proxies of {listener.name}, or real_ip"
+                yield Objection(refused(why), "forwarded_headers.real_ip")
             served = {rule.route for table in listener.hosts for rule in table.rules}
             for route in plan.routes:
                 for name, counter in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):

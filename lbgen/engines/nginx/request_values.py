@@ -81,7 +81,7 @@ class RequestValues:
 
     def client_in(self, networks: tuple[str, ...], listener: Listener | None = None) -> str:
         """The variable that is 1 for clients, also behind the listener's trusted proxies, in these networks; else 0."""
-        proxies = () if listener is None else listener.trusted_proxies
+        proxies = () if listener is None else searched_proxies(listener)
         name, is_new = self._definitions.named("from", networks[0], networks, proxies)
         if is_new:
             entries = tuple(Network(network(each), 1) for each in networks)
@@ -96,6 +96,11 @@ class RequestValues:
             entry = Entry(Literal(regex, "regex"), text("=", inline("found")))
             self._definitions.map(Section.VALUES, variable, text(inline(source)), entry)
         return variable
+
+
+def searched_proxies(listener: Listener) -> tuple[str, ...]:
+    """The proxies behind which a geo block looks for the client in X-Forwarded-For, all that it can read."""
+    return listener.trusted_proxies if listener.client_header is None else ()
 
 
 def is_readable(header: str) -> bool:

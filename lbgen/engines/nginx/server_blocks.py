@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.engines.nginx import paths
-from lbgen.engines.nginx.actions import answer_location, build_body, build_guard
+from lbgen.engines.nginx.actions import answer_headers, answer_location, build_body, build_guard
+from lbgen.engines.nginx.error_pages import NO_PAGES, Pages
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.listeners import listen_parameters
 from lbgen.engines.nginx.matching import location_variable
@@ -24,8 +25,10 @@ from lbgen.engines.nginx.names import named_location, reference
 from lbgen.engines.nginx.pool_selection import routes_by_target, target_location
 from lbgen.engines.nginx.statements import Answer, InternalRedirect, Location, Proxy, Server
 from lbgen.engines.nginx.timeouts import client_times
+from lbgen.engines.nginx.upstream_protocols import upstream_module
 from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.error_pages import intercepts
 from lbgen.plan.model import Forward, Listener, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
 from lbgen.plan.precedence import Candidate, path_groups, until_unconditional
@@ -34,12 +37,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lbgen.engines.nginx.actions import Body
+    from lbgen.engines.nginx.statements import Header, Line
     from lbgen.engines.nginx.tls import VirtualServer
     from lbgen.engines.nginx.view import HttpBlock
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.precedence import PathGroup
 
 _LOCATIONS = [each.location for each in FEATURES if each.location]
 _COPIES = [each.copies for each in FEATURES if each.copies]
+_MORE = [each.locations for each in FEATURES if each.locations]
 # Reserved characters, which a strict path may contain both raw and escaped.
 _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 
@@ -47,6 +53,7 @@ _RAW_OR_ESCAPED = frozenset("!$&'()*+,;=:@[]")
 def build_server(on: HttpBlock, listener: Listener, server: VirtualServer) -> Server:
     """One block of a listener."""
     block = _ServerBlock(on, listener)
+    errors = block.server_errors()
     own = path_locations(
         server.table.rules,
         test_raw_paths=paths.matches_raw_path(listener),
@@ -57,7 +64,8 @@ def build_server(on: HttpBlock, listener: Listener, server: VirtualServer) -> Se
     if not any(p.path == "/" and p.kind is PrefixPath for p in own):
         locations.append(Location(Atom(listener.field), below=Literal("/", "word"), answer=Answer(404, None)))
     answers = map(answer_location, (*block.routes.values(), *block.target_routes.values()))
-    named = (*block.named, *(each for each in answers if each is not None))
+    more = (location for each in _MORE for location in each(on, listener, block.routes.values()))
+    named = (*block.named, *(each for each in answers if each is not None), *more, *block.pages.locations)
     at, times = HttpServer(on, listener, server.certificate), client_times(listener.timeouts)
     return Server(
         origin=Atom(listener.field),
@@ -68,7 +76,7 @@ def build_server(on: HttpBlock, listener: Listener, server: VirtualServer) -> Se
         locations=tuple(sorted(locations, key=_file_order)),
         named=named,
         checks=tuple(check for each in FEATURES if each.checks for check in each.checks(at)),
-        lines=tuple(line for each in FEATURES if each.server for line in each.server(at)),
+        lines=(*(line for each in FEATURES if each.server for line in each.server(at)), *errors),
         has_not_found=block.has_not_found,
     )
 
@@ -81,6 +89,7 @@ class _ServerBlock:
         self.routes: dict[str, HttpRoute] = {}
         self.has_not_found = False
         self.target_routes: dict[str, HttpRoute] = {}
+        self.pages = Pages(on.definitions)
         self._on = on
         self._listener = listener
         self._target = paths.target_variable(listener)
@@ -125,6 +134,8 @@ class _ServerBlock:
         if guard is None or isinstance(body, Proxy):
             if routes := routes_by_target(self._on, at.route):
                 return self._by_target(location, at, routes)
+            if isinstance(body, Proxy):
+                location = replace(location, errors=self._errors(at, jumps=False))
             return replace(self._with_copies(_add_body(location, body), at), guard=guard)
         # `return` would precede the limits, so the answer is in a location of its own.
         key = (at.route.name, body)
@@ -132,7 +143,30 @@ class _ServerBlock:
             self._answers[key] = self._next_name(at.route.name, "answered")
             self.named.append(_add_body(Location(location.origin, name=self._answers[key]), body))
         redirect = InternalRedirect(self._answers[key], after_limits=bool(guard.lines))
-        return replace(location, guard=guard, redirect_to=redirect)
+        errors = self._errors(at, jumps=not guard.lines)
+        return replace(location, guard=guard, redirect_to=redirect, errors=errors)
+
+    def server_errors(self) -> tuple[Line, ...]:
+        """The directives for answers on the listener that belong to no route."""
+        return self.pages.lines(self._listener.error_pages, lambda page: ((), page.content_type))
+
+    def _errors(self, at: HttpRoute, *, jumps: bool) -> tuple[Line, ...]:
+        """The directives of a location that may answer by itself, unless those of the server block do. `jumps`: its own
+        error_page, by which it leads on, keeps these away."""
+        pages = self._on.plan.error_pages(at.listener, at.route)
+        if not pages:
+            return NO_PAGES if at.listener.error_pages else ()
+        action = at.route.action
+        module = ""
+        if isinstance(action, Forward) and intercepts(pages):
+            module = self._module(action)
+        if not (jumps or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
+            return ()
+        return self.pages.lines(pages, lambda page: _page_headers(at, page), module=module)
+
+    def _module(self, action: Forward) -> str:
+        pool = self._on.plan.pool(action.targets[0].pool)
+        return upstream_module(pool, self._on.version)
 
     def _by_target(self, location: Location, whole: HttpRoute, routes: tuple[Route, ...]) -> Location:
         """Targets of a split with different protocols have a location each."""
@@ -145,6 +179,7 @@ class _ServerBlock:
                 self.target_routes[each.name] = at
                 self._names[key] = self._next_name(each.name, "to")
                 empty = self._start(Location(location.origin, name=self._names[key]), at)
+                empty = replace(empty, errors=self._errors(at, jumps=False))
                 guard = build_guard(whole, named=True)
                 self.named.append(replace(self._with_copies(_add_body(empty, body), at), guard=guard))
             names.append(self._names[key])
@@ -191,6 +226,10 @@ class _ServerBlock:
             self._names[key] = self._next_name(at.route.name, "")
             self.named.append(self._with_guard(Location(Atom(at.rule.field), name=self._names[key]), body, at))
         return self._names[key]
+
+
+def _page_headers(at: HttpRoute, page: ErrorPage) -> tuple[tuple[Header, ...], str | None]:
+    return answer_headers(at, [("content-type", page.content_type)])
 
 
 def _add_body(location: Location, body: Body) -> Location:

@@ -147,6 +147,7 @@ class Location(Struct, frozen=True):
     answer: Answer | None = None
     redirect_to: InternalRedirect | None = None
     guard: Guard | None = None
+    errors: tuple[Line, ...] = ()  # what is served in place of nginx's own pages
     log_variables: tuple[Line, ...] = ()  # variables of the access log
     route: Atom = NONE  # the name of its route, not printed
     include: Atom | None = None  # the file with the body, where several locations have it

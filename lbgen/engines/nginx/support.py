@@ -66,7 +66,9 @@ _FAILURES = habit(
 )
 
 _COMMON: dict[Feature, Verdict] = {
-    "route.auth": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "nginx verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     "listener.tls": emulated("a server block for each name of a certificate or a host"),
     "listener.tls.client": habit(
         "a client without a valid certificate gets 400 after the handshake",
@@ -81,6 +83,7 @@ _COMMON: dict[Feature, Verdict] = {
     "listener.access": emulated("a geo block with the verdict for each network"),
     "listener.limits": emulated("a head may be up to twice as long as limits.headers; nginx answers 400, 414 or 431"),
     "listener.trusted_proxies": emulated("a geo block for the trusted networks and a map per header"),
+    "listener.client_ip.forwarded": refused("nginx reads no address out of Forwarded; HAProxy and Traefik can"),
     "listener.address.dual_stack": emulated("one socket for IPv4 and one for IPv6"),
     **condition_verdicts(CONDITIONS),
     "route.priority": emulated("the order of the rules is computed when nginx.conf is rendered"),
@@ -141,6 +144,11 @@ _COMMON: dict[Feature, Verdict] = {
     ),
     "statuses": emulated("nginx's own HTML pages with `Server: nginx`; 400 or 414 for a large head"),
     "statuses.failures": _FAILURES,
+    "listener.error_pages": emulated("`error_page` leads to named locations, which answer with the page"),
+    "route.error_pages": emulated(
+        "`error_page` leads to named locations, which answer with the page; a page in place of an endpoint's 500 or "
+        "501 ends the client's connection"
+    ),
     "route.max_body": emulated(
         "a map over Content-Length in addition to nginx's own limit, which named locations do not apply to it"
     ),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lbgen.engines.nginx.statements import Check, ClientTimes, Header, Line, Location, Proxy, Text, Times
     from lbgen.engines.nginx.support import Version
     from lbgen.engines.text import Atom, Literal
+    from lbgen.plan.auth import ForwardAuth
     from lbgen.plan.model import Endpoint, Forward, Listener, Plan, Pool, Route, Rule, Target
     from lbgen.plan.tls import Certificate
 
@@ -33,7 +34,8 @@ class HttpBlock(Struct, frozen=True, eq=False, dict=True):
     gRPC module.
 
     Of routes: `splits` are variables with the selected target, `upstreams` those of their first tries, `logged_pools`
-    what the access log names, `request_headers` those on a listener; `cors_headers` are those of responses by policy.
+    what the access log names, `request_headers` those on a listener; `cors_headers` are those of responses by policy,
+    `asked` numbers the ways in which a pool is asked about requests.
     """
 
     plan: Plan
@@ -53,6 +55,7 @@ class HttpBlock(Struct, frozen=True, eq=False, dict=True):
     request_headers: dict[tuple[str, str], tuple[Header, ...]] = field(default_factory=dict)
     logged_pools: dict[str, Text] = field(default_factory=dict)
     cors_headers: dict[Cors, tuple[tuple[str, Text], ...]] = field(default_factory=dict)
+    asked: dict[str, dict[ForwardAuth, int]] = field(default_factory=dict)
 
     @cached_property
     def has_tls(self) -> bool:
@@ -151,6 +154,8 @@ class Contributor(Struct, frozen=True, eq=False):
     forwarded: Callable[[HttpForward], Iterable[Header]] | None = None  # headers of responses of endpoints
     # The lines of a location that forwards, and other locations; they are numbered where a route has several.
     copies: Callable[[HttpRoute, Forward, Location, Proxy, int], tuple[list[Line], list[Location]]] | None = None
+    # Locations of a server block for what its routes ask for.
+    locations: Callable[[HttpBlock, Listener, Iterable[HttpRoute]], Iterable[Location]] | None = None
     upstream: Callable[[UpstreamPool], Lines] | None = None  # before the servers
     endpoint: Callable[[UpstreamPool, Endpoint], str] | None = None  # options of a server
     stream: Callable[[L4Server], Lines] | None = None  # of a server at L4

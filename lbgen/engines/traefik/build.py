@@ -8,6 +8,7 @@ from lbgen.engines.api import RenderedFile
 from lbgen.engines.document import Commented, origin
 from lbgen.engines.traefik import names, plugin, tcp_weights
 from lbgen.engines.traefik.access_log import build_access_log
+from lbgen.engines.traefik.forward_auth import build_asking
 from lbgen.engines.traefik.forwarded_headers import build_bare, name_bare
 from lbgen.engines.traefik.health_status import build_status_route
 from lbgen.engines.traefik.l4 import build_tcp, build_udp, explain_tcp
@@ -24,6 +25,8 @@ from lbgen.engines.traefik.quote import quote_data
 from lbgen.engines.traefik.routers import build_routers
 from lbgen.engines.traefik.routes import Routes
 from lbgen.engines.traefik.tls import build_tls, build_unknown_names
+from lbgen.engines.traefik.view import internal_port
+from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import keys
 from lbgen.engines.yaml_writer import dump
 from lbgen.plan.model import Mode, Plan
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 160  # columns, so that most routers are one line
 _PRIVATE: dict[str, Data] = {"checkNewVersion": False, "sendAnonymousUsage": False}
-_BESIDE = 2  # ports from a listener's to the internal one, where no runtime gives that: 8082 for 8080
 
 
 def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
@@ -72,6 +74,7 @@ def render(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     if own := read_dynamic_keys(plan):
         header = f"{origin(plan)}: the topology's own text."
         files.append(RenderedFile("dynamic/verbatim.yaml", *dump(own, header, _WIDTH)))
+    files.extend(users_files(plan))
     return tuple(files)
 
 
@@ -96,7 +99,7 @@ def build_static(plan: Plan, version: str, *, plugged: bool) -> dict[str, Data]:
     if plan.admin_port is not None:
         data["api"] = {"dashboard": False}
     log = build_access_log(plan)
-    internal: dict[str, Data] = {"address": f"127.0.0.1:{plan.admin_port or _internal_port(plan)}"}
+    internal: dict[str, Data] = {"address": f"127.0.0.1:{internal_port(plan)}", **build_asking(plan)}
     if names.has_alias_headers(version):
         internal["http"] = {"aliasHeadersStrategy": "delete"}
     if log:
@@ -124,17 +127,9 @@ def build_static(plan: Plan, version: str, *, plugged: bool) -> dict[str, Data]:
 _INTERNAL: dict[str, Data] = {"entryPoint": names.ADMIN}
 
 
-def _internal_port(plan: Plan) -> int:
-    taken = {listener.port for listener in plan.listeners}
-    port = min(taken) + _BESIDE
-    while port in taken:
-        port += 1
-    return port
-
-
 def _http(plan: Plan, version: str) -> dict[str, Data]:
     routes = Routes(plan)
-    routers = build_routers(plan, routes, version)
+    routers = build_routers(plan, routes, version) | routes.build_asked()
     comment = "One for each rule, the highest priority first."
     if any(MARK in name for name in routers):
         comment += f" NAME{MARK}2 is a further rule of the route NAME."

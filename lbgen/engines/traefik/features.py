@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from lbgen.engines.traefik.access import ACCESS
 from lbgen.engines.traefik.balancing import BALANCING, STICKY
+from lbgen.engines.traefik.basic_auth import BASIC_AUTH
 from lbgen.engines.traefik.compression import COMPRESSION
 from lbgen.engines.traefik.cors import CORS
+from lbgen.engines.traefik.forward_auth import FORWARD_AUTH
 from lbgen.engines.traefik.forwarded_headers import FORWARDED_HEADERS
 from lbgen.engines.traefik.headers import EARLY_HEADERS, HEADERS
 from lbgen.engines.traefik.health_checks import HEALTH_CHECKS
@@ -28,6 +30,8 @@ FEATURES = (
     ACCESS,
     RATE_LIMITS,
     CORS,
+    BASIC_AUTH,
+    FORWARD_AUTH,
     COMPRESSION,
     REWRITES,
     HEADERS,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit
-from lbgen.engines.traefik.view import Contributor, http_listeners
+from lbgen.engines.traefik.view import Contributor, find_routes, http_listeners
+from lbgen.plan.model import Forward
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -17,6 +18,7 @@ _THOUGH_OFF = habit(
     "X-Forwarded-Proto, -Host and -Port are added where trusted proxies send none, though forwarded_headers is off",
     {"listener.trusted_proxies.everywhere": tuple(f"header x-forwarded-{name}" for name in ("host", "port", "proto"))},
 )
+_REAL_IP = habit("X-Real-Ip is added though real_ip is off", {"route.forward.everywhere": "header x-real-ip"})
 _APPENDED = habit(
     "X-Forwarded-For is added though forwarded_headers is off, as Traefik can leave it from 3.7 on",
     {"forwarded_headers.everywhere": "header x-forwarded-for"},
@@ -38,6 +40,8 @@ def build_bare(listener: Listener) -> dict[str, Data]:
     if listener.forwarded_headers or listener.trusted_proxies:
         return {}
     removed = (*_ADDED, *(() if listener.request_id else ("X-Request-Id",)))
+    if listener.real_ip:
+        removed = tuple(name for name in removed if name != "X-Real-Ip")
     return {"headers": {"customRequestHeaders": dict.fromkeys(removed, "")}}
 
 
@@ -47,7 +51,10 @@ def name_bare(listener: Listener) -> str:
 
 
 def _objections(plan: Plan, version: str) -> Iterator[Objection]:
-    for listener in http_listeners(plan):
+    listeners = http_listeners(plan)
+    bare = [x for x in listeners if not x.real_ip and any(isinstance(r.action, Forward) for r in find_routes(plan, x))]
+    yield from (Objection(_REAL_IP, each.field, "route.forward") for each in bare[:1])
+    for listener in listeners:
         if version == "3.6" and not listener.forwarded_headers:
             yield Objection(_APPENDED, f"{listener.field}.forwarded_headers", "forwarded_headers")
         if listener.trusted_proxies and not listener.forwarded_headers:

@@ -19,12 +19,12 @@ _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 
 def _values(edits: HeaderEdits) -> dict[str, Data]:
     """Values by name; an empty one removes the field. An added line replaces, as Traefik cannot add."""
-    values: dict[str, Data] = {_title(name): "" for name in edits.remove}
-    values.update((_title(name), value) for name, value in (*edits.set, *edits.add))
+    values: dict[str, Data] = {title(name): "" for name in edits.remove}
+    values.update((title(name), value) for name, value in (*edits.set, *edits.add))
     return values
 
 
-def _title(name: str) -> str:
+def title(name: str) -> str:
     """`x-request-id` as `X-Request-Id`, the form of Go."""
     return "-".join(part.capitalize() for part in name.split("-"))
 

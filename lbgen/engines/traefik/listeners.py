@@ -40,7 +40,7 @@ def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     redirects = any(isinstance(route.action, Redirect) for route in routes)
     address = (listener.scheme, listener.client_port) if redirects else ()
     above = repr(build_requests(plan, listener)) if runs_before_rules(plan, listener) else ""
-    return listener.hosts, listener.access, listener.paths, believed, address, above
+    return listener.hosts, listener.access, listener.paths, listener.error_pages, believed, address, above
 
 
 def needs_client_address(plan: Plan, listener: Listener) -> bool:
@@ -50,7 +50,7 @@ def needs_client_address(plan: Plan, listener: Listener) -> bool:
         return False
     asks = [each.by_client for each in FEATURES if each.by_client]
     routes = find_routes(plan, listener)
-    if listener.access is not None or listener.asks_client:
+    if listener.access is not None or listener.asks_client or listener.real_ip or listener.client_header is not None:
         return True
     return any(ask(plan, route) for route in routes for ask in asks)
 
@@ -68,7 +68,7 @@ def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
     """The middleware for every request of a listener; empty for none."""
     address, target = needs_client_address(plan, listener), listener.limits.target
     settings: dict[str, Data] = {}
-    if listener.trusted_proxies and (address or listener.request_id):
+    if listener.trusted_proxies and (address or listener.request_id or listener.forwarded):
         settings["trustedProxies"] = list(listener.trusted_proxies)
     if target is not None:
         settings["maxTarget"] = target
@@ -76,6 +76,14 @@ def build_requests(plan: Plan, listener: Listener) -> dict[str, Data]:
         settings["requestID"] = True
     if address:
         settings["clientAddress"] = True
+        if listener.client_header is not None:
+            settings["clientHeader"] = "-".join(part.capitalize() for part in listener.client_header.split("-"))
+        if not listener.forwarded_headers:
+            settings["hideAddress"] = True
+        if listener.real_ip:
+            settings["realIP"] = True
+    if listener.forwarded:
+        settings["forwarded"] = listener.scheme
     return use_plugin("requests", settings) if settings else {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from lbgen.engines.traefik.error_pages import LITERAL
 from lbgen.engines.traefik.matching import quote_regex
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute
@@ -73,8 +74,9 @@ def _answers(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
             answer: dict[str, Data] = {"status": status}
             if body:
                 answer["body"] = body
-            if headers:
-                answer["headers"] = dict(headers)
+            shown = [*headers, *([(LITERAL, "1")] if at.listener.error_pages or at.route.error_pages else ())]
+            if shown:
+                answer["headers"] = dict(shown)
             yield "respond", use_plugin("respond", answer)
         case _:
             return

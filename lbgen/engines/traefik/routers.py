@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     _Router = tuple[str, str, dict[str, Data]]  # name, topology field, data
 
 _EVERYTHING = "PathPrefix(`/`)"
+_LAST = -1  # 0 would be the length of the rule
 # What endpoints could read in another way than rules do: CONNECT and TRACE, escapes of control characters, and hosts
 # that are no name and no address, such as `a.example:80:80`, of which rules take the whole for the name.
 _REFUSED = "Method(`CONNECT`) || Method(`TRACE`) || PathRegexp(`[[:cntrl:]]`)"
@@ -141,6 +142,14 @@ def _build_flat(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator
     for rule, hosts in merge_hosts(site.rules):
         text = _any_host(hosts, build_rule(replace(rule, host=None), site.proxies))
         yield from _leaf(rule, text, find_priority(rule, total), site.entry, site, plan, routes)
+    yield from _not_found(site, site.entry, routes)
+
+
+def _not_found(site: _Site, entry: dict[str, Data], routes: Routes) -> Iterator[_Router]:
+    """The router of what no rule takes, where Traefik's own answer will not do; it comes after all."""
+    if target := routes.not_found(site.first):
+        data = {**entry, "rule": _EVERYTHING, "priority": _LAST, **target}
+        yield f"no-route{MARK}{site.first.name}", site.first.field, _with_tls(data, site)
 
 
 def _refuse_at_listener(site: _Site, total: int, routes: Routes, entry: dict[str, Data]) -> Iterator[_Router]:
@@ -153,7 +162,7 @@ def _refuse_at_listener(site: _Site, total: int, routes: Routes, entry: dict[str
         refusals.append(("denied", denied, 403))
     for place, (what, rule, status) in enumerate(refusals):
         priority = total + len(site.first.hosts) + len(refusals) - place + 1
-        data = {**entry, "rule": rule, "priority": priority, **routes.refuse(status)}
+        data = {**entry, "rule": rule, "priority": priority, **routes.refuse(status, site.first)}
         yield f"{what}{MARK}{name}", site.first.field, _with_tls(data, site)
 
 
@@ -163,7 +172,12 @@ def _leaf(
     """The router of a rule, and one for the clients that its route denies."""
     denied = denied_clients(plan.route(rule.route).access)
     if denied:
-        data = {**entry, "rule": f"{text} && ({denied})", "priority": priority, **routes.refuse(403)}
+        data = {
+            **entry,
+            "rule": f"{text} && ({denied})",
+            "priority": priority,
+            **routes.refuse(403, site.first, rule.route),
+        }
         yield f"{rule.route}{site.suffix}{MARK}denied", rule.field, _with_tls(data, site)
         text = f"{text} && !({denied})"
     target = routes.target(rule.route, rule.match.path, site.first)
@@ -234,6 +248,10 @@ def _build_tree(site: _Site, total: int, plan: Plan, routes: Routes) -> Iterator
         above = site.entry if group.parent == top else {"parentRefs": [group.parent]}
         data = {**above, "rule": group.rule, "priority": group.priority}
         yield group.name, site.first.field, _with_tls(data, site)
+    parents = [group.name for group in tree.groups if group.name in used]
+    yield from _not_found(site, site.entry, routes)
+    for name, field, data in _not_found(site, {"parentRefs": [*parents]}, routes):
+        yield f"{name}{MARK}below", field, data
     for rule in site.rules:
         parents = tree.parents[rule.rank]
         entry: dict[str, Data] = site.entry if parents == [top] else {"parentRefs": [*parents]}

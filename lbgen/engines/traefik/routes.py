@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
+from lbgen.engines.traefik.error_pages import build_pages
 from lbgen.engines.traefik.features import FEATURES
+from lbgen.engines.traefik.forward_auth import build_asked_router, build_question, name_asked
+from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.middlewares import Middlewares
+from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
+from lbgen.plan.error_pages import page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
 
 if TYPE_CHECKING:
@@ -47,22 +52,69 @@ class Routes:
             status: self._middlewares.use("", f"refuse-{status}", answer_with(status))
             for status in _find_refusals(plan)
         }
+        self._asked = {
+            name: (
+                tuple(
+                    key for kind, data in build_question(name, auth) for key in self._middlewares.use("", kind, data)
+                ),
+                self.services.asked(auth, name),
+            )
+            for auth, name in name_asked(plan).items()
+        }
         for listener in plan.listeners:
             if listener.mode is not Mode.L7:
                 continue
             self._listener_access(listener)
+            self._pages(listener)
+            self._no_route(listener)
             for table in listener.hosts:
                 for rule in table.rules:
                     self._find_chain(rule.route, rule.match.path, listener)
+                    self._pages(listener, rule.route)
+                    self._edits(rule.route)
 
     def target(self, route: str, path: Path, listener: Listener) -> dict[str, Data]:
         """The `middlewares` and `service` of a router."""
         chain, service = self._find_chain(route, path, listener)
-        return self._router((*self._listener_access(listener), *chain), service)
+        pages = self._pages(listener, route)
+        return self._router((*pages, *self._listener_access(listener), *chain), service)
 
-    def refuse(self, status: int) -> dict[str, Data]:
-        """The same for a router of requests that are answered with 400 or 403."""
-        return self._router(self._refusals[status], _NO_SERVICE)
+    def refuse(self, status: int, listener: Listener, route: str = "") -> dict[str, Data]:
+        """The same for a router of requests that are answered with 400 or 403, on a listener or for a route."""
+        chain = (*self._pages(listener, route), *self._edits(route), *self._refusals[status])
+        return self._router(chain, _NO_SERVICE)
+
+    def not_found(self, listener: Listener) -> dict[str, Data]:
+        """The same for a router of requests that no rule takes; empty where Traefik's own answer will do."""
+        if page_for(listener.error_pages, 404) is None:
+            return {}
+        chain = (*self._pages(listener), *self._listener_access(listener), *self._no_route(listener))
+        return self._router(chain, _NO_SERVICE)
+
+    def _no_route(self, listener: Listener) -> tuple[str, ...]:
+        if page_for(listener.error_pages, 404) is None:
+            return ()
+        return self._middlewares.use("", "no-route", use_plugin("respond", {"status": 404}))
+
+    def _pages(self, listener: Listener, route: str = "") -> tuple[str, ...]:
+        of = self._plan.route(route) if route else None
+        pages = self._plan.error_pages(listener, of)
+        own = any(page.field.startswith("routes[") for page in pages)
+        return self._middlewares.use(route if own else "", "error-pages", build_pages(pages, of))
+
+    def _edits(self, route: str) -> tuple[str, ...]:
+        """Of answers to clients whom the route denies."""
+        denies = route and self._plan.route(route).access
+        if not denies or not denied_clients(denies):
+            return ()
+        return self._middlewares.use(route, "headers", build_edits(None, self._plan.route(route).response_headers))
+
+    def build_asked(self) -> dict[str, Data]:
+        """The routers of questions to services, on the entry point for this host alone."""
+        return {
+            name: {**build_asked_router(name), **self._router(chain, service)}
+            for name, (chain, service) in self._asked.items()
+        }
 
     def middlewares(self) -> dict[str, Data]:
         """The `middlewares` section."""
@@ -89,14 +141,15 @@ class Routes:
     def _find_chain(self, name: str, matched: Path, listener: Listener) -> _Chain:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
-        key = (name, matched, (listener.scheme, listener.client_port) if redirects else None)
+        address = (listener.scheme, listener.client_port) if redirects else None
+        key = (name, matched, address, bool(listener.error_pages))
         if key not in self._chains:
             self._chains[key] = self._chain(route, matched, listener)
         return self._chains[key]
 
     def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         forward = route.action if isinstance(route.action, Forward) else None
-        at = HttpRoute(route, forward, matched, listener)
+        at = HttpRoute(self._plan, route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
         service = _NO_SERVICE if forward is None else self.services.of(route, forward)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
-    "route.auth": refused("it is not rendered for this engine yet"),
+    "route.auth.jwt": refused(
+        "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
+    ),
     **condition_verdicts(CONDITIONS),
     "listener.proxy_protocol": habit(
         "connections without a PROXY header are served too", {"listener.proxy_protocol.routes": "status 200"}
@@ -91,6 +93,11 @@ _SUPPORT: dict[Feature, Verdict] = {
             )
         },
     ),
+    "forwarded_headers.real_ip": emulated(
+        "Traefik sends it to every endpoint; behind proxies the lbgen plugin sets it"
+    ),
+    "forwarded_headers.forwarded": emulated("the lbgen plugin writes it"),
+    "listener.client_ip": emulated("the lbgen plugin reads it"),
     "request_id": emulated("the lbgen plugin makes the id"),
     "route.request_headers.add": approximate(
         "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
@@ -114,7 +121,6 @@ _SUPPORT: dict[Feature, Verdict] = {
             "route.forward.everywhere": (
                 "header accept-encoding: gzip",
                 "header x-forwarded-server",
-                "header x-real-ip",
                 "header x-request-id",
                 "spelling",
             ),
@@ -175,6 +181,11 @@ _SUPPORT: dict[Feature, Verdict] = {
     "route.max_body": emulated(
         "the lbgen plugin looks at Content-Length, and cuts bodies without one; Traefik's own limit reads requests and "
         "responses whole"
+    ),
+    "listener.error_pages": emulated("the lbgen plugin looks at the status of each answer"),
+    "route.error_pages": habit(
+        "the lbgen plugin looks at the status of each answer, whose body it sends on piece by piece; a handshake of "
+        "WebSocket that fails has Traefik's own text"
     ),
     "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
     "timeouts.idle": habit(

@@ -19,6 +19,7 @@ from lbgen.plan.model import Endpoint, Forward, Plan, Pool, PoolProtocol, Route,
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.middlewares import Middlewares
+    from lbgen.plan.auth import ForwardAuth
 
 
 class _Balancer(Struct, frozen=True):
@@ -54,7 +55,10 @@ class Services:
             self._combined[service] = Tagged(route.field, {"weighted": {"services": shares}})
         if forward.mirrors:
             copies: Data = [
-                {"name": self._balancer(route, mirror.pool, forward.timeouts, ()), "percent": round(mirror.percent)}
+                {
+                    "name": self._balancer(route.name, mirror.pool, forward.timeouts, ()),
+                    "percent": round(mirror.percent),
+                }
                 for mirror in forward.mirrors
             ]
             data: dict[str, Data] = {"mirroring": {"service": service, "mirrors": copies}}
@@ -62,30 +66,35 @@ class Services:
             self._combined[service] = Tagged(route.field, data)
         return service
 
+    def asked(self, auth: ForwardAuth, name: str) -> str:
+        """The name of the service that is asked about requests."""
+        return self._balancer(name, auth.pool, Timeouts(auth.connect, auth.response), ())
+
     def _target(self, route: Route, target: Target, forward: Forward) -> str:
         own = self._middlewares.use(route.name, f"{target.pool}-headers", build_edits(target.request_headers))
-        return self._balancer(route, target.pool, forward.timeouts, own)
+        return self._balancer(route.name, target.pool, forward.timeouts, own)
 
-    def _balancer(self, route: Route, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:
-        """The service of a pool; where it has backups, the one that chooses between them and the others."""
+    def _balancer(self, user: str, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:
+        """The service of a pool; where it has backups, the one that chooses between them and the others. `user` is the
+        route, or what else uses the pool."""
         pool = self._plan.pool(name)
         middlewares += self._middlewares.use(name, "key", build_hash_key(pool))
         transport = json.dumps(_transport(pool, times))
-        self._transports.setdefault(transport, pool.name if pool.tls is not None else route.name)
-        main = self._name_balancer(route, _Balancer(name, transport, middlewares))
+        self._transports.setdefault(transport, pool.name if pool.tls is not None else user)
+        main = self._name_balancer(user, _Balancer(name, transport, middlewares))
         if not any(endpoint.backup and endpoint.weight for endpoint in pool.endpoints):
             return main
-        backups = self._name_balancer(route, _Balancer(name, transport, middlewares, backups=True))
+        backups = self._name_balancer(user, _Balancer(name, transport, middlewares, backups=True))
         service = f"{main}{MARK}failover"
         self._combined[service] = Tagged(pool.field, {"failover": {"service": main, "fallback": backups}})
         return service
 
-    def _name_balancer(self, route: Route, wanted: _Balancer) -> str:
+    def _name_balancer(self, user: str, wanted: _Balancer) -> str:
         if wanted not in self._balancers:
             name = f"{wanted.pool}{MARK}backup" if wanted.backups else wanted.pool
             chosen, number = name, 1
             while chosen in self._taken:
-                chosen = f"{name}{MARK}{route.name}" if number == 1 else f"{name}{MARK}{route.name}{MARK}{number}"
+                chosen = f"{name}{MARK}{user}" if number == 1 else f"{name}{MARK}{user}{MARK}{number}"
                 number += 1
             self._taken.add(chosen)
             self._balancers[wanted] = chosen

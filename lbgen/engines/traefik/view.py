@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Endpoint, Forward, Listener, Mode, Plan, Pool, Route
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     Fields = dict[str, Data]
 
+_BESIDE = 2  # ports from a listener's to the internal one, where no runtime gives that: 8082 for 8080
 CAN = "; nginx, HAProxy and Envoy can"  # ends a verdict
 
 
@@ -23,6 +25,7 @@ class HttpRoute(Struct, frozen=True, eq=False):
     """A route for the requests of a rule with the path `matched`. `answered`: something before its service may answer
     by itself."""
 
+    plan: Plan
     route: Route
     forward: Forward | None
     matched: Path
@@ -43,6 +46,17 @@ class Contributor(Struct, frozen=True, eq=False):
     answers: bool = False  # whether these answer by themselves
     balancer: Callable[[Pool, Sequence[Endpoint]], Fields] | None = None  # `loadBalancer` of the endpoints that serve
     objections: Callable[[Plan, str], Iterable[Objection]] | None = None  # by version
+
+
+def internal_port(plan: Plan) -> int:
+    """The port of the entry point for this host alone: that of the runtime, else one near a listener's."""
+    if plan.admin_port is not None:
+        return plan.admin_port
+    taken = {listener.port for listener in plan.listeners}
+    port = min(taken) + _BESIDE
+    while port in taken:
+        port += 1
+    return port
 
 
 def http_listeners(plan: Plan) -> list[Listener]:
@@ -68,4 +82,5 @@ def http_pools(plan: Plan) -> list[Pool]:
     actions = [route.action for route in http_routes(plan) if isinstance(route.action, Forward)]
     used = {target.pool for action in actions for target in action.targets}
     used |= {mirror.pool for action in actions for mirror in action.mirrors}
+    used |= {route.auth.pool for route in http_routes(plan) if isinstance(route.auth, ForwardAuth)}
     return [pool for pool in plan.pools if pool.name in used]

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from lbgen.spec.route import Route
 
-_L7_LISTENER = ("http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages")
+_L7_LISTENER = (
+    *("client_ip", "http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages"),
+)
 
 
 def check(context: Context) -> None:
@@ -72,8 +74,11 @@ def _listeners(context: Context) -> None:
 
 def _l4_route(context: Context, field: str, index: int, route: Route) -> None:
     for key in _set(route, L7_ROUTE):
+        place = f"{field}.{key}"
         hint = "an l4 route has hosts (TLS server names), sources, forward, timeouts and access"
-        context.add("LB206", f"{field}.{key}", f"{key} needs an l7 listener", hint, key=True)
+        if context.topology.marks.origin(place) != place:
+            hint = "name a policy with it on l7 routes or listeners alone"
+        context.add("LB206", place, f"{key} needs an l7 listener", hint, key=True)
     for key in _set(route.timeouts, L7_TIMES) if route.timeouts is not None else ():
         message = f"{key} needs an l7 listener: l4 sees no responses"
         context.add("LB206", f"{field}.timeouts.{key}", message, "on l4 there are connect and idle", key=True)

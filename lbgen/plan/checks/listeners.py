@@ -73,8 +73,14 @@ def _overlap(one: str, other: str) -> bool:
 
 def check_contradictions(context: Context) -> None:
     """LB228: exceptions of strict paths where paths are not strict, a version that the policy leaves out, names of a
-    client's certificate, a time for idle connections where none is kept."""
+    client's certificate, a time for idle connections where none is kept, a field that nobody is trusted to state the
+    client in."""
     model = context.model
+    for name, listener in model.listeners.items():
+        if listener.mode == "l7" and listener.client_ip is not None and not listener.trusted_proxies:
+            message = f"anybody can send {listener.client_ip.header}, so it is read from trusted proxies alone"
+            hint = "write the proxies that set it: trusted_proxies: [10.0.0.0/8]"
+            context.add("LB228", f"listeners.{name}.client_ip", message, hint, key=True)
     for field, paths in _paths(context):
         if paths is not None and paths.allow and paths.mode != "strict":
             message = f"allow lists exceptions of strict paths, and the mode here is {paths.mode}"

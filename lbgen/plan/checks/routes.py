@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.field_scope import FORWARD_ONLY
-from lbgen.plan.forwarding import PROXY_FIELDS
+from lbgen.plan.forwarding import FORWARDED_FOR, PROXY_FIELDS, REAL_IP, RFC_7239
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
     from lbgen.plan.model import Rule
     from lbgen.spec.listener import Listener
+    from lbgen.spec.model import TopologyModel
     from lbgen.spec.route import Redirect, Route
 
 
@@ -128,20 +129,26 @@ def check_dropped_headers(context: Context) -> None:
         if (listener.headers_with_underscores or model.headers_with_underscores) == "pass"
     }
     trusting = {name for name, listener in model.listeners.items() if listener.trusted_proxies}
-    if len(underscores & trusting) == len(model.listeners):
-        return
     hashed = {
         name: pool.balance.hash.header
         for name, pool in model.pools.items()
         if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
     }
     said: set[str] = set()
+    about_clients = {name: _client_fields(model, listener) for name, listener in model.listeners.items()}
     for index, route in enumerate(model.routes):
         listeners = context.expanded.listeners[index]
         if context.expanded.is_l4(index) or not listeners:
             continue
         for header, field in _asked(index, route, hashed):
             if field in said:
+                continue
+            by = next((name for name in listeners if header in about_clients[name]), None)
+            if by is not None:
+                message = f'{header} says who the client is on listener "{by}", which has its address itself'
+                hint = "write match: [{ sources: [10.0.0.0/8] }], or key: client_ip"
+                said.add(field)
+                context.add("LB286", field, message, hint)
                 continue
             if "_" in header and not underscores & set(listeners):
                 message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
@@ -153,6 +160,15 @@ def check_dropped_headers(context: Context) -> None:
                 hint = "write the proxies that set it, trusted_proxies: [10.0.0.0/8], on the listener"
                 said.add(field)
                 context.add("LB286", field, message, hint)
+
+
+def _client_fields(model: TopologyModel, listener: Listener) -> set[str]:
+    """The fields about the client that a listener sets or reads, but for X-Forwarded-For."""
+    headers, stated = model.forwarded_headers, listener.client_ip
+    fields = set() if stated is None else {stated.header}
+    if headers is not None:
+        fields |= {name for name, on in ((REAL_IP, headers.real_ip), (RFC_7239, headers.forwarded)) if on}
+    return fields - {FORWARDED_FOR}
 
 
 def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str]]:

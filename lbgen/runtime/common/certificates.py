@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from lbgen.runtime.common import tokens
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -65,6 +67,23 @@ SPECS = (
 )
 
 
+# What they may name as <name>.htpasswd: ann's password is `correct horse`, that of ben `p:ss`, written by htpasswd and
+# `openssl passwd`. Every engine checks the hashes of `users`.
+_BCRYPT = "$2y$05$0i5L8SixYMMbEl3M7TxyxecGMNc9C1qeJSdAkWtKTUqwg/27GbrzW"
+_SHA1 = "{SHA}BXltnEOWwOOAntrs2bss7tc+pnY="
+USERS = {
+    "users": {"ann": "{SHA}L55TUjtiq8FBorTWAZ0jy6g129A=", "ben": _SHA1},
+    "bcrypt": {"ann": _BCRYPT},
+    "mixed": {"ann": _BCRYPT, "ben": _SHA1},
+    "sha512": {
+        "ann": "$6$XJBFe3DiBli7ed.b$uHZykWs5rh"
+        "oM.ebtG82O0aC8HivkpcFq/CHDOs4ll3nMbiin7TwtNDyuVLZ4sgaODiXx0pdb53p3MYSZ.fDwL1"
+    },
+    "sha256": {"ann": "$5$HLX4zBCKH7YSazvB$TGViSp0CVyMd8QVicxRMoSIpf1H7o4t4SbOEAQwGlw0"},
+    "apr1": {"ann": "$apr1$n.FYzmSv$L8lVtrW/KbFhyyGwoAlrN/"},
+    "md5": {"ann": "$1$LHmHnsMU$zqNHRw4TRliRJgXiaOSJM1"},
+}
+
 _given: list[Path] = []
 
 
@@ -85,6 +104,9 @@ def _made() -> Path:
     folder.chmod(0o755)  # engines run as another user
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     make(folder, SPECS)
+    for name, users in USERS.items():
+        (folder / f"{name}.htpasswd").write_text("".join(f"{user}:{hash}\n" for user, hash in users.items()))
+    (folder / "keys.jwks.json").write_text(tokens.public_keys())
     return folder
 
 

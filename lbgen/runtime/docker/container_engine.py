@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from lbgen.agent import state_file as health
 from lbgen.agent.steering import steering_files
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.api import SECRETS
 from lbgen.plan.model import Plan, Protocol
 from lbgen.runtime.common import processes
 from lbgen.runtime.common.driver import START_SECONDS
@@ -162,7 +163,8 @@ class ContainerEngine(RunningEngine):
         self._exchange({name: files.get(name, File(secret=name in secret)) for name in self.changed(rendered)})
 
     def _secrets(self, rendered: Rendered) -> set[str]:
-        return {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
+        made = {name for name in self.container.record.files if name.startswith(SECRETS)}  # of the version before
+        return made | {copy.path for copy in (*rendered.copies, *self.plan.files) if copy.secret}
 
     def put_saved_back(self) -> None:
         self._exchange(self._before)

@@ -39,7 +39,7 @@ def rendered_files(rendered: Rendered) -> dict[str, File]:
     """The rendered files of an engine and the topology's own. EngineError LB424 when one of these is unreadable."""
     files = {name: File(text.encode()) for name, text in rendered.items()}
     for copy in rendered.copies:
-        if copy.source is not None:
+        if copy.is_copied:
             files[copy.path] = File(copy.content(), copy.secret)
     return files
 

@@ -249,10 +249,10 @@ def changed_files(directory: Path, rendered: Rendered) -> list[str]:
     """The names of files that `rendered` writes otherwise than they are in the folder, or removes; and those elsewhere
     that are younger than the folder's."""
     new = {name: text.encode() for name, text in rendered.items()}
-    new |= {copy.path: copy.content() for copy in rendered.copies if copy.source is not None}
+    new |= {copy.path: copy.content() for copy in rendered.copies if copy.is_copied}
     found = [name for name in dict.fromkeys((*manifest(directory), *new)) if new.get(name) != _bytes(directory, name)]
     written = _changed_at(directory / MANIFEST)
-    return [*found, *(x.path for x in rendered.copies if x.source is None and _changed_at(Path(x.path)) >= written)]
+    return [*found, *(x.path for x in rendered.copies if not x.is_copied and _changed_at(Path(x.path)) >= written)]
 
 
 def _changed_at(path: Path) -> int:

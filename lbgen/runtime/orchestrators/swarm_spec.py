@@ -48,7 +48,7 @@ def _digest(value: object) -> str:
 
 def wanted_services(client: DockerClient, wanted: Deployment) -> list[Wanted]:
     stack = yaml.safe_load(wanted.folder["stack.yaml"])
-    contents = {x.path: x.content() for x in wanted.folder.copies if x.source is not None}
+    contents = {x.path: x.content() for x in wanted.folder.copies if x.is_copied}
     contents |= {name: text.encode() for name, text in wanted.folder.items()}
     found = []
     for service in wanted.record.services:

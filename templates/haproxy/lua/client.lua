@@ -1,5 +1,5 @@
--- The client's address behind trusted proxies: the rightmost one of X-Forwarded-For that is no trusted proxy. An
--- element that is no address ends the search.
+-- The client's address behind trusted proxies: the rightmost one of a header that is no trusted proxy. An element that
+-- is no address ends the search.
 local networks = {} -- text of a list -> the networks
 
 local function networks_of(text)
@@ -10,10 +10,17 @@ local function networks_of(text)
   return networks[text]
 end
 
-core.register_action("client", { "http-req" }, function(txn, trusted)
-  local lines, hops = txn.http:req_get_headers()["x-forwarded-for"], {}
+local function node_of(element) -- what Forwarded (RFC 7239) says in for="[2001:db8::1]"
+  local value = (";" .. element:lower()):match(";%s*for=([^;]*)") or ""
+  return value:match('^"%[([%x:.]+)%]"%s*$') or value:match('^"?([%d.]+)"?%s*$') or ""
+end
+
+core.register_action("client", { "http-req" }, function(txn, header, trusted)
+  local lines, hops = txn.http:req_get_headers()[header], {}
   for i = 0, lines and #lines or -1 do
-    for hop in lines[i]:gmatch("[^,]+") do table.insert(hops, hop:match("^%s*(.-)%s*$")) end
+    for hop in lines[i]:gmatch("[^,]+") do
+      table.insert(hops, header == "forwarded" and node_of(hop) or hop:match("^%s*(.-)%s*$"))
+    end
   end
   for i = #hops, 1, -1 do
     local plain = hops[i]:match("^%d+%.%d+%.%d+%.%d+$") or hops[i]:match("^[%x:.]*:[%x:.]*$")
@@ -26,4 +33,4 @@ core.register_action("client", { "http-req" }, function(txn, trusted)
     end
     if not inside then return end
   end
-end, 1)
+end, 2)

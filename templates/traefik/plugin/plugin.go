@@ -10,13 +10,14 @@ import (
 
 // Config has one field per job. Requests goes on an entry point or a router above all others, the rest on routes.
 type Config struct {
-	Requests *Requests
-	Guard    *Guard // on entry points of Traefik 3.6
-	Respond  *Respond
-	Redirect *Redirect
-	MaxBody  *int64
-	Timeout  int64 // milliseconds
-	HashBy   *HashBy
+	Requests   *Requests
+	Guard      *Guard // on entry points of Traefik 3.6
+	Respond    *Respond
+	Redirect   *Redirect
+	MaxBody    *int64
+	Timeout    int64 // milliseconds
+	HashBy     *HashBy
+	ErrorPages *ErrorPages
 }
 
 // CreateConfig is called by Traefik before it fills in what the file says.
@@ -39,6 +40,8 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 		return limitBody(next, *config.MaxBody), nil
 	case config.Timeout > 0:
 		return limitTime(next, config.Timeout), nil
+	case config.ErrorPages != nil:
+		return showPages(next, config.ErrorPages), nil
 	case config.HashBy != nil:
 		return hashBy(next, config.HashBy), nil
 	}

@@ -14,7 +14,11 @@ type Requests struct {
 	TrustedProxies []string // networks
 	MaxTarget      int      // bytes; 0 = no limit
 	RequestID      bool     // make one where no trusted proxy sent one; what others sent is dropped
-	ClientAddress  bool     // take the client's address from the X-Forwarded-For of trusted proxies
+	ClientAddress  bool     // take the client's address from what trusted proxies say
+	ClientHeader   string   // where they state it; "" = in X-Forwarded-For
+	HideAddress    bool     // add nothing to X-Forwarded-For
+	RealIP         bool     // set X-Real-Ip to that address; for other peers Traefik does so
+	Forwarded      string   // "http" or "https": set Forwarded (RFC 7239), whose proto it is
 }
 
 func serveRequests(next http.Handler, config *Requests) (http.Handler, error) {
@@ -28,7 +32,7 @@ func serveRequests(next http.Handler, config *Requests) (http.Handler, error) {
 	}
 	handler := next
 	switch {
-	case len(trusted) > 0:
+	case len(trusted) > 0 || config.Forwarded != "":
 		handler = believeProxies(next, trusted, config)
 	case config.RequestID:
 		handler = makeIDs(next)
@@ -59,14 +63,31 @@ func limitTarget(next http.Handler, most int) http.Handler {
 	})
 }
 
-// believeProxies takes request ids and the client's address from trusted proxies alone.
+// believeProxies takes request ids, the client's address and Forwarded from trusted proxies alone.
 func believeProxies(next http.Handler, trusted []netip.Prefix, config *Requests) http.Handler {
-	makesIDs, findsClients := config.RequestID, config.ClientAddress
+	makesIDs, findsClients, header, scheme := config.RequestID, config.ClientAddress, config.ClientHeader, config.Forwarded
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		address := hostOf(r.RemoteAddr)
 		if !isTrusted(trusted, r.RemoteAddr) {
 			delete(r.Header, "X-Request-Id")
+			if header != "" && !(config.RealIP && header == "X-Real-Ip") {
+				r.Header.Del(header)
+			}
+			if scheme != "" {
+				delete(r.Header, "Forwarded")
+			}
 		} else if findsClients {
-			setClientAddress(r, trusted)
+			client := setClientAddress(r, trusted, config)
+			if config.RealIP {
+				r.Header["X-Real-Ip"] = []string{client}
+			}
+			if header != "" && header != "Forwarded" {
+				address = client
+				delete(r.Header, "Forwarded")
+			}
+		}
+		if scheme != "" {
+			addForwarded(r, address, scheme)
 		}
 		if makesIDs && r.Header.Get("X-Request-Id") == "" {
 			id := make([]byte, 16)
@@ -100,15 +121,23 @@ func guard(next http.Handler, dropsUnderscores bool) http.Handler {
 	})
 }
 
-// setClientAddress makes the last address in X-Forwarded-For that is no trusted proxy the request's own. Without a
-// port Traefik's proxy adds nothing to X-Forwarded-For, so the peer is added here.
-func setClientAddress(r *http.Request, trusted []netip.Prefix) {
+// setClientAddress makes the last address in X-Forwarded-For, or in the header that states clients, that is no trusted
+// proxy the request's own, and returns it. Without a port Traefik's proxy adds nothing to X-Forwarded-For, so the peer is
+// added here; where another header counts, the client alone.
+func setClientAddress(r *http.Request, trusted []netip.Prefix, config *Requests) string {
+	header := config.ClientHeader
+	if header == "" {
+		header = "X-Forwarded-For"
+	}
 	peer := hostOf(r.RemoteAddr)
-	forwarded := r.Header.Get("X-Forwarded-For")
 	client := peer
-	parts := strings.Split(forwarded, ",")
+	parts := strings.Split(strings.Join(r.Header.Values(header), ","), ",")
 	for i := len(parts) - 1; i >= 0; i-- {
-		address, err := netip.ParseAddr(strings.TrimSpace(parts[i]))
+		text := strings.TrimSpace(parts[i])
+		if header == "Forwarded" {
+			text = nodeOf(text)
+		}
+		address, err := netip.ParseAddr(text)
 		if err != nil {
 			break
 		}
@@ -117,8 +146,38 @@ func setClientAddress(r *http.Request, trusted []netip.Prefix) {
 			break
 		}
 	}
-	addForwardedFor(r, peer)
+	if config.ClientHeader != "" {
+		delete(r.Header, "X-Forwarded-For")
+		peer = client
+	}
+	if !config.HideAddress {
+		addForwardedFor(r, peer)
+	}
 	r.RemoteAddr = client
+	return client
+}
+
+// nodeOf returns what an element of Forwarded says in for=192.0.2.1 or for="[2001:db8::1]".
+func nodeOf(element string) string {
+	for _, pair := range strings.Split(element, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if strings.EqualFold(name, "for") {
+			return strings.TrimSuffix(strings.TrimPrefix(strings.Trim(value, `"`), "["), "]")
+		}
+	}
+	return ""
+}
+
+// addForwarded adds an element to Forwarded, which quotes what is no token.
+func addForwarded(r *http.Request, address, scheme string) {
+	if strings.Contains(address, ":") {
+		address = `"[` + address + `]"`
+	}
+	host := r.Host
+	if strings.ContainsAny(host, `:;,=()[]@`) {
+		host = `"` + host + `"`
+	}
+	r.Header.Add("Forwarded", "for="+address+";host="+host+";proto="+scheme)
 }
 
 func addForwardedFor(r *http.Request, peer string) {

@@ -206,6 +206,7 @@ RICH: dict[str, Any] = {
             "http2": True,
             "proxy_protocol": "accept",
             "trusted_proxies": ["10.0.0.0/8"],
+            "client_ip": {"header": "CF-Connecting-IP"},
             "max_connections": 9,
             "paths": {"allow": ["empty_segments"]},
             "access": {"deny": ["10.0.0.0/8"]},
@@ -213,7 +214,12 @@ RICH: dict[str, Any] = {
             "timeouts": {"client_header": "1s"},
         },
         "loose": {"port": 2, "paths": "normalize", "headers_with_underscores": "pass"},
-        "raw": {"port": 3, "paths": "verbatim"},
+        "raw": {
+            "port": 3,
+            "paths": "verbatim",
+            "trusted_proxies": ["10.0.0.0/8"],
+            "client_ip": {"header": "Forwarded"},
+        },
         "edge": {"port": 4, "mode": "l4", "tls": {"mode": "passthrough"}},
         "dns": {"port": 5, "mode": "l4", "protocol": "udp"},
         "db": {"port": 6, "mode": "l4", "max_connections": 9},
@@ -277,12 +283,12 @@ RICH: dict[str, Any] = {
         {"name": "e", "listeners": ["edge"], "hosts": ["a.test"], "sources": ["10.0.0.0/8"], "forward": "e"},
         {"name": "f", "listeners": ["dns", "db"], "forward": "g"},
     ],
-    "forwarded_headers": True,
+    "forwarded_headers": {"real_ip": True, "forwarded": True},
     "request_id": True,
     "access_log": "json",
     "accept": {"all": ["framing", "all"]},
     "resolvers": ["10.0.0.2"],
-    "engines": {"nginx": {"version": "1.22", "http": "x"}, "nftables": {"forwarding": "direct"}},
+    "engines": {"nginx": {"version": "1.22", "http": "auth_basic x;"}, "nftables": {"forwarding": "direct"}},
 }
 
 

@@ -358,6 +358,48 @@ def test_forwarded_headers(on: bool, trust: bool, values: list[str | None]) -> N
     assert (only(outcome).host, sent(outcome, "host")) == ("A.test:1", "A.test:1")
 
 
+CLAIMED = (
+    ("X-Forwarded-For", "192.0.2.1"),
+    ("X-Real-IP", "192.0.2.2"),
+    ("CF-Connecting-IP", "192.0.2.3"),
+    ("Forwarded", 'for="[2001:db8::4]"'),
+)
+
+
+@pytest.mark.parametrize(
+    ("stated", "trust", "client"),
+    [
+        (None, True, "192.0.2.1"),
+        ("x-real-ip", True, "192.0.2.2"),
+        ("cf-connecting-ip", True, "192.0.2.3"),
+        ("forwarded", True, "2001:db8::4"),
+        ("true-client-ip", True, "127.0.0.1"),
+        ("cf-connecting-ip", False, "127.0.0.1"),
+    ],
+)
+def test_fields_that_say_who_asks(stated: str | None, trust: bool, client: str) -> None:
+    plan = plan_of(
+        ("all", None, ROOT),
+        real_ip=True,
+        forwarded=True,
+        client_header=stated,
+        trusted_proxies=("127.0.0.0/30",) if trust else ("10.0.0.0/8",),
+    )
+    outcome = ask(plan, "/", ("Host", "A.test:1"), *CLAIMED)
+    element = f'for="[{client}]"' if ":" in client else f"for={client}"
+    if stated in (None, "forwarded"):
+        element = 'for="[2001:db8::4]", for=127.0.0.1'
+    assert sent(outcome, "x-real-ip") == client
+    assert sent(outcome, "x-forwarded-for") == (client if stated else f"{client}, 127.0.0.1")
+    assert sent(outcome, "forwarded") == f'{element};host="A.test:1";proto=http'
+    assert (sent(outcome, "cf-connecting-ip") is None) == (stated == "cf-connecting-ip" and not trust)
+
+
+def test_fields_that_nobody_asked_for_pass() -> None:
+    outcome = ask(CATCH_ALL, "/", *CLAIMED[1:])
+    assert [sent(outcome, name) for name in ("x-real-ip", "cf-connecting-ip")] == ["192.0.2.2", "192.0.2.3"]
+
+
 def test_connection_names_no_other_field() -> None:
     for names in ("x-forwarded-for", "close, Host", "X-Private", ":path"):
         outcome = ask(CATCH_ALL, "/", ("Connection", names), ("X-Private", "1"))

@@ -72,8 +72,9 @@ def hint(text: str) -> str:
             ROUTE.format("timeouts: { client_body: 3s }"),
             "write timeouts: { client_header: 10s, client_body: 30s } on the l",
         ),
-        (ROUTE.format("basicAuth: {}"), "lbgen authenticates no users"),
+        (ROUTE.format("basicAuth: {}"), "auth: { basic: { users: FILE } }"),
         (LISTENER.format("set_real_ip_from: 10.0.0.0/8"), "write trusted_proxies: [10.0.0.0/8]"),
+        (LISTENER.format("real_ip_header: X"), "write client_ip: { header: CF-Connecting-IP }; beside trusted_proxies"),
         (POOL.format("outlierDetection: {}"), "write health: { passive: { failures: 5, eject_for: 10s } }"),
     ],
 )
@@ -86,8 +87,13 @@ FULL = """
 version: 1
 name: full
 listeners:
-  web: { port: 80, tls: { certificates: [{ cert: a.crt, key: a.key }] } }
+  web:
+    port: 80
+    tls: { certificates: [{ cert: a.crt, key: a.key }] }
+    trusted_proxies: [10.0.0.0/8]
+    client_ip: { header: X-Real-IP }
   tcp: { port: 81, mode: l4, tls: { mode: passthrough } }
+forwarded_headers: { real_ip: true }
 pools:
   a:
     endpoints: [{ address: "10.0.0.1:80" }, { address: "10.0.0.2:80" }]

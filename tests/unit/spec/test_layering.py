@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lbgen
-from lbgen.spec.dump import dump
 from lbgen.plan.effective import config
+from lbgen.spec.dump import dump
 from lbgen.spec.load import load, load_bytes
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/topology.yaml"))

@@ -12,6 +12,7 @@ from lbgen import resources
 from lbgen.diagnostics import LbgenError, Span
 from lbgen.spec.load import Topology, load, load_bytes
 from lbgen.spec.match import Match
+from lbgen.spec.model import ForwardedHeaders
 from lbgen.spec.profile import names
 from lbgen.spec.schema import models_of_topology, schema
 
@@ -20,7 +21,7 @@ version: 1
 name: shop
 profile: production
 listeners:
-  web:    { port: 8080, trusted_proxies: [10.0.0.0/8] }
+  web:    { port: 8080, trusted_proxies: [10.0.0.0/8], client_ip: { header: X-Real-IP } }
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, curves: [X25519],
@@ -100,7 +101,7 @@ paths: strict
 headers_with_underscores: drop
 timeouts: { connect: 2s }
 client_timeouts: { keepalive: 30s }
-forwarded_headers: false
+forwarded_headers: { x_forwarded: false, real_ip: true, forwarded: true }
 request_id: false
 access_log: json
 ignore: [LB266]
@@ -207,7 +208,7 @@ def test_what_the_user_wrote_is_told_from_what_the_profile_says() -> None:
 def test_python_data_is_a_topology_too() -> None:
     topology = load({"version": 1, "name": "x", "profile": "minimal"})
     assert topology.file == "<dict>"
-    assert topology.model.forwarded_headers is False
+    assert topology.model.forwarded_headers == ForwardedHeaders(x_forwarded=False)
     assert topology.span("name") == Span("<dict>")
     assert codes({"version": 1}) == ["LB103"]
 
@@ -251,7 +252,7 @@ def test_built_in_profiles(name: str) -> None:
     model = load({"version": 1, "name": "x", "profile": name}).model
     assert model.timeouts is not None
     assert None not in (model.timeouts.connect, model.timeouts.response)
-    assert model.forwarded_headers is (name in {"production", "edge", "low-latency"})
+    assert model.forwarded_headers == ForwardedHeaders(x_forwarded=name in {"production", "edge", "low-latency"})
     assert model.access_log == ("json" if name in {"production", "edge"} else "none")
     assert (resources.folder("profiles") / f"{name}.yaml").read_text().startswith(f"# {name}: ")
 

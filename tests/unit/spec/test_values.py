@@ -120,6 +120,7 @@ def test_accepted(parse: Callable[[object], Any], written: object, value: Any) -
         (http.parse_target, "LB117", ["/a?b c", "/a?b#c"]),
         (http.parse_header_name, "LB119", ["", "a b", "a:", "\u00e9", "a\n"]),
         (http.parse_matched_header, "LB119", ["Host"]),
+        (http.parse_client_header, "LB119", ["Host", "Cookie", "X-Forwarded-Proto", "Connection", "X_Real_IP", "x%y"]),
         (
             http.parse_editable_header,
             "LB119",

@@ -159,6 +159,8 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
             yield key, "no route forwards requests"
     if model.response_headers is not None and not l7:
         yield "response_headers", "there is no l7 listener"
+    if model.error_pages is not None and not l7:
+        yield "error_pages", "there is no l7 listener"
     if model.access_log is not None and all(x.protocol == "udp" for x in model.listeners.values()):
         yield "access_log", "there is no listener over TCP"
     if model.resolvers is not None and all(e.place[1].is_ip for p in model.pools.values() for e in p.endpoints):

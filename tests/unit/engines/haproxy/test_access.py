@@ -21,7 +21,7 @@ def test_access_goes_by_the_peer_when_nobody_is_trusted() -> None:
 
 def test_access_goes_by_what_trusted_proxies_say() -> None:
     config = files(listener={"trusted_proxies": ["10.0.0.0/8"], "access": {"deny": ["192.0.2.0/24"]}})["haproxy.cfg"]
-    assert "lua.client 10.0.0.0/8 if { src -m ip 10.0.0.0/8 }" in config
+    assert "lua.client x-forwarded-for 10.0.0.0/8 if { src -m ip 10.0.0.0/8 }" in config
     assert "{ var(txn.client) -m ip 192.0.2.0/24 }" in config
 
 

@@ -98,6 +98,57 @@ func TestTheClientIsTheLastThatIsNoTrustedProxy(t *testing.T) {
 	}
 }
 
+func TestProxiesStateTheClientInTheHeaderThatCounts(t *testing.T) {
+	trusted := []string{"10.0.0.0/8"}
+	for _, each := range []struct {
+		header, remote, sent, client, forwardedFor string
+	}{
+		{"Cf-Connecting-Ip", "10.0.0.1:1", "192.0.2.7", "192.0.2.7", "192.0.2.7"},
+		{"Cf-Connecting-Ip", "10.0.0.1:1", "2001:db8::7", "2001:db8::7", "2001:db8::7"},
+		{"Cf-Connecting-Ip", "10.0.0.1:1", "nobody", "10.0.0.1", "10.0.0.1"},
+		{"Cf-Connecting-Ip", "192.0.2.1:1", "6.6.6.6", "192.0.2.1:1", "7.7.7.7"},
+		{"Forwarded", "10.0.0.1:1", `for=6.6.6.6, proto=https; For="[2001:db8::7]", for="10.0.0.2"`, "2001:db8::7", "2001:db8::7"},
+		{"Forwarded", "10.0.0.1:1", "for=_hidden", "10.0.0.1", "10.0.0.1"},
+	} {
+		config := &Config{Requests: &Requests{
+			TrustedProxies: trusted, ClientAddress: true, ClientHeader: each.header, RealIP: true,
+		}}
+		r := request(each.remote, each.header, each.sent, "X-Forwarded-For", "7.7.7.7")
+		_, reached := serve(t, config, r)
+		if reached.RemoteAddr != each.client || reached.Header.Get("X-Forwarded-For") != each.forwardedFor {
+			t.Errorf("%+v: %s, %q", each, reached.RemoteAddr, reached.Header)
+		}
+		isTrusted := strings.HasPrefix(each.remote, "10.")
+		if kept := reached.Header.Get(each.header) != ""; kept != isTrusted {
+			t.Errorf("%+v: %q", each, reached.Header)
+		}
+		if isTrusted && reached.Header.Get("X-Real-Ip") != each.client {
+			t.Errorf("%+v: %q", each, reached.Header)
+		}
+	}
+}
+
+func TestForwardedQuotesWhatIsNoToken(t *testing.T) {
+	for _, each := range []struct{ remote, host, sent, wanted string }{
+		{"192.0.2.1:1", "shop.example", "for=6.6.6.6", "for=192.0.2.1;host=shop.example;proto=https"},
+		{"192.0.2.1:1", "shop.example:8080", "", `for=192.0.2.1;host="shop.example:8080";proto=https`},
+		{"192.0.2.1:1", "a;for=6.6.6.6", "", `for=192.0.2.1;host="a;for=6.6.6.6";proto=https`},
+		{"[2001:db8::1]:1", "a", "", `for="[2001:db8::1]";host=a;proto=https`},
+		{"10.0.0.1:1", "a", "for=192.0.2.7", "for=192.0.2.7, for=10.0.0.1;host=a;proto=https"},
+	} {
+		config := &Config{Requests: &Requests{TrustedProxies: []string{"10.0.0.0/8"}, Forwarded: "https"}}
+		r := request(each.remote)
+		r.Host = each.host
+		if each.sent != "" {
+			r.Header.Set("Forwarded", each.sent)
+		}
+		_, reached := serve(t, config, r)
+		if found := strings.Join(reached.Header.Values("Forwarded"), ", "); found != each.wanted {
+			t.Errorf("%+v: %s", each, found)
+		}
+	}
+}
+
 func TestNetworksThatAreNoneAreRefused(t *testing.T) {
 	config := &Config{Requests: &Requests{TrustedProxies: []string{"here"}}}
 	if _, err := New(context.Background(), nil, config, ""); err == nil {

@@ -1,0 +1,152 @@
+"""Authentication by a service: auth_request asks it, and a request that it refuses is sent to it again for the answer.
+
+auth_request itself passes a 401 and a 403 on without their bodies, and takes a redirect for an error. So redirects
+become a 401 within the subrequest, and error_page leads each 401 to a location that asks the service once more: what it
+says this time is what the client gets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from lbgen.engines.api import Objection, refused
+from lbgen.engines.nginx.names import header_name, inline
+from lbgen.engines.nginx.request_values import header_variable, is_readable
+from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
+from lbgen.engines.nginx.strings import EMPTY, directive, text
+from lbgen.engines.nginx.support import VERSIONS
+from lbgen.engines.nginx.timeouts import duration
+from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstream_protocol
+from lbgen.engines.nginx.view import Contributor, HttpRoute
+from lbgen.engines.text import Atom
+from lbgen.plan.auth import ForwardAuth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbgen.engines.nginx.definitions import Definitions
+    from lbgen.engines.nginx.statements import Text
+    from lbgen.engines.nginx.view import HeaderLines, HttpBlock
+    from lbgen.plan.model import Listener, Plan
+
+_REFUSED = Atom("@auth/refused")
+"""Names of routes contain no slash."""
+_PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
+
+
+def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -> HeaderLines:
+    """The fields by which a service says who the client is. Their variables are empty on routes that ask none, so that
+    these fields never come from a client."""
+    return {name: (text(inline(_variable(definitions, name))),) for name in plan.identity_headers(listener)}
+
+
+def _variable(definitions: Definitions, header: str) -> str:
+    return definitions.named("auth", header)[0]
+
+
+def _guard(at: HttpRoute, _: bool) -> Iterator[Line]:
+    auth = at.route.auth
+    if not isinstance(auth, ForwardAuth):
+        return
+    yield directive("auth_request", _path(at.on, auth))
+    for name in auth.response_headers:
+        variable = f"$upstream_{header_variable(name)}"
+        yield directive("auth_request_set", f"${_variable(at.on.definitions, name)}", variable)
+    yield directive("error_page", "401", "=", _name(at.on, auth))
+
+
+def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -> Iterator[Location]:
+    """Where the services of these routes are asked, and asked again for the answer to a client."""
+    auths = [at.route.auth for at in routes]
+    found = {_key(on, auth): auth for auth in auths if isinstance(auth, ForwardAuth)}
+    for auth in found.values():
+        origin = Atom(auth.field)
+        intercept = (directive("proxy_intercept_errors", "on"), directive("error_page", *_PASSED_ON, "=", _REFUSED))
+        first = _proxy(on, listener, auth, (directive("internal"), *intercept))
+        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
+        yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+    if found:
+        yield Location(Atom(next(iter(found.values())).field), name=_REFUSED, answer=Answer(401, None))
+
+
+def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
+    """nginx itself has sent WWW-Authenticate of the first answer."""
+    yield directive("proxy_hide_header", "WWW-Authenticate")
+    if auth.redirect_to is not None:
+        yield directive("proxy_intercept_errors", "on")
+        yield directive("recursive_error_pages", "on")
+        yield directive("error_page", "401", "=302", on.definitions.text(auth.redirect_to))
+
+
+def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
+    protocol = upstream_protocol(on.plan.pool(auth.pool), on.version)
+    response = duration(auth.response)
+    own = (
+        directive("proxy_method", "GET"),
+        directive("proxy_pass_request_body", "off"),
+        directive("proxy_pass_request_headers", "off"),
+        directive("set", "$asked", on.definitions.text(auth.target)),
+    )
+    return Proxy(
+        upstream=Atom(auth.pool),
+        target=Atom("$asked"),
+        headers=tuple(_headers(on, listener, auth)),
+        times=Times(duration(auth.connect), response, response),
+        module=Atom(protocol.module),
+        scheme=Atom(protocol.scheme),
+        lines=(*lines, *own, *protocol.lines),
+    )
+
+
+def _headers(on: HttpBlock, listener: Listener, auth: ForwardAuth) -> Iterator[Header]:
+    """All that the service gets of a request; none are inherited."""
+    sent = on.headers[listener.name]
+    made: dict[str, Text] = {
+        "host": on.definitions.text(auth.host),
+        "x-forwarded-method": text(inline("request_method")),
+        "x-forwarded-uri": text(inline("request_uri")),
+    }
+    own = {"for": "remote_addr", "proto": "scheme", "host": "endpoint_host"}
+    for what, variable in own.items():
+        name = f"x-forwarded-{what}"
+        made[name] = sent[name][0] if sent[name] else text(inline(variable))
+    for name in auth.request_headers:
+        if name not in made:
+            values = sent.get(name)
+            made[name] = text(inline(header_variable(name))) if values is None else (values or (EMPTY,))[0]
+    for name, value in (made | {"content-length": EMPTY, "connection": EMPTY}).items():
+        yield Header(header_name(name), value)
+
+
+def _path(on: HttpBlock, auth: ForwardAuth) -> str:
+    """A path with dot segments, which clients cannot reach."""
+    return f"/../auth/{_key(on, auth)}"
+
+
+def _name(on: HttpBlock, auth: ForwardAuth) -> Atom:
+    return Atom(f"@auth/{_key(on, auth)}")
+
+
+def _key(on: HttpBlock, auth: ForwardAuth) -> str:
+    """The service's pool, and a number where it is asked in several ways."""
+    ways = on.asked.setdefault(auth.pool, {})
+    number = ways.setdefault(replace(auth, response_headers=(), field=""), len(ways) + 1)
+    return auth.pool if number == 1 else f"{auth.pool}/{number}"
+
+
+def _objections(plan: Plan, version: str) -> Iterator[Objection]:
+    for route in plan.routes:
+        auth = route.auth
+        if not isinstance(auth, ForwardAuth):
+            continue
+        if upstream_module(plan.pool(auth.pool), VERSIONS[version]) != PROXY:
+            why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot ask a service by GET"
+            yield Objection(refused(why), f"{auth.field}.pool")
+        for name in (*auth.request_headers, *auth.response_headers):
+            if not is_readable(name):
+                yield Objection(refused(f"nginx cannot read the header {name}"), auth.field)
+
+
+FORWARD_AUTH = Contributor(guard=_guard, locations=_locations, objections=_objections)

@@ -1,0 +1,47 @@
+"""Error pages: the plugin's middleware before all others of a router."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.plan.cors import CORS_HEADERS
+from lbgen.plan.error_pages import intercepts, share_statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbgen.engines.document import Data
+    from lbgen.plan.error_pages import ErrorPage
+    from lbgen.plan.model import Route
+
+_KEPT = ("www-authenticate", "retry-after", "allow")
+LITERAL = "X-Lbgen-Literal"  # see errors.go
+
+
+def build_pages(pages: Sequence[ErrorPage], route: Route | None) -> dict[str, Data]:
+    """The middleware that shows these pages of a route or of none; empty without pages."""
+    if not pages:
+        return {}
+    data: dict[str, Data] = {"pages": [_page(page) for page, _ in share_statuses(pages, range(400, 600))]}
+    if route is not None and intercepts(pages):
+        data["keep"] = [*_KEPT, *_set_names(route)]
+    return use_plugin("errorPages", data)
+
+
+def _set_names(route: Route) -> list[str]:
+    """The fields that Traefik itself sets in answers of the route."""
+    edits = route.response_headers
+    names = dict.fromkeys(name for name, _ in (*edits.set, *edits.add))
+    if route.cors is not None:
+        names |= dict.fromkeys((*CORS_HEADERS, "vary"))
+    return list(names)
+
+
+def _page(page: ErrorPage) -> dict[str, Data]:
+    data: dict[str, Data] = {"first": page.first, "last": page.last, "contentType": page.content_type}
+    if page.status is not None:
+        data["status"] = page.status
+    if page.intercept:
+        data["intercept"] = True
+    return {**data, "body": page.body}
