@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters.gateway_verdicts import findings, unsaid, written
-from lbgen.exporters.parts import Exported, Request, dump, exported, label, refuse, refuse_acme, text_file
+from lbgen.exporters.parts import Exported, Request, dump, exported, refuse, refuse_acme, text_file
 from lbgen.plan.conditions import Exact, Header, Method, Present, Query, Regex
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Mode, Plan, Pool, PoolProtocol, Protocol, Redirect, Route
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.resolve import plan as build_plan
 from lbgen.plan.route_values import route_facts
 from lbgen.plan.tiers import tiers
+from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Cors

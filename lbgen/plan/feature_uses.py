@@ -199,10 +199,11 @@ def _pool(field: str, pool: Pool, *, l7: bool, l4: bool) -> Iterator[FeatureUse]
             yield ("pool.weights" if endpoint.weight else "pool.weights.zero"), f"{place}.weight"
         if endpoint.backup:
             yield "pool.backup", f"{place}.backup"
-        if not endpoint.address.is_ip:
-            yield "pool.endpoint_names", f"{place}.address"
-        elif ":" in endpoint.address.host:
-            yield "pool.endpoint_ipv6", f"{place}.address"
+        key, address = endpoint.place
+        if not address.is_ip:
+            yield "pool.endpoint_names", f"{place}.{key}"
+        elif ":" in address.host:
+            yield "pool.endpoint_ipv6", f"{place}.{key}"
     if pool.protocol in ("http2", "grpc"):
         yield f"pool.protocol.{pool.protocol}", f"{field}.protocol"
     for feature, place in _set_fields(pool, "pool", field):

@@ -267,8 +267,16 @@ def _pool(name: str, pool: written_pool.Pool, files: Files, topology: Topology) 
 def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterator[Endpoint]:
     key = None if pool.sticky is None else cookie_key(pool.sticky, topology)
     for index, written in enumerate(pool.endpoints):
-        address, field = written.address, f"pools.{name}.endpoints[{index}]"
-        made = Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
+        _, address = written.place
+        made = Endpoint(
+            address.host,
+            address.port,
+            written.weight,
+            f"pools.{name}.endpoints[{index}]",
+            address.is_ip,
+            written.backup,
+            in_cluster=written.service is not None,
+        )
         # The cookie follows the written address: a runtime may move the endpoint, and clients keep their cookies.
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 

@@ -36,6 +36,7 @@ from lbgen.spec.http import (
     parse_token,
 )
 from lbgen.spec.network import (
+    SERVICE_PATTERN,
     Address,
     PortRange,
     parse_address,
@@ -46,6 +47,8 @@ from lbgen.spec.network import (
     parse_plain_host,
     parse_port_range,
     parse_resolver,
+    parse_service,
+    write_service,
 )
 from lbgen.spec.quantities import (
     Rate,
@@ -216,6 +219,12 @@ AddressValue = Annotated[
     PlainValidator(parse_address),
     PlainSerializer(str, return_type=str),
     _text(r"[^\s/]+:[0-9]{1,5}", "10.0.2.10:8080"),
+]
+ServiceValue = Annotated[
+    Address,
+    PlainValidator(parse_service),
+    PlainSerializer(write_service, return_type=str),
+    _text(rf"{SERVICE_PATTERN}:[0-9]{{1,5}}", "api.default:8080"),
 ]
 IpAddress = Annotated[str, PlainValidator(parse_ip), _text(_IP, "0.0.0.0", "::")]  # noqa: S104  # an example
 Resolver = Annotated[str, PlainValidator(parse_resolver), _text(_IP + "(:[0-9]{1,5})?", "10.0.0.2", "10.0.0.2:53")]

@@ -52,7 +52,7 @@ pools:
     proxy_protocol: v2
     slow_start: 30s
     stand_ins: false
-  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ service: "api.shop:8080" }] }
 error_pages:
   404: { file: missing.html }
   5xx: { body: down, content_type: text/html, status: 503, intercept: true }

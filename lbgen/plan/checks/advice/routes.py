@@ -86,7 +86,7 @@ def _retries(context: Context, field: str, route: Route, retries: Retries, times
         for endpoint in context.model.pools[target.pool].endpoints
         if endpoint.weight or endpoint.backup
     ]
-    if len(route.forward or ()) == 1 and len(endpoints) == 1:
+    if len(route.forward or ()) == 1 and len(endpoints) == 1 and endpoints[0].service is None:
         message = "the pool has one endpoint, which gets every retry"
         context.advise("LB272", f"{field}.retries", message, "add an endpoint, or drop retries")
 
