@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.nginx.error_pages import NO_PAGES
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.request_values import header_variable, is_readable
 from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
@@ -22,6 +23,7 @@ from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstr
 from lbgen.engines.nginx.view import Contributor, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.error_pages import intercepts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +80,9 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
             answer = Answer(302, on.definitions.text(auth.redirect_to))
             yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
     if found:
-        yield Location(Atom(next(iter(found.values())).field), name=_REFUSED, answer=Answer(401, None))
+        origin = Atom(next(iter(found.values())).field)
+        errors = NO_PAGES if listener.error_pages else ()
+        yield Location(origin, name=_REFUSED, answer=Answer(401, None), errors=errors)
 
 
 def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
@@ -157,6 +161,10 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if upstream_module(plan.pool(auth.pool), VERSIONS[version]) != PROXY:
             why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot ask a service by GET"
             yield Objection(refused(why), f"{auth.field}.pool")
+        listeners = [each for each in plan.listeners if any(x.route == route.name for t in each.hosts for x in t.rules)]
+        if any(intercepts(plan.error_pages(each, route)) for each in listeners):
+            why = "nginx would take an endpoint's 401 for one of the service where a page has `intercept: true`"
+            yield Objection(refused(why), auth.field, "route.auth.forward")
         for name in (*auth.request_headers, *auth.response_headers):
             if not is_readable(name):
                 yield Objection(refused(f"nginx cannot read the header {name}"), auth.field)
