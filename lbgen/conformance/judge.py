@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -86,7 +87,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
                 yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
-            sends = {name: value for name, value in expect.sends.items() if name not in upstream.free}
+            open_ = {*upstream.free, *dict(upstream.patterns)}
+            sends = {name: value for name, value in expect.sends.items() if name not in open_}
             yield from literal_differences("oracle: to the endpoint", sends, arrived)
 
 
@@ -204,8 +206,11 @@ def _proxy_made(
     asked = {name.lower() for name, _ in expected}
     extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
     yield from header_differences("answer", expected, answer.headers, _HOP | extra)
-    if outcome.location is not None and tuple(map(without_default_port, answer.lines("location"))) != (
-        outcome.location,
+    yield from _pattern_differences("answer", outcome.patterns, answer.headers)
+    if (
+        outcome.location is not None
+        and "location" not in outcome.free
+        and tuple(map(without_default_port, answer.lines("location"))) != (outcome.location,)
     ):
         yield Difference(Kind.HEADER, answer.header("location"), outcome.location, "location", "answer")
 
@@ -265,7 +270,8 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Differe
         shown = [(n, v) for n, v in shown if v or n != "vary"]
     expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
-    yield from header_differences("answer", expected, shown, (_HOP | free) - named)
+    yield from header_differences("answer", expected, shown, ((_HOP | free) - named) | {*outcome.free})
+    yield from _pattern_differences("answer", outcome.patterns, shown)
 
 
 def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Difference]]:
@@ -325,7 +331,9 @@ def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterato
         yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te", *upstream.free})
+    free = _UPSTREAM_HOP | made | {"te", *upstream.free, *dict(upstream.patterns)}
+    yield from header_differences(_AT_ENDPOINT, known, headers, free)
+    yield from _pattern_differences(_AT_ENDPOINT, upstream.patterns, headers)
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
         yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):
@@ -410,6 +418,16 @@ def header_differences(
     for name in sorted(want.keys() | have.keys()):
         if name not in have or name not in want or not _equal(name, have[name], want[name]):
             yield Difference(Kind.HEADER, have.get(name), want.get(name), name, where)
+
+
+def _pattern_differences(
+    where: str, patterns: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]]
+) -> Iterator[Difference]:
+    """Values that the oracle knows by a regular expression only; no line is an empty value."""
+    have = combine_lines(got)
+    for name, pattern in patterns:
+        if not re.fullmatch(pattern, have.get(name, "")):
+            yield Difference(Kind.HEADER, have.get(name), pattern, name, where)
 
 
 def _equal(name: str, have: str, want: str) -> bool:

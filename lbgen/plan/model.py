@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.diagnostics import NOWHERE, Span, counted
+from lbgen.plan.acme import Acme  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.features import Feature, all_features, check_feature
 from lbgen.plan.listener import ClientTimeouts, Listener, Mode, Protocol
 from lbgen.plan.pool import Balance, Endpoint, Pool, PoolProtocol
@@ -28,7 +29,6 @@ from lbgen.plan.rules import (
 from lbgen.plan.spans import Spans
 
 if TYPE_CHECKING:
-    from lbgen.plan.acme import Acme
     from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.tls import Certificate, File
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
-from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.auth import BasicAuth, ForwardAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
-from lbgen.plan.tls import File
+from lbgen.plan.tls import Certificate, File
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -80,7 +80,8 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.underscores": ("{l}.headers_with_underscores",),
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),
-    "5.auth-forward": ("{r}.auth",),
+    "5.auth": ("{r}.auth.basic", "{r}.auth.jwt"),
+    "5.auth-forward": ("{r}.auth.forward",),
     "5.close": ("{r}.retries.methods", "{r}.retries.on"),
     "5.concurrency": ("{r}.concurrency",),
     "5.limits.headers": ("{l}.limits.headers",),
@@ -91,7 +92,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.tls.alpn": ("{l}.http2",),
     "5.tls.client": ("{l}.tls.client",),
     "5.tls.endpoint": ("{p}.tls.ca", "{p}.tls.server_name", "{p}.tls.verify"),
-    "5.tls.sni": ("{l}.tls.certificates",),
+    "5.tls.sni": ("{l}.tls.certificates", "{l}.tls.acme"),
     "5.tls.version": ("{l}.tls.min_version",),
     "6.active": ("{p}.health.active",),
     "6.backup": ("{p}.endpoints",),
@@ -199,8 +200,17 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if kind is Redirect or kind is Respond:
         yield f"{place}.{kind.__name__.lower()}"
         return
+    if isinstance(value, BasicAuth):
+        yield f"{place}.basic"
+        return
+    if isinstance(value, JwtAuth):  # keys at a URL are replaced
+        yield f"{place}.{'jwt' if value.file_keys else 'jwks_by_url'}"
+        return
     if kind.__name__ in ("Origin", "Key"):
         yield place
+        return
+    if isinstance(value, Certificate) and value.cert.issued:
+        yield value.field
         return
     if isinstance(value, ErrorPage):
         yield value.field if value.field.startswith("error_pages.") else f"{place.rpartition('[')[0]}.{value.key}"
@@ -209,7 +219,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
         each = getattr(value, name)
-        if kind is Listener and name == "protocol":
+        if (kind is Listener and name == "protocol") or (
+            name == "client_required" and getattr(value, "client_ca", None) is None
+        ):
             continue
         if kind.__name__ == "Endpoint" and name == "port":
             yield f"{place}.address"

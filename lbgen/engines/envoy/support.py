@@ -185,6 +185,11 @@ _V1_40: dict[Feature, Verdict] = {
     "pool.backup": emulated("a second priority, used only when all of the first is down"),
     "pool.health.active": emulated("Envoy's own checks, which read the whole response within `timeout`"),
     "pool.sticky": emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),
+    "values": emulated("what no command operator has is kept in metadata by a filter of the route"),
+    "values.host": habit(
+        "the host keeps the case in which a client writes it where the route's hosts do not name it",
+        {"values.host.routes": ("header", "text")},
+    ),
     "metrics": emulated("`lbgen agent` counts the lines of a second log"),
     "metrics.l4": emulated("`lbgen agent` counts the lines of a log of connections"),
     # Of what is named above, what the engine has without more.

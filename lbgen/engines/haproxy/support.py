@@ -59,6 +59,9 @@ _HABITS = {
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
+    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit "
+    "beside its head gets 500",
+    "values.cookie": "the value of a cookie ends at a comma",
     "statuses": "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
     "statuses.failures": "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "
     "a late one 504; an HTTP/2 endpoint has the connect time for its first frame, and one over TLS that speaks "
@@ -90,6 +93,7 @@ _HABITS = {
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     "listener.tls.no_sni": {"listener.tls.no_sni.unknown": "tls handshake"},
     "route.mirror": {"route.mirror.bodies": "copies"},
+    "values.cookie": {"values.cookie.comma": "header"},
     "route.max_body": {"route.max_body.routes": f"{AT_TIMES}status 400"},
     "pool.sticky": {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     "route.compression": {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},

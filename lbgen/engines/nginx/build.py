@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, shared_log
-from lbgen.engines.nginx.actions import ADDRESS_STATUSES
 from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
 from lbgen.engines.nginx.forward_auth import identity_headers, leads_on
@@ -33,6 +32,7 @@ from lbgen.engines.nginx.timeouts import client_times, proxy_times
 from lbgen.engines.nginx.tls import http_servers
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY, upstream_module, upstream_protocol, verifies_address
 from lbgen.engines.nginx.upstreams import upstreams
+from lbgen.engines.nginx.values import ADDRESS_STATUSES
 from lbgen.engines.nginx.view import HttpBlock
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth

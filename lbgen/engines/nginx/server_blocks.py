@@ -136,7 +136,7 @@ class _ServerBlock:
             if routes := routes_by_target(self._on, at.route):
                 return self._by_target(location, at, routes)
             if isinstance(body, Proxy):
-                location = replace(location, errors=self._errors(at, jumps=isinstance(at.route.auth, ForwardAuth)))
+                location = replace(location, errors=self._errors(at, jumps=False))
             return replace(self._with_copies(_add_body(location, body), at), guard=guard)
         # `return` would precede the limits, so the answer is in a location of its own.
         key = (at.route.name, body)
@@ -144,7 +144,7 @@ class _ServerBlock:
             self._answers[key] = self._next_name(at.route.name, "answered")
             self.named.append(_add_body(Location(location.origin, name=self._answers[key]), body))
         redirect = InternalRedirect(self._answers[key], after_limits=bool(guard.lines))
-        errors = self._errors(at, jumps=not guard.lines or isinstance(at.route.auth, ForwardAuth))
+        errors = self._errors(at, jumps=not guard.lines)
         return replace(location, guard=guard, redirect_to=redirect, errors=errors)
 
     def server_errors(self) -> tuple[Line, ...]:
@@ -157,14 +157,14 @@ class _ServerBlock:
         pages = self._on.plan.error_pages(at.listener, at.route)
         if not pages:
             return NO_PAGES if at.listener.error_pages else ()
-        taken = 401 if isinstance(at.route.auth, ForwardAuth) else 0
         action = at.route.action
         module = ""
         if isinstance(action, Forward) and intercepts(pages):
             module = self._module(action)
-        if not (jumps or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
+        asks = isinstance(at.route.auth, ForwardAuth)  # its own error_page is for 401
+        if not (jumps or asks or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
             return ()
-        return self.pages.lines(pages, lambda page: _page_headers(at, page), module=module, taken=taken)
+        return self.pages.lines(pages, lambda page: _page_headers(at, page), module=module, without=401 if asks else 0)
 
     def _module(self, action: Forward) -> str:
         pool = self._on.plan.pool(action.targets[0].pool)
@@ -231,7 +231,8 @@ class _ServerBlock:
 
 
 def _page_headers(at: HttpRoute, page: ErrorPage) -> tuple[tuple[Header, ...], str | None]:
-    return answer_headers(at, [("content-type", page.content_type)])
+    add, kind = answer_headers(at, [("content-type", page.content_type)])
+    return add, kind if isinstance(kind, str) else page.content_type
 
 
 def _add_body(location: Location, body: Body) -> Location:

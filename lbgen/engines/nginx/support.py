@@ -118,6 +118,7 @@ _COMMON: dict[Feature, Verdict] = {
     "route.request_headers.add": emulated("the header is set to the client's value and the added line"),
     "route.response_headers.set": emulated("the endpoint's header is hidden and another one added"),
     "route.forward.split": emulated("a random choice per request, in steps of 0.01 %"),
+    "values": emulated("nginx's own variables, and maps for what they do not have as it was sent"),
     "route.forward.request_headers": emulated("a map from the selected pool to the header's value"),
     "route.redirect": emulated("`return`, with nginx's own HTML page as the body"),
     "route.respond": emulated(
