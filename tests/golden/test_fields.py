@@ -61,6 +61,8 @@ def _differences(before: State, after: State, name: str) -> list[str]:
     for file in sorted(old.keys() | new.keys()):
         lines = difflib.unified_diff(old.get(file, "").splitlines(), new.get(file, "").splitlines(), n=0, lineterm="")
         changed = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+        if changed and file.endswith(".go"):  # of the plugin, which is there whole or not at all
+            changed = [f"{changed[0][0]}{len(changed)} lines"]
         shown += [file, *changed] if changed else []
     return shown
 
