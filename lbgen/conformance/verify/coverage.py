@@ -203,6 +203,8 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if isinstance(value, BasicAuth):
         yield f"{place}.basic"
         return
+    if isinstance(value, ForwardAuth):
+        place = f"{place}.forward"
     if isinstance(value, JwtAuth):  # keys at a URL are replaced
         yield f"{place}.{'jwt' if value.file_keys else 'jwks_by_url'}"
         return
