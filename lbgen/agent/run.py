@@ -7,6 +7,7 @@ It reads the engine's pid file for each signal, so that the engine may restart.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lbgen.agent import conntrack, probe, state_file
+from lbgen.agent.certificate_store import CertificateStore
 from lbgen.agent.state_file import Health, apply_check, next_growth
 from lbgen.agent.steering import (
     COUNT_SECONDS,
@@ -33,6 +35,7 @@ from lbgen.agent.steering import (
     without_full,
 )
 from lbgen.diagnostics import Diagnostic, EngineError
+from lbgen.engines.acme_spec import FILE as ACME
 from lbgen.engines.agent_spec import FILE, FORMAT, AgentSpec, CheckedPool, Target
 from lbgen.engines.metrics_spec import FILE as METRICS
 
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 # Modules that the standard library imports on first use.
 _LATE = ("concurrent.futures.thread", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
+CERTIFICATES = "certificates"  # the folder of those of ACME, where none is named
 _GATHER_SECONDS = 0.05  # changes within this time are one reload
 _APART_SECONDS = 0.5  # the engine's old workers remain for a while after each reload
 _NOTICE_SECONDS = 1.0
@@ -71,6 +75,10 @@ def import_modules(name: str, folder: Path) -> None:
         from lbgen.agent.metrics import import_modules as import_metrics  # with Prometheus' library, only if needed
 
         import_metrics(name)
+    if (folder / ACME).is_file():
+        from lbgen.agent.acme import import_modules as import_acme  # with its library, only if needed
+
+        import_acme()
     for module in _LATE:
         import_module(module)
 
@@ -236,15 +244,16 @@ def log(text: str) -> None:
     sys.stderr.flush()
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, certificates: Path | None = None) -> None:
     """Run the agent for the specifications in `folder` until SIGTERM or SIGINT; follow replaced ones.
 
-    Raises EngineError LB410 when a specification or the engine's files cannot be used.
+    `certificates` is where those of ACME are kept; by default in `$STATE_DIRECTORY`, as systemd sets it, else in
+    `folder`. Raises EngineError LB410 when a specification or the engine's files cannot be used.
     """
-    asyncio.run(_serve(folder))
+    asyncio.run(_serve(folder, certificates or Path(os.environ.get("STATE_DIRECTORY") or folder / CERTIFICATES)))
 
 
-async def _serve(folder: Path) -> None:
+async def _serve(folder: Path, certificates: Path) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in one
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -252,7 +261,7 @@ async def _serve(folder: Path) -> None:
     with suppress(asyncio.CancelledError):
         while True:
             seen = _specifications(folder)
-            parts = _parts(folder)
+            parts = _parts(folder, certificates)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(_notice(folder, seen))
@@ -262,12 +271,12 @@ async def _serve(folder: Path) -> None:
                 _, others = errors.split(_NewSpecError)
                 if others is not None:
                     raise _explained(others, folder) from None
-            log("there is a new agent.json or metrics.json")
+            log("there is a new specification")
     log("ends")
 
 
 def _specifications(folder: Path) -> tuple[tuple[int, ...], ...]:
-    return tuple(_identity(folder / name) for name in (FILE, METRICS))
+    return tuple(_identity(folder / name) for name in (FILE, METRICS, ACME))
 
 
 async def _notice(folder: Path, seen: tuple[tuple[int, ...], ...]) -> None:
@@ -277,8 +286,8 @@ async def _notice(folder: Path, seen: tuple[tuple[int, ...], ...]) -> None:
     raise _NewSpecError
 
 
-def _parts(folder: Path) -> list[Coroutine[None, None, None]]:
-    """What there is to do: to check endpoints, to count requests, or both. Raises EngineError LB410."""
+def _parts(folder: Path, certificates: Path) -> list[Coroutine[None, None, None]]:
+    """What there is to do: to check endpoints, to count requests, to keep certificates. Raises EngineError LB410."""
     parts = []
     if (folder / METRICS).is_file():
         from lbgen.agent import metrics  # Prometheus' library is loaded for nothing else
@@ -286,6 +295,13 @@ def _parts(folder: Path) -> list[Coroutine[None, None, None]]:
         order = metrics.load(folder)
         parts.append(metrics.Metrics(order, folder, log).run())
         log(f"counts requests of {order.engine}")
+    if (folder / ACME).is_file():
+        from lbgen.agent import acme  # its library is loaded for nothing else
+
+        wanted = acme.load(folder)
+        certificates.mkdir(mode=0o700, parents=True, exist_ok=True)
+        parts.append(acme.CertificateKeeper(wanted, folder, CertificateStore(certificates), log).run())
+        log(f"keeps {len(wanted.certificates)} certificates; answers challenges on port {wanted.port}")
     if (folder / FILE).is_file() or not parts:
         agent = Agent(load(folder), folder)
         parts.append(agent.run())

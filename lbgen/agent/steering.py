@@ -176,15 +176,16 @@ def load_files(spec: AgentSpec, folder: Path) -> str:
     """Have the engine load its files in `folder`; returns why it could not, "" when it does or looks at them itself."""
     if spec.command:
         return _run(spec.command, folder)
-    return _signal(spec, folder) if spec.reload else ""
+    return signal_engine(spec.program, spec.pid_file, spec.reload, folder) if spec.reload else ""
 
 
-def _signal(spec: AgentSpec, folder: Path) -> str:
-    absent = f"no process of {spec.program} has the pid in {spec.pid_file}"
+def signal_engine(program: str, pid_file: str, name: str, folder: Path) -> str:
+    """Send the signal of that name to the process of `program` whose pid is in `pid_file`; returns why it could not."""
+    absent = f"no process of {program} has the pid in {pid_file}"
     try:
-        pid = int((folder / spec.pid_file).read_text(encoding="utf-8"))
-        if pid > 0 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == spec.program:
-            os.kill(pid, signal.Signals[spec.reload])
+        pid = int((folder / pid_file).read_text(encoding="utf-8"))
+        if pid > 0 and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == program:
+            os.kill(pid, signal.Signals[name])
             return ""
     except (OSError, ValueError) as error:
         return f"{absent}: {error}"

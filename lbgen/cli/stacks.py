@@ -127,6 +127,10 @@ def ps_command(stack: str | None, as_json: bool) -> None:
     if endpoints is not None:
         console().print(endpoints)
     for each in found:
+        for certificate in each.certificates:
+            if not certificate.failure:
+                click.echo(f"{each.name}: {certificate.describe(time())}")
+        print_findings(each.warnings)
         if each.foreign_owner:
             say(f"{each.name} belongs to {each.foreign_owner}")
         if not each.alive:

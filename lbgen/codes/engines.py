@@ -173,4 +173,10 @@ LB434 a cluster refuses something
   cause: `kubectl` failed; the finding has what it said. What served before serves on.
   example: $ lbgen up topology.yaml -e haproxy --runtime kubernetes    # without the right to create Deployments
   remedy: Do what it says; `kubectl auth can-i --list` shows your rights in the namespace.
+LB435 a certificate that could not be obtained
+  cause: The order at the ACME authority failed, for the reason in the finding: a name that does not lead here, port 80
+    that does not, a limit of the authority. The certificate before serves on, a self-signed one where there was none.
+  example: $ lbgen ps    # while shop.example leads elsewhere
+  remedy: Mend what the finding says. The agent tries again by itself, first after a minute, later after 6 hours at
+    most; after `lbgen reload` at once.
 """

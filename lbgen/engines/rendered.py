@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.diagnostics import EngineError, LbgenError
+from lbgen.engines.acme_spec import acme_files
 from lbgen.engines.api import Engine, RenderedFile, target_version
 from lbgen.engines.api import engine as find_engine
 from lbgen.engines.metrics_spec import metrics_files
@@ -199,7 +200,7 @@ def render_with(target: Engine, plan: Plan, version: str, accept: tuple[str, ...
     verdicts, problems = judge(plan, target, version, accept)
     if problems:
         raise LbgenError(problems)
-    files = (*target.render(plan, version), *metrics_files(plan, target, version))
+    files = (*target.render(plan, version), *metrics_files(plan, target, version), *acme_files(plan, target))
     return Rendered(
         target.name,
         version,

@@ -12,9 +12,10 @@ CHALLENGES = "acme-challenge"
 
 
 class AcmeCertificate(Struct, frozen=True):
-    """One certificate to obtain: `domains` are its names, the first one its common name in messages. `directory` is the
-    URL of the authority, whose own certificate `ca` signed (None = an authority of the system's)."""
+    """One certificate to obtain; `name` is that of its (first) listener. `directory` is the URL of the authority, whose
+    own certificate `ca` signed (None = an authority of the system's)."""
 
+    name: str
     certificate: Certificate
     domains: tuple[str, ...]
     directory: str
@@ -24,8 +25,10 @@ class AcmeCertificate(Struct, frozen=True):
 
 class Acme(Struct, frozen=True):
     """What the agent does: the certificates that it obtains, and its server of challenges on a loopback `port`, which
-    also serves the files of `webroot` (absolute; None = none)."""
+    also serves the files of `webroot` (absolute; None = none). A runtime sets `store`, the folder where certificates
+    outlive engines."""
 
     port: int
     certificates: tuple[AcmeCertificate, ...] = ()
     webroot: str | None = None
+    store: str | None = None

@@ -45,8 +45,11 @@ class Files:
             tuple(map(_pattern, domains)),
             field,
         )
-        ca = None if acme.ca is None else self.ca(acme.ca, f"{field}.ca")
-        return AcmeCertificate(pair, domains, acme.directory, acme.email, ca)
+        ca = None
+        if acme.ca is not None:  # always copied, as the agent is no user that may read everything
+            place = self._place((acme.ca,), PurePosixPath(acme.ca).name)
+            ca = File(place, str(self._topology.base / acme.ca), field=f"{field}.ca", span=span)
+        return AcmeCertificate(name, pair, domains, acme.directory, acme.email, ca)
 
     def client_certificate(self, pair: written.Certificate, field: str) -> Certificate:
         """A client certificate for endpoints; its names are not used."""

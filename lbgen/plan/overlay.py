@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
+from lbgen.plan.acme import CHALLENGES
 from lbgen.plan.model import EngineOptions, Metrics, Plan
 
 
@@ -68,6 +69,17 @@ def with_metrics(plan: Plan, *, offset: int = 0, address: str | None = None) -> 
         return plan
     moved = Metrics(address or plan.metrics.address, plan.metrics.port + offset)
     return replace(plan, metrics=moved)
+
+
+def with_challenge_port(plan: Plan, *, offset: int) -> Plan:
+    """`plan` with the agent's server of ACME challenges, if it has one, `offset` ports further up."""
+    if plan.acme is None or not offset:
+        return plan
+    port = plan.acme.port + offset
+    agents = {
+        each.field: (each.host, port) for pool in plan.pools if pool.name == CHALLENGES for each in pool.endpoints
+    }
+    return replace(with_endpoints(plan, agents), acme=replace(plan.acme, port=port))
 
 
 def with_version(plan: Plan, engine: str, version: str) -> Plan:

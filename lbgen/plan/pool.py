@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from lbgen.plan.acme import CHALLENGES
 from lbgen.plan.policy import ActiveHealth, Key, PassiveHealth, Queue, Sticky  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.tls import PoolTls  # noqa: TC001  # read at run time, as plans are saved
 
@@ -41,6 +42,7 @@ class Endpoint(Struct, frozen=True):
     cookie_value: str = ""  # by which a sticky cookie names it; "" in pools without one
     written: str = ""  # the topology's host:port, where a runtime put a stand-in in its place
     addresses: int = 1  # the most that its name has, where it stands for replicas
+    in_cluster: bool = False  # it is a Service, whose name leads somewhere in its Kubernetes cluster alone
     early: bool = False  # the host where the engine starts knows the name, so that it can be looked up before it serves
 
     @property
@@ -69,6 +71,11 @@ class Pool(Struct, frozen=True):
     stand_ins: bool | None = None  # whether `up` starts stand-ins for its endpoints; None = it decides
     slow_start: int = 0  # milliseconds over which an endpoint that came back gets its full share
     leads_to: tuple[str, str] | None = None  # tier and listener, when the endpoints are the replicas of a tier
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is lbgen's agent, which answers challenges of ACME."""
+        return self.name == CHALLENGES and self.stand_ins is False
 
     @property
     def real(self) -> bool:

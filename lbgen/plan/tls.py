@@ -35,9 +35,9 @@ class File(Struct, frozen=True):
     path: str
     source: str | None = None
     secret: bool = False
-    issued: bool = False
     field: str = ""
     span: Span = NOWHERE
+    issued: bool = False
     text: str | None = None
 
     # It is the same file wherever the topology names it.

@@ -45,6 +45,19 @@ class EngineRecord(Record):
     health: list[EndpointHealth]
 
 
+class CertificateRecord(Record):
+    """A certificate that the agent keeps."""
+
+    name: Annotated[str, Meta(description="The listener, or the first of several.")]
+    domains: list[str]
+    issued: Annotated[bool, Meta(description="False: clients see a self-signed one.")]
+    expires: Annotated[float | None, Meta(description="Seconds of the epoch.")]
+    renewal: Annotated[float | None, Meta(description="When it is ordered again; seconds of the epoch.")]
+    failures: Annotated[int, Meta(description="Orders that failed in a row.")]
+    failure: Annotated[str, Meta(description="Why the last order failed; empty after one that did not.")]
+    retry: Annotated[float | None, Meta(description="When the next order is tried; seconds of the epoch.")]
+
+
 class StandInRecord(Record):
     """A stand-in for an endpoint."""
 
@@ -80,6 +93,7 @@ class StackRecord(Record):
     endpoints: Annotated[
         list[StandInRecord], Meta(description="The stand-ins; empty where the topology's own endpoints serve.")
     ]
+    certificates: Annotated[list[CertificateRecord], Meta(description="Those from ACME authorities.")]
     skipped: Annotated[dict[str, list[FindingRecord]], Meta(description="By engine that was left out: why.")]
     warnings: list[FindingRecord]
 

@@ -79,7 +79,7 @@ def default_runtime(plan: Plan, *, backends: bool) -> tuple[str, tuple[Diagnosti
     Local as well where an endpoint is on this host's loopback, which containers do not share. EngineError LB420 when a
     daemon is there and fails, or does not answer and has run this stack before: its containers may still run.
     """
-    real = (pool for pool in plan.pools if not backends or pool.stand_ins is False)
+    real = (x for x in plan.pools if not x.is_agent and (not backends or x.stand_ins is False))
     hosts = (endpoint.host for pool in real for endpoint in pool.endpoints if endpoint.is_ip)
     if any(ip_address(host).is_loopback for host in hosts) or not may_have_docker():
         return "local", ()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec.structs import asdict
 
+from lbgen.agent import acme_state
+from lbgen.diagnostics import Diagnostic, Severity
 from lbgen.engines.api import engine, engine_names
 from lbgen.engines.verdicts import unknown_version
 from lbgen.runtime import registry
 from lbgen.runtime.common.driver import Result, no_progress
+from lbgen.runtime.common.issued_certificates import store_folder
 from lbgen.runtime.tiers.group import GroupState
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lbgen.diagnostics import Diagnostic
+    from lbgen.agent.acme_state import CertificateState
     from lbgen.runtime.common.health import EndpointHealth
     from lbgen.runtime.common.state import Address, EndpointState, EngineState
     from lbgen.runtime.json_types import MemberRecord, StackRecord, SwapResult
@@ -99,6 +103,23 @@ class Stack(Result, frozen=True):
         """Stop everything of this stack; nothing happens when it is already down."""
         registry.remove_stack(self.state, no_progress)
 
+    @property
+    def certificates(self) -> tuple[CertificateState, ...]:
+        """The certificates from ACME authorities that its agent keeps, read now."""
+        members = self.state.group.members if isinstance(self.state, GroupState) and self.state.group else ()
+        names = [x.of.name for x in members] or [self.name]
+        return tuple(found for name in names for found in acme_state.read_fresh(store_folder(name)))
+
+    @property
+    def certificate_findings(self) -> tuple[Diagnostic, ...]:
+        """LB435 (warnings) for certificates whose last order failed."""
+        now = time.time()
+        return tuple(
+            Diagnostic("LB435", x.describe(now), field=f"listeners.{x.name}.tls.acme", severity=Severity.WARNING)
+            for x in self.certificates
+            if x.failure
+        )
+
     def as_dict(self) -> StackRecord:
         """The JSON record: name, alive, engines, endpoints, skipped, warnings."""
         health = self.health()
@@ -129,6 +150,19 @@ class Stack(Result, frozen=True):
                 for x in self.engines
             ],
             "endpoints": [{"name": x.name, "pool": x.pool, "host": x.host, "port": x.port} for x in self.endpoints],
+            "certificates": [
+                {
+                    "name": x.name,
+                    "domains": list(x.domains),
+                    "issued": x.issued,
+                    "expires": x.expires or None,
+                    "renewal": x.renewal or None,
+                    "failures": x.failures,
+                    "failure": x.failure,
+                    "retry": x.retry or None,
+                }
+                for x in self.certificates
+            ],
             "skipped": {name: [each.as_dict() for each in reasons] for name, reasons in self.skipped},
             "warnings": [each.as_dict() for each in self.warnings],
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.diagnostics import Diagnostic, UsageError
 from lbgen.runtime import registry
 from lbgen.runtime.common import logs as log_files
@@ -18,9 +20,10 @@ ANY_REQUEST = log_files.RequestFilter()
 
 
 def ps(name: str | None = None) -> tuple[Stack, ...]:
-    """Every stack, also those of other state directories (`Stack.foreign_owner`), or the one of that name. UsageError
-    LB406 when there is none."""
-    return tuple(Stack(each) for each in (registry.list_stacks() if name is None else (registry.find_stack(name),)))
+    """Every stack, also those of other state directories (`Stack.foreign_owner`), or the one of that name; `warnings`
+    say which certificates could not be obtained (LB435). UsageError LB406 when there is none."""
+    found = [Stack(each) for each in (registry.list_stacks() if name is None else (registry.find_stack(name),))]
+    return tuple(replace(each, warnings=each.certificate_findings) for each in found)
 
 
 def logs(name: str | None = None, engine: str | None = None, *, follow: bool = False) -> Iterator[Line]:

@@ -230,13 +230,12 @@ class ListenerTls(Strict):
     certificates: list[Certificate] | None = Field(
         default=None,
         min_length=1,
-        description="chosen by server name, the first for clients that send none; these or acme are needed to terminate",
+        description="chosen by server name, the first for clients that send none; this or acme is needed, no default",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
     )
     acme: Acme | None = Field(
         default=None,
-        description="a certificate that lbgen's agent obtains and renews, after those of `certificates`; none when left "
-        "out",
+        description="a certificate that lbgen's agent obtains and renews, after `certificates`; none when left out",
         examples=[{"email": "ops@shop.example", "domains": ["shop.example"]}],
     )
     min_version: _MinVersion = None

@@ -311,7 +311,7 @@ class TopologyModel(Strict):
     )
     acme_challenge: AcmeChallenge | None = Field(
         default=None,
-        description="who answers HTTP-01 challenges of ACME; the agent where a listener has `tls.acme`, else the routes",
+        description="who answers HTTP-01 challenges of ACME; the agent, where a listener has tls.acme, when left out",
         examples=[{"forward": "certbot"}],
     )
     containers: Containers | None = Field(

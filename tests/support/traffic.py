@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ class Traffic:
     fresh: bool = False  # each request on a connection of its own
     authority: str = ""  # the default is host and port
     path: str = "/steady"
+    tls: ssl.SSLContext | None = None  # with the host of `authority` as the server name
     good: int = 0
     lost: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -50,6 +52,8 @@ class Traffic:
                         connection.close()
                     connection = socket.create_connection((self.host, self.port), timeout=5)
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    if self.tls is not None:
+                        connection = self.tls.wrap_socket(connection, server_hostname=host.partition(":")[0])
                 connection.sendall(request)
                 status, body, closes = _answer(connection)
                 pool = json.loads(body).get("pool") if status == 200 else None
@@ -128,8 +132,10 @@ def _closed(connection: socket.socket) -> bool:
     """Whether the proxy has said that it will take no further request here."""
     connection.setblocking(False)
     try:
+        if isinstance(connection, ssl.SSLSocket):
+            return connection.recv(1) == b""
         return connection.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:
         return True
@@ -140,10 +146,17 @@ def _closed(connection: socket.socket) -> bool:
 
 @contextmanager
 def traffic(
-    port: int, pool: str = "app", pause: float = PAUSE, host: str = "127.0.0.1", *, fresh: bool = False
+    port: int,
+    pool: str = "app",
+    pause: float = PAUSE,
+    host: str = "127.0.0.1",
+    *,
+    fresh: bool = False,
+    authority: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Traffic]:
     """Clients that ask again and again for as long as the block lasts."""
-    seen = Traffic(port, pool, pause, host, fresh)
+    seen = Traffic(port, pool, pause, host, fresh, authority, tls=tls)
     threads = [threading.Thread(target=seen.client) for _ in range(CLIENTS)]
     for each in threads:
         each.start()

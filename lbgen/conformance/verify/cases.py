@@ -51,6 +51,7 @@ class Phase(StrEnum):
     CALM = "answer"
     HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
+    REFUSING = "refuse, as services that are asked about requests"
     HUNG = "take requests and do not answer"
     REFUSED = "refuse connections"
     DROPPED = "drop connections"

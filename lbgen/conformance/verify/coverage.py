@@ -16,11 +16,11 @@ from msgspec import Struct
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
-from lbgen.plan.auth import BasicAuth, JwtAuth
+from lbgen.plan.auth import BasicAuth, ForwardAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
-from lbgen.plan.tls import File
+from lbgen.plan.tls import Certificate, File
 
 if TYPE_CHECKING:
     from lbgen.conformance.case import Case
@@ -81,6 +81,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),
     "5.auth": ("{r}.auth.basic", "{r}.auth.jwt"),
+    "5.auth-forward": ("{r}.auth.forward",),
     "5.close": ("{r}.retries.methods", "{r}.retries.on"),
     "5.concurrency": ("{r}.concurrency",),
     "5.limits.headers": ("{l}.limits.headers",),
@@ -91,7 +92,7 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "5.tls.alpn": ("{l}.http2",),
     "5.tls.client": ("{l}.tls.client",),
     "5.tls.endpoint": ("{p}.tls.ca", "{p}.tls.server_name", "{p}.tls.verify"),
-    "5.tls.sni": ("{l}.tls.certificates",),
+    "5.tls.sni": ("{l}.tls.certificates", "{l}.tls.acme"),
     "5.tls.version": ("{l}.tls.min_version",),
     "6.active": ("{p}.health.active",),
     "6.backup": ("{p}.endpoints",),
@@ -154,7 +155,7 @@ def _of_listener(listener: Listener) -> Iterator[str]:
 
 def _of_pool(plan: Plan, pool: Pool) -> Iterator[str]:
     l4 = pool.name in {name for route in _l4_routes(plan) for name in _pools(plan.route(route))}
-    if pool.name in {name for route in plan.routes for name in (*_pools(route), *_mirrors(route))}:
+    if pool.name in {name for route in plan.routes for name in (*_pools(route), *_mirrors(route), *_asked(route))}:
         yield from _leaves(pool, pool.field, l4=l4)
 
 
@@ -208,6 +209,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     if kind.__name__ in ("Origin", "Key"):
         yield place
         return
+    if isinstance(value, Certificate) and value.cert.issued:
+        yield value.field
+        return
     if isinstance(value, ErrorPage):
         yield value.field if value.field.startswith("error_pages.") else f"{place.rpartition('[')[0]}.{value.key}"
         return
@@ -215,7 +219,9 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
         if name in _NO_FIELDS or (l4 and name not in _OF_L4.get(kind, (name,))):
             continue
         each = getattr(value, name)
-        if kind is Listener and name == "protocol":
+        if (kind is Listener and name == "protocol") or (
+            name == "client_required" and getattr(value, "client_ca", None) is None
+        ):
             continue
         if kind.__name__ == "Endpoint" and name == "port":
             yield f"{place}.address"
@@ -318,6 +324,10 @@ def _l4_routes(plan: Plan) -> set[str]:
 def _pools(route: Route) -> list[str]:
     action = route.action
     return [target.pool for target in action.targets] if isinstance(action, Forward) else []
+
+
+def _asked(route: Route) -> list[str]:
+    return [route.auth.pool] if isinstance(route.auth, ForwardAuth) else []
 
 
 def _mirrors(route: Route) -> list[str]:

@@ -18,6 +18,7 @@ from lbgen.conformance.verify.addresses import LOOPBACK
 from lbgen.conformance.verify.credentials import admit_ours
 from lbgen.plan.tls import Certificate, File
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
+from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.standins.stand_in import StandInTls
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class CertifiedPlan(Struct, frozen=True):
 def certify(plan: Plan, *, users: bool = True) -> Iterator[CertifiedPlan]:
     """The plan with authorities of ours, and with `users` a user and a key of ours too, for as long as the block
     lasts."""
+    plan = with_self_signed(plan)
     folder = Path(mkdtemp(prefix="lbgen-certificates-"))
     try:
         folder.chmod(0o755)  # engines run as another user

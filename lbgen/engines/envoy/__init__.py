@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lbgen.engines.acme_spec import CertificateReload
 from lbgen.engines.api import (
     Binary,
     BinaryHint,
@@ -90,7 +91,12 @@ class Envoy:
         logs = any(listener.logs for listener in plan.listeners)
         # A listener that begins to log while Envoy runs needs no other arguments.
         spec = build_process_spec(binary, directory, plan.admin_port, logs=logs or plan.admin_port is not None)
-        return replace(spec, access_log=FILE if logged else "", agent=plan.metrics is not None)
+        agent = plan.metrics is not None or plan.acme is not None
+        return replace(spec, access_log=FILE if logged else "", agent=agent)
+
+    def certificate_reload(self, plan: Plan) -> CertificateReload:
+        """Envoy watches certificates that it finds by SDS; see `lbgen.engines.acme_spec.LoadsCertificates`."""
+        return CertificateReload()
 
     def access_record(self, line: str) -> AccessRecord | None:
         return parse_record(line)

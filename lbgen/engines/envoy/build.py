@@ -11,6 +11,7 @@ from lbgen.engines.envoy.listeners import build_listener
 from lbgen.engines.envoy.live import build_live
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.run import FILE, STATS_PATH, STATUS_PATH
+from lbgen.engines.envoy.tls import build_secrets
 from lbgen.engines.envoy.upstreams import build_clusters, plan_clusters
 from lbgen.engines.users import users_files
 from lbgen.engines.verbatim import entries, keys
@@ -36,7 +37,9 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     clusters = plan_clusters(plan)
     header = f"{origin(plan)}: Envoy {version}. Edit the topology, not this file."
     added = read_bootstrap_keys(plan)
-    bootstrap = build_static(plan, version, node=plan.admin_port is not None or bool(added))
+    secrets = build_secrets(plan)
+    bootstrap = build_static(plan, version, node=plan.admin_port is not None or bool(added) or bool(secrets))
+    files = [RenderedFile(name, *dump({"resources": [secret]}, header)) for name, secret in secrets.items()]
     listeners: list[Data] = [
         *(build_listener(plan, version, listener, clusters) for listener in plan.listeners),
         *entries(plan, "envoy", "listeners"),
@@ -47,11 +50,11 @@ def build(plan: Plan, version: str) -> tuple[RenderedFile, ...]:
     ]
     if plan.admin_port is not None:  # where Envoy says what it made of a change
         bootstrap |= added
-        return (*build_live(comment_on(bootstrap, NOTES), listeners, used, header), *users_files(plan))
+        return (*files, *build_live(comment_on(bootstrap, NOTES), listeners, used, header), *users_files(plan))
     notes = {"clusters": _CONNECT_NOTE} if any(len(each) > 1 for each in clusters.options.values()) else {}
     bootstrap["static_resources"] = comment_on({"listeners": listeners, "clusters": used}, notes)
     bootstrap |= added
-    return (RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)), *users_files(plan))
+    return (*files, RenderedFile(FILE, *dump(comment_on(bootstrap, NOTES), header, anchors=True)), *users_files(plan))
 
 
 def read_bootstrap_keys(plan: Plan) -> dict[str, Data]:

@@ -16,7 +16,7 @@ import yaml
 
 from lbgen.engines.api import LoadProgress, RenderedFile
 from lbgen.engines.document import Commented, Tagged
-from lbgen.engines.envoy.protobuf import typed
+from lbgen.engines.envoy.protobuf import typed, watch
 from lbgen.engines.envoy.run import FILE, LIVE, STATS_PATH, STATUS_PATH
 from lbgen.engines.yaml_writer import dump
 
@@ -46,8 +46,8 @@ def build_live(
     served = [_detach_routes(each, folder, routes) for each in listeners]
     used = [_detach_endpoints(each, folder, endpoints) for each in clusters]
     dynamic: dict[str, Data] = {
-        "cds_config": _watch(f"{folder}{_CLUSTERS}"),
-        "lds_config": _watch(f"{folder}{_LISTENERS}"),
+        "cds_config": watch(f"{folder}{_CLUSTERS}"),
+        "lds_config": watch(f"{folder}{_LISTENERS}"),
     }
     text, origins = dump({**bootstrap, "dynamic_resources": dynamic}, header)
     return (
@@ -79,10 +79,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _watch(path: str) -> dict[str, Data]:
-    return {"resource_api_version": "V3", "path_config_source": {"path": path}}
-
-
 def _detach_routes(listener: Data, folder: str, found: dict[str, Data]) -> Data:
     """The listener with the names of its route configurations in their places; these are added to `found`.
 
@@ -106,7 +102,7 @@ def _detach_routes(listener: Data, folder: str, found: dict[str, Data]) -> Data:
         routes = routes.value if isinstance(routes, Commented) else routes
         assert isinstance(routes, dict)  # noqa: S101 - as built
         found[name] = Tagged(listener.field, {**routes, "name": name})
-    rds: Data = {"route_config_name": name, "config_source": _watch(f"{folder}{_ROUTES}{name}.yaml")}
+    rds: Data = {"route_config_name": name, "config_source": watch(f"{folder}{_ROUTES}{name}.yaml")}
     shown = _replaced(listener, detached, {"rds": rds})
     assert isinstance(shown, Tagged)  # noqa: S101 - as it was
     return shown
@@ -142,7 +138,7 @@ def _detach_endpoints(cluster: Data, folder: str, found: dict[str, Data]) -> Dat
     for key, value in cluster.items():
         if key == "type":
             made["type"] = "EDS"
-            made["eds_cluster_config"] = {"eds_config": _watch(f"{folder}{_ENDPOINTS}{name}.yaml")}
+            made["eds_cluster_config"] = {"eds_config": watch(f"{folder}{_ENDPOINTS}{name}.yaml")}
             # Otherwise Envoy keeps removed endpoints for as long as their checks pass.
             made["ignore_health_on_host_removal"] = True
             # By default Envoy delays updates of weights by up to a second.

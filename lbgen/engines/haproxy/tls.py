@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, RenderedFile, refused, version_key
-from lbgen.engines.haproxy.statements import Statement, Word, acl, statement
+from lbgen.engines.haproxy.run import PID_FILE
+from lbgen.engines.haproxy.statements import Section, Statement, Word, acl, section, statement
 from lbgen.engines.haproxy.view import Contributor, PoolUse
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Endpoint, HostPattern, Listener, Mode, Plan
@@ -135,5 +136,11 @@ def _key_objections(certificate: Certificate, field: str, feature: Feature, has_
         yield Objection(refused(why), field, feature)
 
 
-TLS = Contributor(objections=_listener_objections)
+def _settings(plan: Plan, _: str) -> Iterator[Section]:
+    if plan.acme is not None:
+        pid = statement(f"pidfile {PID_FILE}", comment="by which lbgen's agent has new certificates loaded")
+        yield section("", [pid])
+
+
+TLS = Contributor(settings=_settings, objections=_listener_objections)
 POOL_TLS = Contributor(server=_server, objections=_pool_objections)

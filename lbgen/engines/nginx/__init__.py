@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader
 
 from lbgen.engines import text
+from lbgen.engines.acme_spec import CertificateReload
 from lbgen.engines.api import Binary, BinaryHint, CheckSpec, Images, Objection, ProcessSpec, RenderedFile, Verdict
 from lbgen.engines.nginx import health_checks, run
 from lbgen.engines.nginx.access_log import parse_line
@@ -79,6 +80,10 @@ class Nginx:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.process(plan, binary, directory)
+
+    def certificate_reload(self, plan: Plan) -> CertificateReload:
+        """By the signal of any reload; see `lbgen.engines.acme_spec.LoadsCertificates`."""
+        return CertificateReload("nginx", "nginx.pid", "SIGHUP")
 
     def access_record(self, line: str) -> AccessRecord | None:
         return parse_line(line)

@@ -30,7 +30,7 @@ def process(plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         reload=Signals.SIGHUP,
         overlap_seconds=0.2,  # the master sleeps 0.1 s before it signals the old workers
         reload_note="" if _keeps_idle_connections(binary) else _RELOAD_NOTE,
-        agent=uses_agent(plan) or plan.metrics is not None,
+        agent=uses_agent(plan) or plan.metrics is not None or plan.acme is not None,
         access_log=log,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lbgen.engines.acme_spec import CertificateReload
 from lbgen.engines.api import (
     Binary,
     BinaryHint,
@@ -20,6 +21,7 @@ from lbgen.engines.api import (
 from lbgen.engines.traefik import access_log, health_status, run, support
 from lbgen.engines.traefik.build import read_dynamic_keys, read_static_keys, render
 from lbgen.engines.traefik.health_status import STATUS_PATH
+from lbgen.engines.traefik.names import TLS_FILE
 from lbgen.engines.traefik.objections import find_objections
 from lbgen.engines.traefik.tcp_weights import build_weights_file
 from lbgen.engines.verbatim import unreadable
@@ -72,6 +74,10 @@ class Traefik:
 
     def process(self, plan: Plan, binary: Binary, directory: Path) -> ProcessSpec:
         return run.build_process_spec(plan, binary)
+
+    def certificate_reload(self, plan: Plan) -> CertificateReload:
+        """With the file that names the certificates; see `lbgen.engines.acme_spec.LoadsCertificates`."""
+        return CertificateReload(rewritten=(TLS_FILE,))
 
     def access_record(self, line: str) -> AccessRecord | None:
         return run.parse_record(line)

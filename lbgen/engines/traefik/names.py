@@ -11,6 +11,7 @@ ADMIN = "lbgen-admin"
 ACCESS_LOG = "access.log"
 DRAIN = "lbgen-drain"  # the middleware of all requests where a runtime may replace this process
 DRAIN_FILE = "dynamic/drain.yaml"
+TLS_FILE = "dynamic/tls.yaml"
 MARK = "~"  # between a name of the topology, which has none, and what distinguishes its copies
 
 

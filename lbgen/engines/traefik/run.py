@@ -44,7 +44,7 @@ def build_process_spec(plan: Plan, binary: Binary) -> ProcessSpec:
         stop=Signals.SIGTERM,
         drain_file=(DRAIN_FILE, json.dumps(_DRAINED)),
         env=(("GOGC", "400"),),
-        agent=plan.metrics is not None or bool(tcp_weights.find_checked_pools(plan)),
+        agent=plan.metrics is not None or plan.acme is not None or bool(tcp_weights.find_checked_pools(plan)),
         access_log=log,
         fixed=("traefik.yaml", "plugins-local/"),
         watched=("dynamic/",),

@@ -16,7 +16,7 @@ _HTTP = 80
 
 
 def check(context: Context) -> None:
-    """LB201 unknown pool, LB202 taken name, LB243 names that HTTP-01 cannot prove, LB244 challenges that do not arrive."""
+    """LB201 unknown pool, LB202 taken name, LB243 names that HTTP-01 cannot prove, LB244 challenges without answer."""
     model = context.model
     ordered = {name: x.tls.acme for name, x in model.listeners.items() if x.tls is not None and x.tls.acme is not None}
     challenges = ChallengeRoute(model)
@@ -33,9 +33,7 @@ def check(context: Context) -> None:
             message = f'there is no pool "{written.forward}"'
             context.add("LB201", "acme_challenge.forward", message, suggest_known(written.forward, model.pools))
         if ordered:
-            message = (
-                f"the agent answers the challenges of listener {list_names(ordered)}, and this pool would get them"
-            )
+            message = f"the agent has to get the challenges of listener {list_names(ordered)}, and this pool would"
             context.add("LB244", "acme_challenge.forward", message, "keep either, tls.acme or forward", key=True)
     elif written is not None and written.directory is None and not ordered:
         message = "nothing here answers challenges"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lbgen.engines.acme_spec import FILE as ACME
 from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.metrics_spec import FILE as METRICS
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from lbgen.plan.tiers import Tier
     from lbgen.runtime.common.logs import Line
     from lbgen.runtime.common.state import StackState
+
+
+AGENT_FILES = (ORDER, METRICS, ACME)
+"""What the agent reads; it needs one of them."""
 
 
 class Step(StrEnum):
@@ -126,7 +131,7 @@ def reads_by_itself(spec: ProcessSpec, changed: Iterable[str]) -> bool:
     """Whether an engine that hot-restarts reads all `changed` files again by itself, so that it need not restart. Those
     of its agent are none of its own."""
     names = tuple(changed)
-    return bool(spec.hot_restart_argv) and bool(names) and all(x in (ORDER, METRICS) or spec.watches(x) for x in names)
+    return bool(spec.hot_restart_argv) and bool(names) and all(x in AGENT_FILES or spec.watches(x) for x in names)
 
 
 def agent_action(before: bool, after: bool, kept: Action) -> Action | None:

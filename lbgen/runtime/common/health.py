@@ -48,7 +48,7 @@ def members(plan: Plan, inside: Plan) -> tuple[Member, ...]:
     return tuple(
         Member(pool.name, each.authority, there.authority, pool.active is not None or pool.passive is not None)
         for pool in plan.pools
-        if pool.name in given
+        if pool.name in given and not pool.is_agent
         for each, there in zip(pool.endpoints, given[pool.name].endpoints, strict=False)
     )
 

@@ -136,6 +136,8 @@ def offsets(
     places = [(outside(x), x.port) for x in plan.listeners]
     if plan.metrics is not None:
         places.append((plan.metrics.address, plan.metrics.port))
+    if plan.acme is not None:
+        places.append((ports.LOOPBACK, plan.acme.port))
     taken: set[int] = set()
     found: dict[str, int] = {}
 

@@ -82,7 +82,8 @@ class ContainerSpec(Struct, frozen=True):
     shares (and whose network, without `joins`); with `own_processes` it continues when that one ends. `networks` are
     connected in addition to the stack's. `published` are (host address, port, protocol); the port is the same inside.
     `capabilities` are the only ones kept, and need root inside. With `once` it is not restarted, and has no network
-    unless one is given. `docker_socket` is that of this host, which it gets, and no network.
+    unless one is given. `docker_socket` is that of this host, which it gets, and no network. `binds` are folders of
+    this host, where it has them, and `rw` or `ro`.
     """
 
     name: str
@@ -103,6 +104,7 @@ class ContainerSpec(Struct, frozen=True):
     networks: tuple[str, ...] = ()
     own_processes: bool = False
     docker_socket: str = ""
+    binds: tuple[tuple[str, str, str], ...] = ()
 
     def shape(self) -> str:
         """A digest of all but its files: another one needs another container."""
@@ -155,6 +157,7 @@ def create(client: DockerClient, spec: ContainerSpec, record: Record, network: s
         }
         if not spec.own_processes:
             options["pid_mode"] = f"container:{spec.inside}"
+        options["volumes"] = {place: {"bind": inside, "mode": mode} for place, inside, mode in spec.binds}
     elif spec.once:
         options |= {
             "network_mode": f"container:{spec.joins}" if spec.joins else network or "none",

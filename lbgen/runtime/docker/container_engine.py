@@ -95,7 +95,7 @@ class WorkerProbe(Struct, frozen=True):
 
 _NEXT = ".next"  # staging folder for files that the engine watches
 _AGENT_SECONDS = 2
-_BEGUN = (b" checks ", b" counts ")  # parts of the agent's first line
+_BEGUN = (b" checks ", b" counts ", b" keeps ")  # parts of the agent's first line
 
 
 class ContainerEngine(RunningEngine):
@@ -269,7 +269,8 @@ def _folder(name: str) -> str:
 
 
 def wait_for_agent(handle: Container, seconds: float) -> None:
-    """Wait until an agent checks endpoints or counts requests. EngineError LB403 with its output if not."""
+    """Wait until an agent checks endpoints, counts requests or keeps certificates. EngineError LB403 with its output if
+    not."""
 
     def begun() -> bool:
         with docker_errors(f"reading what {handle.name} said"):

@@ -22,12 +22,14 @@ from lbgen.engines.verdicts import judge
 from lbgen.plan.overlay import with_version
 from lbgen.runtime.common import selection
 from lbgen.runtime.common.driver import Action, Decision, PartChange, PartKind
+from lbgen.runtime.common.issued_certificates import with_store
 from lbgen.runtime.common.reload import other_version, refusal
 from lbgen.runtime.common.selection import ensure_kernel
 from lbgen.runtime.docker import external_networks, images, labels, network
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.converge import ASIDE, exchanges, list_containers
 from lbgen.runtime.docker.desired import RESOLVER, DesiredStack, EngineChoice, desired_stack, published_address
+from lbgen.runtime.docker.helper_image import USER
 from lbgen.runtime.docker.labels import Role
 from lbgen.runtime.docker.reload import find_extendable, needs_reload, plan_reload
 from lbgen.runtime.docker.rolling_replace import find_entrypoints, on_other_side
@@ -64,7 +66,7 @@ def accept_reload(
     """
     if last is None:
         raise EngineError(refusal(f"another user, or another lbgen, made the containers of {plan.name}"))
-    plan = external_networks.resolve_endpoints(client, plan, backends=last.backends)
+    plan = with_store(external_networks.resolve_endpoints(client, plan, backends=last.backends), (USER, USER))
     accept = tuple(dict.fromkeys((*last.accept, *options.accept)))
     engines = [each for each in there if each.record.role is Role.ENGINE]
     if selection.configured(plan) & {each.record.engine for each in engines}:
@@ -133,7 +135,7 @@ def choose_engines(
 
     Raises LbgenError (verdicts), EngineError LB404, LB421, LB423 and what `choose` raises.
     """
-    plan = external_networks.resolve_endpoints(client, plan, backends=options.backends)
+    plan = with_store(external_networks.resolve_endpoints(client, plan, backends=options.backends), (USER, USER))
     named = selection.configured(plan)
     if named & {each.name for each in engines}:
         plan = external_networks.attach_endpoints(client, plan, connect=connect_endpoints)

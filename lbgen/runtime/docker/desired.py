@@ -15,7 +15,7 @@ from lbgen.engines.api import Binary, Engine, ProcessSpec
 from lbgen.engines.health import Watched
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import ContainerLimits, Listener, Plan
-from lbgen.plan.overlay import with_admin, with_device, with_metrics, with_ports, with_version
+from lbgen.plan.overlay import with_admin, with_challenge_port, with_device, with_metrics, with_ports, with_version
 from lbgen.runtime.common.ports import client_address, metrics_url
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.docker import endpoint_rules, helper_image, network
@@ -66,6 +66,7 @@ ENDPOINTS_FILE = "endpoints.json"
 FOLDER = Path(WORK)
 ADMIN_PORT = 9901  # on the container's loopback, never published
 _LOCAL = "127.0.0.1"
+_STORE = "/var/lib/lbgen"  # where the agent keeps certificates
 _EVERY = "0.0.0.0"  # noqa: S104  # inside a container
 RESOLVER = "127.0.0.11"  # docker's DNS server, which resolves container names
 # A kernel engine forwards packets; a traffic switch sends connections to a loopback address.
@@ -239,6 +240,7 @@ def plan_inside(plan: Plan, chosen: EngineChoice, stand_in_set: StandInSet, subn
     address = _EVERY if every else network.engine_address(subnet, chosen.offset, side)
     plan = with_device(plan, _DEVICE)
     plan = replace(plan, listeners=tuple(replace(x, address=address) for x in plan.listeners))
+    plan = with_challenge_port(plan, offset=chosen.offset)
     plan = with_metrics(plan, offset=chosen.offset, address=_EVERY)  # an agent waits until the one before has ended
     if isinstance(chosen.engine, Watched) or spec.ready:
         plan = with_admin(plan, ADMIN_PORT + chosen.side)
@@ -344,6 +346,11 @@ def engine_unit(
             own_processes=spec.kernel,
             limits=plan.containers,
         )
+        if plan.acme is not None and plan.acme.store is not None:
+            binds = [(plan.acme.store, _STORE, "rw")]
+            if plan.acme.webroot is not None:
+                binds.append((plan.acme.webroot, plan.acme.webroot, "ro"))
+            agent_spec = replace(agent_spec, env=(*agent_spec.env, ("STATE_DIRECTORY", _STORE)), binds=tuple(binds))
         agent = (agent_spec, Record(plan.name, Role.AGENT, agent_spec.digest(), engine=engine.name))
     return EngineUnit(chosen, inside, binary, spec, rendered, container_spec, record, ports, agent)
 

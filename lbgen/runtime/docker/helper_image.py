@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -161,7 +162,7 @@ _UNNEEDED = (
 @cache  # this process runs the code that it has read
 def tag() -> str:
     """A tag that changes with lbgen's code, so that an image is never older than the lbgen that uses it."""
-    digest = hashlib.sha256(f"{sys.version}{_nft_path()}".encode())
+    digest = hashlib.sha256(f"{sys.version}{_nft_path()}{find_spec('acme') is not None}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -182,8 +183,9 @@ def build_archive() -> ImageArchive:
     ours = metadata.distribution("lbgen")
     for name in ("METADATA", "entry_points.txt"):  # by which engines are found
         found.files[f"{SITE}/lbgen-{ours.version}.dist-info/{name}"] = (ours.read_text(name) or "").encode()
-    # The SDK too, for the container that watches docker's events.
-    for name in sorted(_requirements("lbgen") | _requirements("docker") | {"docker"}):
+    # The SDK too, for the container that watches docker's events, and what orders certificates.
+    optional = {"docker", *(("acme",) if find_spec("acme") is not None else ())}
+    for name in sorted(_requirements("lbgen").union(optional, *map(_requirements, optional))):
         for file in metadata.distribution(name).files or ():
             path = Path(str(file.locate()))
             if path.is_file() and ".." not in file.parts:

@@ -21,6 +21,7 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.common.processes import set_netns, wait_until
 from lbgen.runtime.docker import container, desired, helper_image, images, network
 from lbgen.runtime.docker.client import connect, docker_errors
@@ -126,7 +127,7 @@ def serve(
     Raises LbgenError (verdicts), EngineError LB403, LB421.
     """
     chosen = desired.EngineChoice(target, version, image)
-    plan = replace(with_version(plan, target.name, version), name=netns.name)
+    plan = replace(with_version(with_self_signed(plan), target.name, version), name=netns.name)
     unit = desired.engine_unit(plan, chosen, plan, netns.helper, accept, netns.ports)
     if unit.spec.ready:
         plan = with_admin(plan, _ADMIN_PORT)

@@ -18,6 +18,7 @@ from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.overlay import with_addresses, with_admin, with_ports, with_version, without_admin
 from lbgen.runtime.common import ports
 from lbgen.runtime.common.executables import find_for
+from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.common.readiness import CHECK_SECONDS, refused_files
 from lbgen.runtime.common.selection import for_routes, judge_with_resolvers
 from lbgen.runtime.local.spawn import (
@@ -59,6 +60,7 @@ def check(
     if isinstance(target, str):
         target = engine_by_name(target)
     binary, version = find_for(plan, target, binary, version)
+    plan = with_self_signed(plan)
     user = engine_user()
     place = directory or make_engine_directory(f"lbgen-check-{target.name}-", user)
     try:

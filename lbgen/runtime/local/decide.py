@@ -15,10 +15,18 @@ from lbgen.diagnostics import Diagnostic, EngineError, LbgenError
 from lbgen.engines.api import engine, engine_names
 from lbgen.engines.rendered import MANIFEST, Rendered, render_with
 from lbgen.plan.model import Protocol as Transport
-from lbgen.plan.overlay import with_admin, with_metrics, with_ports, with_real_endpoints, with_version
+from lbgen.plan.overlay import (
+    with_admin,
+    with_challenge_port,
+    with_metrics,
+    with_ports,
+    with_real_endpoints,
+    with_version,
+)
 from lbgen.runtime.common import ports, selection, state
 from lbgen.runtime.common.driver import RELOAD_SECONDS
 from lbgen.runtime.common.executables import find
+from lbgen.runtime.common.issued_certificates import with_store
 from lbgen.runtime.common.reload import obstacles, other_version, refusal
 from lbgen.runtime.common.selection import ensure_kernel, for_routes, judge_with_resolvers
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest
@@ -80,10 +88,16 @@ def request_for(plan: Plan, engines: Sequence[Engine], options: UpOptions) -> tu
     """What `up` asks for: the plan with the endpoints to forward to, and the engines that will run, without offsets;
     and the skipped engines."""
     backends, accept = options.backends, options.accept
-    plan = plan if backends else with_real_endpoints(plan)
+    plan = with_certificates(plan if backends else with_real_endpoints(plan))
     chosen, skipped = choose(plan, engines, insist=options.insist, accept=accept, named=selection.configured(plan))
     folder = str(state.folder(plan.name))
     return StartRequest(plan.name, folder, plan, chosen, accept, backends, options.seconds), skipped
+
+
+def with_certificates(plan: Plan) -> Plan:
+    """`plan` with its certificates from ACME authorities. Raises EngineError LB402, LB408; see `with_store`."""
+    user = engine_user()
+    return with_store(plan, (user.uid, user.gid))
 
 
 def choose(
@@ -181,7 +195,7 @@ def plan_for(plan: Plan, chosen: EngineChoice, stand_ins: StandInSet, host: str 
     host's address, of an engine in a network namespace."""
     plan = replace(plan, resolvers=chosen.resolvers)
     plan = with_ports(plan, {x.name: x.port + chosen.offset for x in plan.listeners})
-    plan = with_metrics(plan, offset=chosen.offset)
+    plan = with_challenge_port(with_metrics(plan, offset=chosen.offset), offset=chosen.offset)
     plan = stand_ins.apply_to(plan, host or _LOOPBACK)
     if host is not None:  # the namespace does not have the listeners' addresses
         everywhere = "0.0.0.0"  # noqa: S104 - inside a namespace that only this host reaches

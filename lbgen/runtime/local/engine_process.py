@@ -169,7 +169,8 @@ class EngineProcess(Struct):
     def restart_agent(self) -> None:
         """Restart the agent, which continues from its saved results."""
         netns = None if self.network is None else self.network.holder.pid
-        self.agent = start_agent(self.engine, self.directory, netns, self.death, kernel=self.spec.kernel)
+        store = None if self.plan.acme is None else self.plan.acme.store
+        self.agent = start_agent(self.engine, self.directory, netns, self.death, store, kernel=self.spec.kernel)
 
 
 def spawn_engine(
@@ -217,26 +218,29 @@ def start_agent(
     directory: Path,
     netns: int | None = None,
     death: signal.Signals | None = signal.SIGTERM,
+    store: str | None = None,
     *,
     kernel: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start the agent of `engine`, whose files lie in `directory`; it gets the signal `death` (None = none) when this
-    process ends. `netns` is a process whose network namespace it joins, as the engine did. `kernel`: it loads rules, so
-    that it keeps the caller's user."""
+    process ends. `netns` is a process whose network namespace it joins, as the engine did. `store`: where certificates
+    from ACME authorities are kept. `kernel`: it loads rules, so that it keeps the caller's user."""
     user = User() if kernel else engine_user()
     rights = {"parent": os.getpid(), "uid": user.uid, "gid": user.gid, "death": None if death is None else int(death)}
     with (directory / AGENT_LOG).open("ab") as output:
-        return spawn_own(AGENT_ENTRY, [engine, netns, rights], directory=directory, output=output)
+        return spawn_own(AGENT_ENTRY, [engine, netns, rights, store], directory=directory, output=output)
 
 
 def agent_main(order: list[Any]) -> None:
     """The child process: import everything, then drop privileges, as that user may be unable to read the modules."""
-    engine, netns, rights = order
+    engine, netns, rights, store = order
     try:
         import_modules(engine, Path.cwd())
+        # The folders above are closed to the engines' user: it reaches the store by a descriptor.
+        kept = None if store is None else Path(f"/proc/self/fd/{os.open(store, os.O_RDONLY | os.O_DIRECTORY)}")
         if netns is not None:
             join_network(netns)
         drop_privileges(**rights)
-        serve(Path.cwd())
+        serve(Path.cwd(), kept)
     except LbgenError as error:
         sys.exit(str(error))

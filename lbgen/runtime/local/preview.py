@@ -27,6 +27,7 @@ from lbgen.runtime.local.decide import (
     reload_request,
     request_for,
     saved_engine,
+    with_certificates,
 )
 from lbgen.runtime.local.messages import ReloadRequest
 from lbgen.runtime.standins.plan import stand_in_pools
@@ -75,7 +76,7 @@ def preview_reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Dec
         raise EngineError(refusal(f"{stack.name} was started by another lbgen, whose notes cannot be read"))
     if not (is_serving(before) or needs_supervisor(before)):
         raise EngineError(refusal(f"{stack.name} does not run any more"))
-    asked = ReloadRequest(plan, options.accept, options.seconds)
+    asked = ReloadRequest(with_certificates(plan), options.accept, options.seconds)
     return Decision(_reloaded_parts(before, saved, asked), saved.request.plan, accept_request(saved.request, asked)[0])
 
 

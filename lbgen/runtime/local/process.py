@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.agent_spec import FILE as ORDER
 from lbgen.engines.api import Binary, Engine
 from lbgen.engines.api import engine as engine_by_name
-from lbgen.engines.metrics_spec import FILE as METRICS
 from lbgen.engines.rendered import Rendered, render_with
 from lbgen.plan.model import Listener, Plan, Protocol
 from lbgen.plan.overlay import with_admin, with_version
 from lbgen.runtime.common import ports
-from lbgen.runtime.common.driver import START_SECONDS
+from lbgen.runtime.common.driver import AGENT_FILES, START_SECONDS
 from lbgen.runtime.common.executables import find_for
+from lbgen.runtime.common.issued_certificates import with_self_signed
 from lbgen.runtime.common.state import AGENT_LOG
 from lbgen.runtime.local.engine_process import LOG, EngineProcess, failure, spawn_engine
 from lbgen.runtime.local.spawn import (
@@ -62,7 +61,7 @@ def start(
     Raises LbgenError (verdicts), EngineError LB404 (port taken), LB407 (needs root), LB408 (folder closed to nobody).
     """
     user = engine_user()
-    plan = with_version(plan, target.name, version)
+    plan = with_version(with_self_signed(plan), target.name, version)
     if not is_reachable(directory, user):
         message = f"{directory} cannot be reached by the user nobody, who runs the engines"
         raise EngineError(Diagnostic("LB408", message, hint="choose a folder that others may enter"))
@@ -81,6 +80,8 @@ def start(
                 ports.claim(listener.address, listener.port, field, privileged=user.uid is not None)
         if plan.metrics is not None and spec.agent:
             ports.claim(plan.metrics.address, plan.metrics.port, "metrics.port")
+        if plan.acme is not None:
+            ports.claim(ports.LOOPBACK, plan.acme.port, "acme_challenge.port")
     rendered.write(directory)
     log = directory / LOG
     log.touch()
@@ -102,7 +103,7 @@ def start(
     handle = EngineProcess(
         target.name, target.title, version, binary, plan, directory, process, spec, network, death=death
     )
-    if spec.agent and (ORDER in rendered or METRICS in rendered):  # the caller's files may lack them
+    if spec.agent and any(name in rendered for name in AGENT_FILES):  # the caller's files may lack them
         handle.restart_agent()
     return handle
 
@@ -134,11 +135,11 @@ def _wait_listening(handle: EngineProcess, seconds: float) -> None:
         if code is not None:
             raise failure(title, f"{title} {handle.binary.version} {how_ended(code)} while starting", handle.log, code)
         waiting = [x for x in waiting if not _listens(x)]
-        if not waiting and _is_ready(handle) and _serves_metrics(handle):
+        if not waiting and _is_ready(handle) and not _missing_of_agent(handle):
             return
         if time.monotonic() > end:
-            if not waiting and not _serves_metrics(handle):
-                message = f"the agent of {title} serves no metrics after {seconds:g} s"
+            if not waiting and (missing := _missing_of_agent(handle)):
+                message = f"the agent of {title} serves no {missing} after {seconds:g} s"
                 raise failure("the agent", message, handle.directory / AGENT_LOG)
             if not waiting:
                 raise failure(title, f"{title} is not ready after {seconds:g} s", handle.log)
@@ -165,9 +166,14 @@ def _is_ready(handle: EngineProcess) -> bool:
             return False
 
 
-def _serves_metrics(handle: EngineProcess) -> bool:
-    metrics = handle.plan.metrics
-    return handle.agent is None or metrics is None or ports.accepts(metrics.address, metrics.port)
+def _missing_of_agent(handle: EngineProcess) -> str:
+    """What the agent does not serve yet, "" = nothing."""
+    plan = handle.plan
+    if handle.agent is None:
+        return ""
+    if plan.metrics is not None and not ports.accepts(plan.metrics.address, plan.metrics.port):
+        return "metrics"
+    return "challenges" if plan.acme is not None and not ports.accepts(ports.LOOPBACK, plan.acme.port) else ""
 
 
 @contextmanager

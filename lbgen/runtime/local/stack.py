@@ -14,7 +14,14 @@ from lbgen.runtime.common.ports import connections as connections
 from lbgen.runtime.common.processes import defer_signals
 from lbgen.runtime.common.state import lock
 from lbgen.runtime.local import stack_processes, supervisor_client
-from lbgen.runtime.local.decide import is_serving, is_up_to_date, needs_supervisor, reload_request, request_for
+from lbgen.runtime.local.decide import (
+    is_serving,
+    is_up_to_date,
+    needs_supervisor,
+    reload_request,
+    request_for,
+    with_certificates,
+)
 from lbgen.runtime.local.messages import EngineChoice, ReloadRequest, StartRequest, Success
 from lbgen.runtime.local.preview import preview_reload as preview_reload
 from lbgen.runtime.local.preview import preview_up as preview_up
@@ -98,7 +105,7 @@ def reload(stack: StackState, plan: Plan, options: ReloadOptions) -> Result:
         before = state.read(stack.name)
         if before is not None:
             _ensure_supervisor(before, options.progress, strict=True)
-        request = ReloadRequest(plan, options.accept, options.seconds)
+        request = ReloadRequest(with_certificates(plan), options.accept, options.seconds)
         done = supervisor_client.request_reload(stack.name, request, options.progress)
     return Result(done.state, (), done.warnings)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.agent_spec import FILE as ORDER
-from lbgen.engines.metrics_spec import FILE as METRICS
+from lbgen.runtime.common.driver import AGENT_FILES
 from lbgen.runtime.common.processes import ProcessId
 from lbgen.runtime.local import engine_process
 from lbgen.runtime.local.decide import saved_engine
@@ -94,7 +93,7 @@ def _handle(processes: StackProcesses, chosen: EngineChoice, entry: state.Engine
         stop(AdoptedProcess.of(each.identity), spec.stop, 1.0)
     if agents:
         handle.agent = AdoptedProcess.of(agents[-1].identity)
-    elif spec.agent and any((directory / name).is_file() for name in (ORDER, METRICS)):
+    elif spec.agent and any((directory / name).is_file() for name in AGENT_FILES):
         handle.restart_agent()
     return handle
 

@@ -89,10 +89,11 @@ name: full
 listeners:
   web:
     port: 80
-    tls: { certificates: [{ cert: a.crt, key: a.key }] }
+    tls: { certificates: [{ cert: a.crt, key: a.key }], acme: { domains: [a.example] } }
     trusted_proxies: [10.0.0.0/8]
     client_ip: { header: X-Real-IP }
   tcp: { port: 81, mode: l4, tls: { mode: passthrough } }
+error_pages: { 404: { body: gone } }
 forwarded_headers: { real_ip: true }
 pools:
   a:

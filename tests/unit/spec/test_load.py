@@ -25,6 +25,7 @@ listeners:
   secure: { port: 8443, tls: { certificates: [{ cert: shop.crt, key: shop.key, names: [shop.example] }],
                                  min_version: "1.2", mode: terminate,
             policy: intermediate, curves: [X25519],
+            acme: { email: ops@shop.example, directory: "https://acme.internal/", domains: [shop.example], ca: a.crt },
             client: { ca: ca.crt, verify: optional } }, http2: true, proxy_protocol: accept,
             max_connections: 1000, paths: { allow: [empty_segments] },
             headers_with_underscores: pass, access: { deny: [192.0.2.0/24] },
@@ -51,7 +52,10 @@ pools:
     proxy_protocol: v2
     slow_start: 30s
     stand_ins: false
-  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ service: "api.shop:8080" }] }
+error_pages:
+  404: { file: missing.html }
+  5xx: { body: down, content_type: text/html, status: 503, intercept: true }
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
@@ -84,6 +88,7 @@ routes:
     access: { allow: [10.0.0.0/8], deny: [] }
     policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
+  - { name: away, match: [{ path: { exact: /away } }], redirect: { to: "https://new.example{uri}" } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]
@@ -107,6 +112,7 @@ access_log: json
 ignore: [LB266]
 limits: { headers: 16KiB }
 tls: { policy: intermediate }
+acme_challenge: { directory: /var/www/acme, port: 8403 }
 max_body: 1MiB
 buffering: { response: true }
 response_headers: { set: { x-frame-options: DENY } }

@@ -1,0 +1,44 @@
+"""Containers get and renew certificates by ACME from Pebble while clients lose nothing. Needs a docker daemon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import lbgen
+from lbgen.runtime.common import issued_certificates
+from tests.engines import test_acme
+from tests.support import pebble
+from tests.support.daemon import AS_ROOT, IN_CONTAINERS, first_port, name_of
+from tests.support.sample import sample
+
+pytestmark = [*IN_CONTAINERS, AS_ROOT, pytest.mark.usefixtures("nothing_left")]
+NAME = name_of("acme")
+PORTS = first_port(1_850)
+BRIDGE = "172.17.0.1"  # docker's own, which containers of any network reach
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LBGEN_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("engine", sample(test_acme.ENGINES, ("nginx",)))
+def test_a_certificate_is_obtained_and_renewed(engine, state, tmp_path):
+    web, secure = PORTS, PORTS + 1
+    with pebble.authority(tmp_path / "pebble", web, PORTS + 10, validity=15, host=BRIDGE) as authority:
+        data = test_acme.topology(authority, engine, web, secure) | {"name": NAME}
+        stack = lbgen.up(lbgen.load(data), engine=engine, runtime="docker", accept=("all",), seconds=120)
+        with test_acme.clients(secure) as kept, test_acme.clients(secure, fresh=True) as new:
+            first = test_acme.wait_issued(secure)
+            test_acme.wait_issued(secure, other_than=first.serial_number)
+            time.sleep(1)
+        assert (kept.lost, new.lost) == ([], [])
+        assert kept.good > 20
+        assert new.good > 10
+        stack.down()
+        assert (issued_certificates.store_folder(NAME) / "acme-secure.crt").is_file()
+        assert state in issued_certificates.store_folder(NAME).parents
