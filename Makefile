@@ -7,12 +7,14 @@
 #                      the farm's too; a table at the end
 # make drills   all of what `make test` takes a sample of: faults at every step, every command as every user (hours);
 #               and the goals of forwarding in the kernel (needs root and wrk)
-# make kubernetes   drills in a cluster of two nodes, which is built from Go modules the first time (nine CPU minutes; needs
-#               root, Go, containerd, containernetworking-plugins, conntrack and nft), or in the one of $KUBECONFIG
+# make kubernetes   drills in a cluster of two nodes, whose programs are built from Go modules the first time (nine CPU
+#               minutes; needs root, Go, docker, containerd, containernetworking-plugins, conntrack and nft) into the folder
+#               $LBGEN_KUBERNETES, or in the cluster of $KUBECONFIG
 # make test   everything: format, lint, layers, types, tests on the real engines
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+LBGEN_KUBERNETES ?= build/kubernetes
 TOPOLOGY ?= examples/shop/topology.yaml
 
 .PHONY: demo up down test test-versions drills kubernetes golden matrix docs farm clean
@@ -40,8 +42,9 @@ drills: $(VENV)/.test
 	$(BIN)/python -m tests.bench.kernel_rates
 
 kubernetes: $(VENV)/.test
-	sh tests/kubernetes/build.sh build/kubernetes
-	$(BIN)/python -m pytest -q --drills tests/kubernetes
+	[ -n "$$KUBECONFIG" ] || sh tests/kubernetes/build.sh $(LBGEN_KUBERNETES)
+	LBGEN_KUBERNETES=$(LBGEN_KUBERNETES) $(BIN)/python -m pytest -q --drills tests/kubernetes; \
+	code=$$?; cat build/drills/kubernetes.md; exit $$code
 
 farm: $(VENV)/.test
 	$(BIN)/python -m tests.support.farm

@@ -32,6 +32,7 @@ _POSIX = {
 _NAMED = re.compile(rf"\[:({'|'.join(_POSIX)}):\]")
 _CONTROLS = {"t": 9, "n": 10, "r": 13, "f": 12}
 _REPEAT = re.compile(r"([*+?]|\{([0-9]{1,4})(?:(,)([0-9]{0,4}))?\})\??")
+_NAMED_GROUP = re.compile(r"\(\?P<([a-z][a-z0-9_]{0,30})>")
 _HEX = re.compile(r"x([0-7][0-9A-Fa-f])")
 BOUNDS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _HINTS = {
@@ -68,6 +69,13 @@ class Sequence(Struct, frozen=True, eq=False):
     parts: tuple[Node, ...]
 
 
+class Group(Sequence, frozen=True, eq=False):
+    """A sequence whose text can be referred to: by `number`, and by `name` where it has one."""
+
+    number: int
+    name: str
+
+
 class Choice(Struct, frozen=True, eq=False):
     parts: tuple[Node, ...]
 
@@ -95,6 +103,11 @@ def parse(pattern: str) -> Node:
     return _Reader(pattern).read()
 
 
+def parse_groups(pattern: str) -> Node:
+    """The same tree with a `Group` for each group that can be referred to."""
+    return _Reader(pattern, keeps_groups=True).read()
+
+
 def _refused(reason: str, hint: str = "") -> RegexError:
     return RegexError(f"{reason} is not portable between engines", hint)
 
@@ -102,8 +115,10 @@ def _refused(reason: str, hint: str = "") -> RegexError:
 class _Reader:
     """Recursive descent over one pattern; `at` is the place that is read next."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, keeps_groups: bool = False) -> None:
         self.pattern = pattern
+        self.keeps_groups = keeps_groups
+        self.groups = 0
         self.at = 0
         self.depth = 0
 
@@ -190,23 +205,30 @@ class _Reader:
         return _folded(found) if fold else found
 
     def group(self, fold: bool) -> Node:
+        number, name = 0, ""
         if self.accept("(?i:"):
             fold = True
+        elif found := _NAMED_GROUP.match(self.pattern, self.at):
+            self.at = found.end()
+            self.groups += 1
+            number, name = self.groups, found[1]
         elif not self.accept("(?:"):
             shown = self.pattern[self.at : self.at + 4]
             if shown.startswith(("(?P<", "(?<")) and shown not in ("(?<=", "(?<!"):
-                raise _refused("a named group", "write ( ... ): nothing uses the name")
+                raise _refused("this named group", "write (?P<name>...), with a name in lower case")
             if shown.startswith(("(?=", "(?!", "(?<")):
                 raise _refused("look-around", "use several matches or routes")
             if shown.startswith("(?"):
                 raise _refused(f"the group {shown}", "use ( ), (?: ), (?i: ), or (?i) at the very beginning")
             self.at += 1
+            self.groups += 1
+            number = self.groups
         self.depth += 1
         inner = self.choice(fold=fold)
         self.depth -= 1
         if not self.accept(")"):
             raise RegexError("a ( without its )", "write \\( for the character itself")
-        return inner
+        return Group((inner,), number, name) if number and self.keeps_groups else inner
 
     def character(self) -> Chars:
         """A character or an escape, in a class or outside."""

@@ -177,6 +177,14 @@ LB244 challenges of ACME that nobody can answer
     the agent's orders elsewhere, or names nobody; or several replicas would order the same.
   example: listeners: { web: { port: 443, tls: { acme: { domains: [shop.example] } } } }
   remedy: Add `http: { port: 80 }` to `listeners`, and what the finding says.
+LB246 a placeholder that does not exist
+  cause: A text has a word or a number in braces that is no placeholder, and no group of the route's path.
+  example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "{client_ipp}" } } }]
+  remedy: Correct the name as the finding proposes; for the text itself double the braces.
+LB247 a placeholder that has no value there
+  cause: Where the placeholder stands the fact is not known, or a client could choose a redirect's host by it.
+  example: routes: [{ name: app, forward: app, request_headers: { set: { x-endpoint: "{endpoint}" } } }]
+  remedy: Do what the finding proposes, or drop the placeholder.
 LB251 a pool or policy that nothing uses
   cause: Neither a target nor a mirror of any route names the pool; no route and no listener names the policy.
   example: pools:

@@ -58,6 +58,8 @@ class Expect(Struct, frozen=True):
     `cut`: the body may not end properly. `share` bounds how many of `times` answers come from an endpoint or pool (by
     name). `tries`: how often the request reached endpoints, `visits`: how many different ones.
     `unanswered`: the connection is closed without any answer, `no_handshake`: before the end of the TLS handshake.
+    `denied`: the service that is asked about the request does not admit it, so the answer is its own, then `sends` and
+    `saw` are what it got, or the proxy's, with one of `status`.
     `saw`: parts of the endpoint's account by dotted path.
     `tls`: parts of `Handshake`; `trailers`: those of the answer.
     """
@@ -83,6 +85,7 @@ class Expect(Struct, frozen=True):
     tries: int | None = None
     visits: int | None = None
     unanswered: bool = False
+    denied: bool = False
     no_handshake: bool = False
     saw: dict[str, Any] = field(default_factory=dict)
     tls: dict[str, Any] = field(default_factory=dict)

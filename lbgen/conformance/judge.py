@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -64,8 +65,10 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
 
     if expect.route is not None and expect.route != (outcome.route or ""):
         yield wrong(f"route {outcome.route}", expect.route)
-    if outcome.asked and _expects_refusal(expect):
-        return  # what the service says decides
+    if expect.denied:
+        if not outcome.asked:
+            yield wrong("no service is asked", "denied")
+        return
     if expect.fault is not None or expect.pool is not None:
         if not outcome.upstreams:
             yield wrong(f"answers {outcome.status} by itself", "forwarded")
@@ -84,7 +87,8 @@ def contradictions(expect: Expect, outcome: Outcome) -> Iterator[Difference]:
                 yield wrong(f"{name} {getattr(upstream, name)!r}", repr(want))
         if expect.pool in (None, upstream.pool):
             arrived = combine_lines((n, "\0" if v is None else v) for n, v in upstream.headers)
-            sends = {name: value for name, value in expect.sends.items() if name not in upstream.free}
+            open_ = {*upstream.free, *dict(upstream.patterns)}
+            sends = {name: value for name, value in expect.sends.items() if name not in open_}
             yield from literal_differences("oracle: to the endpoint", sends, arrived)
 
 
@@ -105,7 +109,7 @@ def differences(
         yield Difference(Kind.OTHER if answer.complete else Kind.CUT, f"answer {answer.status}: {answer.problem}")
     if expect.cut and answer.complete:
         yield Difference(Kind.WHOLE, "the body is complete, it should be cut")
-    if outcome.asked and (_of_service(outcome, answer) or (answer.status is not None and _expects_refusal(expect))):
+    if expect.denied or _of_service(outcome, answer):
         yield from _denied(expect, outcome, answer)
         return
     if (paged := _page(case, outcome, answer)) is not None:
@@ -123,26 +127,21 @@ def differences(
     yield from _literals(expect, answer)
 
 
-def _expects_refusal(expect: Expect) -> bool:
-    """Whether the case says that the service that is asked refuses the request."""
-    return expect.pool is None and (expect.fault is not None or bool(expect.statuses))
-
-
 def _of_service(outcome: Outcome, answer: Answer) -> bool:
     """Whether the service that was asked made the answer."""
     account = account_of(answer)
-    return account is not None and account["pool"] == outcome.asked
+    return account is not None and account["pool"] == outcome.asked and account["pool"] not in _pools(outcome)
+
+
+def _pools(outcome: Outcome) -> set[str]:
+    return {upstream.pool for upstream in outcome.upstreams}
 
 
 def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Difference]:
-    """Differences of a refusal: of the service, which goes to the client, then `sends` is what the service saw; or of
-    the proxy, where the service says nothing."""
-    account, wanted = account_of(answer), {expect.fault, *expect.statuses} - {None}
-    if not _expects_refusal(expect) or (account is not None and account["pool"] not in (outcome.asked, expect.pool)):
-        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of an endpoint: {answer.body[:80]!r}")
-    elif answer.status not in wanted:
-        yield Difference(Kind.STATUS, answer.status, _or(sorted(each for each in wanted if each is not None)))
-    yield from _literals(replace(expect, status=None), answer)
+    """Differences of an answer that the service which was asked, or the proxy, has to make."""
+    if not expect.denied or (account_of(answer) is not None and not _of_service(outcome, answer)):
+        yield Difference(Kind.ACCEPTED, f"answer {answer.status} of {account_of(answer)}: {answer.body[:80]!r}")
+    yield from _literals(expect, answer)
 
 
 def _page(case: Case, outcome: Outcome, answer: Answer) -> list[Difference] | None:
@@ -207,8 +206,11 @@ def _proxy_made(
     asked = {name.lower() for name, _ in expected}
     extra |= {name for name, value in own if answer.header(name) == value and name not in asked}
     yield from header_differences("answer", expected, answer.headers, _HOP | extra)
-    if outcome.location is not None and tuple(map(without_default_port, answer.lines("location"))) != (
-        outcome.location,
+    yield from _pattern_differences("answer", outcome.patterns, answer.headers)
+    if (
+        outcome.location is not None
+        and "location" not in outcome.free
+        and tuple(map(without_default_port, answer.lines("location"))) != (outcome.location,)
     ):
         yield Difference(Kind.HEADER, answer.header("location"), outcome.location, "location", "answer")
 
@@ -268,7 +270,8 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Differe
         shown = [(n, v) for n, v in shown if v or n != "vary"]
     expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
     named = {n.lower() for n, _ in expected}
-    yield from header_differences("answer", expected, shown, (_HOP | free) - named)
+    yield from header_differences("answer", expected, shown, ((_HOP | free) - named) | {*outcome.free})
+    yield from _pattern_differences("answer", outcome.patterns, shown)
 
 
 def _without_cookie(want: str, headers: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Difference]]:
@@ -328,7 +331,9 @@ def _arrived(upstream: Upstream, account: dict[str, Any], case: Case) -> Iterato
         yield Difference(Kind.OTHER, "the body is not what was sent", place=_AT_ENDPOINT)
     made = {n for n, v in upstream.headers if v is None}
     known = [(n, v) for n, v in upstream.headers if v is not None]
-    yield from header_differences(_AT_ENDPOINT, known, headers, _UPSTREAM_HOP | made | {"te", *upstream.free})
+    free = _UPSTREAM_HOP | made | {"te", *upstream.free, *dict(upstream.patterns)}
+    yield from header_differences(_AT_ENDPOINT, known, headers, free)
+    yield from _pattern_differences(_AT_ENDPOINT, upstream.patterns, headers)
     if account.get("version") == "2" and _asks_for_trailers(case.request) and ("te", "trailers") not in headers:
         yield Difference(Kind.HEADER, None, "trailers", "te", _AT_ENDPOINT)
     for name in sorted(made):
@@ -413,6 +418,16 @@ def header_differences(
     for name in sorted(want.keys() | have.keys()):
         if name not in have or name not in want or not _equal(name, have[name], want[name]):
             yield Difference(Kind.HEADER, have.get(name), want.get(name), name, where)
+
+
+def _pattern_differences(
+    where: str, patterns: Iterable[tuple[str, str]], got: Iterable[tuple[str, str]]
+) -> Iterator[Difference]:
+    """Values that the oracle knows by a regular expression only; no line is an empty value."""
+    have = combine_lines(got)
+    for name, pattern in patterns:
+        if not re.fullmatch(pattern, have.get(name, "")):
+            yield Difference(Kind.HEADER, have.get(name), pattern, name, where)
 
 
 def _equal(name: str, have: str, want: str) -> bool:

@@ -79,5 +79,6 @@ def apply_edits(headers: Iterable[tuple[str, str]], *edits: HeaderEdits) -> Head
     """`headers` after remove, set and add of each (new names in lower case)."""
     for each in edits:
         gone = {*each.remove, *(name for name, _ in each.set)}
-        headers = (*((n, v) for n, v in headers if n.lower() not in gone), *each.set, *each.add)
+        written = ((n, v) for n, v in (*each.set, *each.add) if isinstance(v, str))
+        headers = (*((n, v) for n, v in headers if n.lower() not in gone), *written)
     return tuple(headers)

@@ -22,6 +22,13 @@ def where_lines_remain(plan: Plan, field: str) -> bool:
     return not edits or any(map(_adds_to_lines, edits))
 
 
+def where_static_lines_remain(plan: Plan, field: str) -> bool:
+    """The same, for an engine that adds lines only where some value of the edits has placeholders."""
+    routes = _routes_of(plan, field)
+    edits = [each.request_headers if ".request_headers" in field else each.response_headers for each in routes]
+    return not edits or any(_adds_to_lines(each) and not each.is_dynamic for each in edits)
+
+
 def where_no_rule_may_match(plan: Plan, field: str) -> bool:
     """Whether a request to the listener may meet no rule, for its host or its path."""
     tables = [table for listener in _listeners_of(plan, field) for table in listener.hosts]

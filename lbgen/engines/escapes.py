@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
-from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Node, Repeat, Sequence
+from lbgen.regex import ALNUM, ASCII, BOUNDS, Boundary, Choice, Group, Node, Repeat, Sequence, parse_groups
 from lbgen.regex import Chars as Chars
 from lbgen.regex import parse as parse
 
@@ -30,6 +30,8 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
     match node:
         case Chars():
             return chars(node)
+        case Group():
+            return f"({f'?<{node.name}>' if node.name else ''}{write(node.parts[0], chars)})"
         case Sequence():
             return "".join(
                 f"(?:{write(part, chars)})" if isinstance(part, Choice) else write(part, chars) for part in node.parts
@@ -44,6 +46,25 @@ def write(node: Node, chars: Callable[[Chars], str]) -> str:
             return r"\B" if node.inside else r"\b"
         case _:
             assert_never(node)
+
+
+def mark_group(pattern: str, number: int, name: str = "") -> Node:
+    """The tree of a pattern in which its group `number`, counted from 1, is the only one, with that `name` if any."""
+
+    def marked(node: Node) -> Node:
+        match node:
+            case Group():
+                inner = marked(node.parts[0])
+                return Group((inner,), number, name) if node.number == number else inner
+            case Sequence():
+                return Sequence(tuple(map(marked, node.parts)))
+            case Choice():
+                return Choice(tuple(map(marked, node.parts)))
+            case Repeat():
+                return Repeat(marked(node.part), node.least, node.most)
+        return node
+
+    return marked(parse_groups(pattern))
 
 
 def group(node: Node, chars: Callable[[Chars], str]) -> str:

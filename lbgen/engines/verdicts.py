@@ -130,7 +130,7 @@ def answers(plan: Plan, engine: Engine, version: str, accept: Iterable[str] = ()
         ok = bool(accepted & {feature, ACCEPT_ALL})
         found.append(Answer(feature, verdict, fields, ok, default=all(use.default for use in uses)))
     texts = (*unplaced(plan, engine), *of_other_engines(plan, engine))
-    said = (*texts, *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
+    said = (*texts, *_outside(plan), *_without_choice(plan, engine, version), *objections_on(plan, engine, version))
     for objection in said:
         named = objection.feature or ""
         ok = bool(accepted & {named, ACCEPT_ALL})
@@ -153,6 +153,15 @@ def _without_choice(plan: Plan, engine: Engine, version: str) -> Iterator[Object
         yield Objection(refused("it is a proxy, which has no such choice"), f"{place}.forwarding")
     if said.device is not None:
         yield Objection(refused("it has no direct forwarding, which uses that interface"), f"{place}.device")
+
+
+def _outside(plan: Plan) -> Iterator[Objection]:
+    """A refusal of each Service of a Kubernetes cluster. Exports for a cluster replace them by their names."""
+    note = "a Service is known in its Kubernetes cluster alone (--to kubernetes); elsewhere write address: host:port"
+    for pool in plan.pools:
+        for endpoint in pool.endpoints:
+            if endpoint.in_cluster:
+                yield Objection(refused(note), f"{endpoint.field}.service")
 
 
 def concerns(field: str, engine: Engine) -> bool:

@@ -16,12 +16,12 @@ from lbgen.exporters.parts import (
     build_parts,
     dump,
     exported,
-    label,
     per_replica,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL
 from lbgen.runtime.docker.helper_image import USER
+from lbgen.runtime.orchestrators.names import label
 
 _MEMORY = "rw,noexec,nosuid,nodev"
 _LOG = {"driver": "json-file", "options": {"max-size": "20m", "max-file": "3"}}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 WORK = "/run/lbgen"  # the engine's working folder, in memory
 AGENT_IMAGE, AGENT_VARIABLE = f"lbgen:{VERSION}", "LBGEN_IMAGE"  # of the Dockerfile of lbgen's repository
 GRACE_SECONDS = 30  # for open connections, once an engine was told to stop
+DRAIN_SECONDS = 20  # for the requests of an engine that ends at once, before that
 PRIVILEGED = 1024  # the first port that needs no privilege
 LOW_PORTS = "net.ipv4.ip_unprivileged_port_start"
 START, HEALTHY = "start.sh", "healthy.sh"  # beside the rendered files
@@ -69,7 +70,7 @@ def scripts(part: Part, *, hot: bool = False, lingers: int = 0) -> tuple[Rendere
     """start.sh, which puts the files into the working folder and becomes the engine; healthy.sh, which ends with 0
     while it serves. `hot`: for files that change while it runs: also load.sh, and where the engine can do that, a
     start.sh that starts another process beside it on SIGHUP. `lingers`: one that passes the signal to end on after so
-    many seconds, in which those in front find out."""
+    many seconds, in which those in front find out and the engine drains."""
     spec, check = part.spec, health_check(part.plan)
     load = (load_script(part, CONFIG, WORK, "/dev/stdout"),) if hot else ()
     argv = f"exec {shlex.join(spec.argv)}\n"
@@ -77,7 +78,9 @@ def scripts(part: Part, *, hot: bool = False, lingers: int = 0) -> tuple[Rendere
         argv = hot_restart_script(spec.hot_restart_argv)
     elif lingers:
         signal = spec.stop.name.removeprefix("SIG")
-        argv = f"trap 'sleep {lingers}; kill -{signal} $!' {signal}\n{shlex.join(spec.argv)} &\nwait $!\nwait $!\n"
+        ask = f"  bash -c {shlex.quote(drain_script(part))}\n" if spec.drain_path else ""
+        end = f"end() {{\n{ask}  sleep {lingers}\n  kill -{signal} $!\n}}\n"
+        argv = f"{end}trap end {signal}\n{shlex.join(spec.argv)} &\nwait $!\nwait $!\n"
     log = f"ln -sf /dev/stdout {spec.access_log}\n" if spec.access_log else ""
     copy = f"{_LOAD}\n" if hot else f"cp -RLf {CONFIG}/* .\n{log}"
     start = RenderedFile(START, f"# {_ABOUT}\nset -e\n{copy}set +e\n{argv}")
@@ -96,6 +99,12 @@ def _probe(check: HealthCheck) -> str:
         url = f"http://127.0.0.1:{check.port}{check.path}"
         other = f'wget -q -T {_PROBE_SECONDS} -O /dev/null --header "Host: {check.host}" "{url}"'
     return f"if command -v bash >/dev/null; then\n  exec bash -c '{bash}'\nfi\nexec {other}"
+
+
+def drain_script(part: Part) -> str:
+    """What bash runs to have the engine end connections with their next answers."""
+    asked = rf"POST {part.spec.drain_path} HTTP/1.1\r\nHost: lbgen\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    return f"exec 3<>/dev/tcp/127.0.0.1/{part.plan.admin_port}; printf '{asked}' >&3"
 
 
 def reload_script(signal: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lbgen.exporters.parts import label
 from lbgen.exporters.run import export
 from lbgen.plan.tiers import parts as tiers_of
 from lbgen.runtime.common.state import Address, scheme
 from lbgen.runtime.orchestrators.model import Deployment, Record, Service
+from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
     from lbgen.exporters.parts import Part

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters.gateway_verdicts import findings, unsaid, written
-from lbgen.exporters.parts import Exported, Request, dump, exported, label, refuse, refuse_acme, text_file
+from lbgen.exporters.parts import Exported, Request, dump, exported, refuse, refuse_acme, text_file
 from lbgen.plan.conditions import Exact, Header, Method, Present, Query, Regex
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Mode, Plan, Pool, PoolProtocol, Protocol, Redirect, Route
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.resolve import plan as build_plan
+from lbgen.plan.route_values import route_facts
 from lbgen.plan.tiers import tiers
+from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Cors
@@ -116,7 +118,7 @@ def _certificate_name(plan: Plan, listener: Listener, number: int) -> str:
 def _route(request: Request, plan: Plan, route: Route) -> Iterator[_Object]:
     """The route as objects of the API: one for each 16 hosts, and none where the API has no word for its action."""
     parents = [x for x in plan.listeners if any(rule.route == route.name for rule in _rules(x))]
-    if not parents or not isinstance(route.action, (Forward, Redirect)):
+    if not parents or not isinstance(route.action, (Forward, Redirect)) or route_facts(route):
         return
     rules = [rule for x in parents for rule in _rules(x) if rule.route == route.name]
     if parents[0].mode is Mode.L4:
@@ -267,7 +269,8 @@ def _edits(side: str, edits: HeaderEdits) -> Iterator[_Object]:
 
 def _redirect(action: Redirect) -> _Object:
     values = {"scheme": action.scheme, "hostname": action.host, "port": action.port, "statusCode": action.status}
-    return {key: value for key, value in values.items() if value is not None} | _path(action.path, action.prefix)
+    path = None if action.path is None else str(action.path)
+    return {key: value for key, value in values.items() if value is not None} | _path(path, action.prefix)
 
 
 def _path(whole: str | None, prefix: str | None) -> _Object:

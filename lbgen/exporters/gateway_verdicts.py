@@ -61,7 +61,9 @@ def unsaid(plan: Plan) -> dict[Feature, str]:
     """The features in use that the API has no word for, with what holds instead."""
     found = {}
     for feature in plan.uses_by_feature():
-        if feature not in SAID:
+        if feature.startswith("values."):
+            found[feature] = "its values are the same for every request; such a route is left out"
+        elif feature not in SAID:
             found[feature] = _WHY.get(feature, _BACKEND if feature.startswith("pool.") else _GATEWAY)
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lbgen.engines.agent_spec import FILE as AGENT_FILE
 from lbgen.engines.api import RenderedFile
 from lbgen.exporters import containers
-from lbgen.exporters.containers import AGENT_IMAGE, GRACE_SECONDS, HEALTHY, LOW_PORTS, START, WORK
+from lbgen.exporters.containers import AGENT_IMAGE, DRAIN_SECONDS, GRACE_SECONDS, HEALTHY, LOW_PORTS, START, WORK
 from lbgen.exporters.parts import (
     CONFIG,
     Exported,
@@ -22,11 +22,9 @@ from lbgen.exporters.parts import (
     Request,
     Target,
     build_parts,
-    digest,
     dump,
     exported,
     kept_otherwise,
-    label,
     lost_addresses,
     per_replica,
     refuse,
@@ -35,6 +33,7 @@ from lbgen.exporters.parts import (
     weak_links,
 )
 from lbgen.runtime.docker.helper_image import USER
+from lbgen.runtime.orchestrators.names import digest, label
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -47,8 +46,7 @@ MOST_BYTES = 1_000_000  # of the files in a ConfigMap, which holds 1 MiB with al
 _GROWTH = 4  # as many replicas at most, of a tier that is scaled by load
 # Until nobody begins with a pod, before its engine is told to stop: all nodes have taken it out of its Service, and its
 # headless name leads to it no more: cluster DNS lets an answer live for 30 s at most, and engines for 10 s more.
-_OUT_SECONDS, _NAME_SECONDS = 5, 40
-_DRAIN_SECONDS = 20  # for the requests of an engine that ends at once
+_OUT_SECONDS, _NAME_SECONDS = 10, 40
 _KEY = re.compile(r"[^-._a-zA-Z0-9]")
 _MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
 _RIGHTS = {
@@ -64,7 +62,15 @@ def _target(request: Request) -> Target:
     def endpoints(name: str, count: int) -> tuple[tuple[str, int], ...]:
         return ((f"{label(name)}-headless.{request.namespace}.svc.cluster.local", slots(growth * count)),)
 
-    return Target("kubernetes", work=lambda name: WORK, endpoints=endpoints, least=2, names=slots(1), drains=True)
+    return Target(
+        "kubernetes",
+        work=lambda name: WORK,
+        endpoints=endpoints,
+        least=2,
+        names=slots(1),
+        cluster=True,
+        drains=True,
+    )
 
 
 def export(request: Request) -> Exported:
@@ -292,7 +298,7 @@ def _engine(part: Part) -> _Object:
 
 def _stop_after(part: Part) -> int:
     """The seconds for which an engine goes on after its pod was taken out."""
-    return max(_OUT_SECONDS if part.entry else _NAME_SECONDS, _DRAIN_SECONDS if part.spec.drain_path else 0)
+    return max(_OUT_SECONDS if part.entry else _NAME_SECONDS, DRAIN_SECONDS if part.spec.drain_path else 0)
 
 
 def _pre_stop(part: Part) -> _Object:
@@ -300,8 +306,7 @@ def _pre_stop(part: Part) -> _Object:
     with their answers."""
     if not part.spec.drain_path:
         return {"sleep": {"seconds": _stop_after(part)}}
-    asked = rf"POST {part.spec.drain_path} HTTP/1.1\r\nHost: lbgen\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    script = f"exec 3<>/dev/tcp/127.0.0.1/{part.plan.admin_port}; printf '{asked}' >&3; sleep {_stop_after(part)}"
+    script = f"{containers.drain_script(part)}; sleep {_stop_after(part)}"
     return {"exec": {"command": ["/bin/bash", "-c", script]}}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
 
 LOAD = "load.sh"  # puts the files where the engine runs
 CONFIG = "/etc/lbgen"  # where a container has the rendered files, read-only
-DIGITS = 10  # of a digest in a name
-_LONGEST = 50  # name of a part, so that what is put after it fits into the 63 letters of DNS
 _ADMIN = 9901  # the first port for an engine's admin interface, on loopback
 _SLOTS = 10  # the least number of addresses that a name of replicas may get, beyond those there are now
 # Limits of one process, and what is known to one process alone.
@@ -145,6 +141,7 @@ class Target(Struct, frozen=True):
     least: int = 1  # replicas where the topology says nothing
     names: int = 1  # addresses that an endpoint's own name may have
     floating: bool = False  # another engine may announce the addresses of a part in front
+    cluster: bool = False  # engines are where names of Services lead to them
     drains: bool = False  # something runs beside an engine before it is stopped, and can ask it to drain
 
 
@@ -237,7 +234,8 @@ def _linked(plan: Plan, target: Target, counts: Mapping[str, int]) -> Plan:
     def endpoints(pool: Pool) -> tuple[Endpoint, ...]:
         if pool.leads_to is None:
             several = 1 if pool.sticky else target.names
-            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in pool.endpoints)
+            known = (replace(x, in_cluster=x.in_cluster and not target.cluster) for x in pool.endpoints)
+            return tuple(x if x.is_ip else replace(x, addresses=several, early=True) for x in known)
         tier = pool.leads_to[0]
         found = target.endpoints(f"{topology}-{tier}", counts[tier])
         first = pool.endpoints[0]
@@ -341,24 +339,6 @@ def lost_addresses(part: Part, kept: str) -> Iterator[Diagnostic]:
         if listener.address_written:
             message = f"listener {listener.name} is at every address of its container, not at the one that is written"
             yield kept_otherwise(part.plan, message, f"{listener.field}.address")
-
-
-def digest(*contents: bytes | str) -> str:
-    """Some digits of a digest of texts, for names."""
-    hasher = hashlib.sha256()
-    for each in contents:
-        raw = each.encode() if isinstance(each, str) else each
-        hasher.update(len(raw).to_bytes(8, "big") + raw)
-    return hasher.hexdigest()[:DIGITS]
-
-
-def label(name: str) -> str:
-    """A name as DNS has it: lower-case letters, digits and hyphens, 50 at most. It ends with a digest where it is not
-    the name itself, so that two names stay two."""
-    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
-    if name == plain[:_LONGEST]:
-        return name
-    return f"{plain[: _LONGEST - DIGITS - 1].rstrip('-')}-{digest(name)}".lstrip("-")
 
 
 class _Dumper(yaml.SafeDumper):

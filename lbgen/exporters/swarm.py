@@ -19,11 +19,9 @@ from lbgen.exporters.parts import (
     Request,
     Target,
     build_parts,
-    digest,
     dump,
     exported,
     kept_otherwise,
-    label,
     lost_addresses,
     per_replica,
     refuse,
@@ -32,6 +30,7 @@ from lbgen.exporters.parts import (
     weak_links,
 )
 from lbgen.runtime.docker.helper_image import USER
+from lbgen.runtime.orchestrators.names import digest, label
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic
@@ -50,6 +49,7 @@ _TARGET = Target(
     resolvers=("127.0.0.11",),
     least=2,
     names=slots(1),
+    drains=True,
 )
 _KEPT = "ports of the nodes keep clients' addresses, but for those of clients on the node itself"
 
@@ -63,7 +63,7 @@ def export(request: Request) -> Exported:
     findings: list[Diagnostic] = []
     for part in parts:
         _refuse_agent(part)
-        own = part.files(part.name, containers.scripts(part, lingers=0 if part.entry else LINGER_SECONDS))
+        own = part.files(part.name, containers.scripts(part, lingers=_lingers(part)))
         files += own
         configs = {x.name: x.text.encode() for x in own}
         configs |= {x.path: x.content() for x in part.copies(part.name) if not x.secret}
@@ -86,6 +86,11 @@ def export(request: Request) -> Exported:
     files += [RenderedFile("stack.yaml", text), _readme(request, parts)]
     copies = [copy for part in parts for copy in part.copies(part.name)]
     return exported("swarm", files, copies, findings, request, parts)
+
+
+def _lingers(part: Part) -> int:
+    """The seconds for which an engine goes on after its task was told to end."""
+    return max(0 if part.entry else LINGER_SECONDS, containers.DRAIN_SECONDS if part.spec.drain_path else 0)
 
 
 def _refuse_agent(part: Part) -> None:
@@ -142,9 +147,9 @@ def _service(part: Part, number: int | None) -> _Object:
         "logging": {"driver": "json-file", "options": {"max-size": "20m", "max-file": "3"}},
         "deploy": _deploy(part, number),
     }
-    if not part.entry:
-        service["stop_grace_period"] = f"{containers.GRACE_SECONDS + LINGER_SECONDS}s"
-    else:
+    if seconds := _lingers(part):
+        service["stop_grace_period"] = f"{containers.GRACE_SECONDS + seconds}s"
+    if part.entry:
         service["ports"] = [
             {"target": x.port, "published": x.port, "protocol": str(x.protocol), "mode": "host"}
             for x in part.plan.listeners

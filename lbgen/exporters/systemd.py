@@ -19,11 +19,11 @@ from lbgen.exporters.parts import (
     dump,
     exported,
     kept_otherwise,
-    label,
     load_script,
     text_file,
 )
 from lbgen.runtime.docker.desired import NEXT_SIGNAL, hot_restart_script
+from lbgen.runtime.orchestrators.names import label
 
 if TYPE_CHECKING:
     from lbgen.diagnostics import Diagnostic

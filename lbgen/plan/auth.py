@@ -220,8 +220,13 @@ _MEMBERS = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
 
 def read_keys(path: Path) -> tuple[JsonWebKey, ...]:
     """The keys of a JWKS file that verify signatures, public parts alone. Raises OSError, AuthFileError."""
+    return parse_keys(path.read_bytes())
+
+
+def parse_keys(content: bytes | str) -> tuple[JsonWebKey, ...]:
+    """Like `read_keys`, of what is in the file. Raises AuthFileError."""
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(content)
     except (ValueError, RecursionError):
         raise AuthFileError("it is not JSON") from None
     written = data.get("keys") if isinstance(data, dict) else None

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES, read_conditions
 from lbgen.plan.expand import forwarded_pools
-from lbgen.plan.features import Feature, features_of_fields
+from lbgen.plan.features import VALUES, Feature, features_of_fields
 from lbgen.plan.listener import ClientTimeouts
 from lbgen.plan.path_conditions import read_path
 from lbgen.plan.resolve_policies import client_timeouts
+from lbgen.plan.values import read_placeholder
 from lbgen.plan.verbatim_auth import find_authentication
+from lbgen.plan.written_texts import written_texts
 from lbgen.spec.auth import ServiceUrl
 from lbgen.spec.policy import Timeouts
 from lbgen.spec.pydantic_errors import models_of
@@ -75,6 +77,10 @@ def explicit_uses(expanded: ExpandedTopology, written: Written) -> Iterator[Feat
             yield from [(feature, place or field) for feature, place in inherited[is_l4]]
             inherited[is_l4] = [use for use in inherited[is_l4] if not use[1]]  # list the topology's own fields once
     yield from _defaults(model, of_l7)
+    for written_text in written_texts(model):
+        if written_text.route is None or not expanded.is_l4(written_text.route):
+            for mention in written_text.mentions:
+                yield VALUES[read_placeholder(mention).fact], written_text.field
     for name, engine in model.engines.items():
         for place, text in engine.verbatim.items():
             yield "engines.verbatim", f"engines.{name}.{place}"
@@ -193,10 +199,11 @@ def _pool(field: str, pool: Pool, *, l7: bool, l4: bool) -> Iterator[FeatureUse]
             yield ("pool.weights" if endpoint.weight else "pool.weights.zero"), f"{place}.weight"
         if endpoint.backup:
             yield "pool.backup", f"{place}.backup"
-        if not endpoint.address.is_ip:
-            yield "pool.endpoint_names", f"{place}.address"
-        elif ":" in endpoint.address.host:
-            yield "pool.endpoint_ipv6", f"{place}.address"
+        key, address = endpoint.place
+        if not address.is_ip:
+            yield "pool.endpoint_names", f"{place}.{key}"
+        elif ":" in address.host:
+            yield "pool.endpoint_ipv6", f"{place}.{key}"
     if pool.protocol in ("http2", "grpc"):
         yield f"pool.protocol.{pool.protocol}", f"{field}.protocol"
     for feature, place in _set_fields(pool, "pool", field):

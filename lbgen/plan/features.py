@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbgen.plan.conditions import FEATURES
+from lbgen.plan.values import Fact
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -74,6 +75,8 @@ _BESIDE = (
     *("listener.max_connections.l4", "route.forward.split", "route.forward.request_headers"),
     *("route.retries.budget", "pool.proxy_protocol.l4"),
 )
+# By placeholder, wherever it stands.
+VALUES: Mapping[Fact, Feature] = {fact: f"values.{fact}" for fact in Fact if fact is not Fact.ARGS}
 # Clauses that no field controls.
 _CLAUSES = (
     "framing",  # what a client could use to bypass a rule
@@ -91,7 +94,7 @@ def all_features() -> tuple[Feature, ...]:
     """Every name, in the order of reports: that of the models, then what no field asks for."""
     from lbgen.spec.model import TopologyModel  # many commands have no topology, and need not wait for its models
 
-    return (*features_of_model(TopologyModel), *_CLAUSES)
+    return (*features_of_model(TopologyModel), *VALUES.values(), *_CLAUSES)
 
 
 def features_of_model(root: type[BaseModel]) -> tuple[Feature, ...]:
@@ -116,7 +119,7 @@ def features_of_model(root: type[BaseModel]) -> tuple[Feature, ...]:
 def features_of_fields() -> frozenset[Feature]:
     """The names that are paths, of fields that ask for a feature by being set."""
     inherited = [each for each in all_features() if each.startswith("timeouts.")]
-    return frozenset(all_features()).difference(inherited, _CLAUSES, *_BY_VALUE.values())
+    return frozenset(all_features()).difference(inherited, _CLAUSES, VALUES.values(), *_BY_VALUE.values())
 
 
 def check_feature(name: Feature) -> Feature:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from lbgen.plan.addresses import is_within
 from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
+from lbgen.plan.route import HeaderEdits
+from lbgen.plan.values import PROXY_FIELDS as PROXY_FIELDS
+from lbgen.plan.values import Fact, Facts, Placeholder, Template, Value, bind, join_parts, parts_of
 
 if TYPE_CHECKING:
     from lbgen.plan.model import (
         Endpoint,
         Forward,
-        HeaderEdits,
         Listener,
         Plan,
         Pool,
@@ -35,7 +37,6 @@ FORWARDED_FOR = "x-forwarded-for"
 REQUEST_ID = "x-request-id"
 REAL_IP = "x-real-ip"
 RFC_7239 = "forwarded"
-PROXY_FIELDS = frozenset({*FORWARDED, REQUEST_ID})  # seen and kept only where they come from a trusted proxy
 _NO_TOKEN = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -133,10 +134,27 @@ def is_websocket(request: ParsedRequest) -> bool:
 
 
 def apply_edits(lines: Lines, edits: HeaderEdits) -> Lines:
-    """`lines` after `edits`: remove, set, add."""
+    """`lines` after `edits` (remove, set, add), whose values are texts, see `evaluate_edits`."""
     gone = {*edits.remove, *(name for name, _ in edits.set)}
     kept = [(name, value) for name, value in lines if name not in gone]
-    return kept + [(name, to_wire(value)) for name, value in (*edits.set, *edits.add)]
+    return kept + [(name, value) for name, value in (*edits.set, *edits.add) if isinstance(value, str)]
+
+
+def evaluate_edits(edits: HeaderEdits, facts: Facts) -> tuple[HeaderEdits, dict[str, str]]:
+    """`edits` with the values that a request gives them as latin-1 texts, and by header a regular expression of values
+    that the oracle does not know. An empty value makes no line."""
+    found: dict[str, list[tuple[str, Value]]] = {"set": [], "add": []}
+    unknown, gone = dict[str, str](), []
+    for kind, pairs in (("set", edits.set), ("add", edits.add)):
+        for name, value in pairs:
+            text = facts.evaluate(value)
+            if text is None:
+                unknown[name] = facts.pattern(value) if kind == "set" else f"(?:.*, ?)?{facts.pattern(value)}"
+            elif text:
+                found[kind].append((name, text))
+            if not text and kind == "set":
+                gone.append(name)
+    return HeaderEdits(tuple(found["set"]), tuple(found["add"]), (*edits.remove, *gone)), unknown
 
 
 def replace_prefix(request: ParsedRequest, matched: Path, prefix: str) -> str:
@@ -165,10 +183,25 @@ def redirect_location(request: ParsedRequest, matched: Path, redirect: Redirect,
     host = redirect.host or request.host or own
     path = request.path
     if redirect.path is not None:
-        path = to_wire(redirect.path)
+        path = to_wire(str(redirect.path))
     elif redirect.prefix is not None:
         path = replace_prefix(request, matched, redirect.prefix)
     return f"{scheme}://{host}{'' if port == default else f':{port}'}{path}{_query(request)}"
+
+
+def redirect_value(redirect: Redirect, route: str, listener: Listener) -> Value | None:
+    """The address of a redirect whose parts have placeholders, or that is written as a whole; None for all others."""
+    if redirect.to is not None:
+        return bind(redirect.to, route, listener)
+    if not any(isinstance(each, Template) for each in redirect.values()):
+        return None
+    scheme = redirect.scheme or listener.scheme
+    port = redirect.port or (DEFAULT_PORTS[scheme] if redirect.scheme else listener.client_port)
+    authority = redirect.host or Template((Placeholder(Fact.HOST),))
+    target = redirect.path or Template((Placeholder(Fact.PATH),))
+    authority, target = bind(authority, route, listener), bind(target, route, listener)
+    shown = "" if port == DEFAULT_PORTS[scheme] else f":{port}"
+    return join_parts((f"{scheme}://", *parts_of(authority), shown, *parts_of(target), Placeholder(Fact.ARGS)))
 
 
 def _query(request: ParsedRequest) -> str:

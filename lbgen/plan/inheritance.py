@@ -52,7 +52,8 @@ def with_inherited(topology: Topology) -> Topology:
     if topology.marks.origins or not _inherits(model):
         return topology
     expanded, origins = expand(model), dict[str, str]()
-    routes = [_route(expanded, index, route, origins) for index, route in enumerate(model.routes)]
+    inheritance = Inheritance(expanded)
+    routes = [_route(inheritance, index, origins) for index in range(len(model.routes))]
     pools = {name: _pool(expanded, name, pool, origins) for name, pool in model.pools.items()}
     return replace(
         topology,
@@ -61,17 +62,32 @@ def with_inherited(topology: Topology) -> Topology:
     )
 
 
-def find_conflict(expanded: ExpandedTopology, index: int) -> tuple[str, str, str] | None:
-    """Two listeners of a route from which it would inherit different policies, and a field that differs."""
-    route, model = expanded.model.routes[index], expanded.model
-    names = _listeners_by_policies(model, expanded.listeners[index])
-    if len(names) < 2:
-        return None
-    own = {key: getattr(route, key) for key in RoutePolicies.model_fields}
-    merged = [(name, _merged(_layers(expanded, index, route, name), "", route)) for name in names]
-    first, *others = [(name, own | _values(fields)) for name, fields in merged]
-    differs = ((name, key) for name, values in others for key in own if values[key] != first[1][key])
-    return next(((first[0], name, key) for name, key in differs), None)
+class Inheritance:
+    """What the routes of a topology inherit; layers that many routes have alike are merged once."""
+
+    def __init__(self, expanded: ExpandedTopology) -> None:
+        self.expanded = expanded
+        self._merged: dict[tuple[object, ...], dict[str, _Field]] = {}
+
+    def find_conflict(self, index: int) -> tuple[str, str, str] | None:
+        """Two listeners of a route from which it would inherit different policies, and a field that differs."""
+        model = self.expanded.model
+        route, names = model.routes[index], _first_of_each(model, self.expanded.listeners[index])
+        if len(names) < 2:
+            return None
+        own = {key: getattr(route, key) for key in RoutePolicies.model_fields}
+        first, *others = [(name, own | _values(self.merged(index, name))) for name in names]
+        differs = ((name, key) for name, values in others for key in own if values[key] != first[1][key])
+        return next(((first[0], name, key) for name, key in differs), None)
+
+    def merged(self, index: int, listener: str | None) -> dict[str, _Field]:
+        """The fields that a route inherits on that listener, with its own over them."""
+        route = self.expanded.model.routes[index]
+        l4 = self.expanded.is_l4(index)
+        key = (listener, tuple(route.policies or ()), route.forward is None, l4, l4 and _is_udp(self.expanded, [index]))
+        if key not in self._merged:
+            self._merged[key] = _merge(_layers(self.expanded, index, route, listener))
+        return _with_own(self._merged[key], f"routes[{index}]", route)
 
 
 def _inherits(model: TopologyModel) -> bool:
@@ -82,8 +98,10 @@ def _inherits(model: TopologyModel) -> bool:
     )
 
 
-def _listeners_by_policies(model: TopologyModel, names: Sequence[str]) -> list[str]:
+def _first_of_each(model: TopologyModel, names: Sequence[str]) -> list[str]:
     """The first listener of all that say the same."""
+    if len(names) < 2:
+        return list(names)
     found: list[str] = []
     for name in names:
         this = _inherited_from(model.listeners[name])
@@ -97,13 +115,14 @@ def _inherited_from(listener: Listener) -> tuple[object, ...]:
     return listener.policies or [], listener.auth, listener.error_pages
 
 
-def _route(expanded: ExpandedTopology, index: int, route: Route, origins: dict[str, str]) -> Route:
-    if find_conflict(expanded, index) is not None:
+def _route(inheritance: Inheritance, index: int, origins: dict[str, str]) -> Route:
+    route, listeners = inheritance.expanded.model.routes[index], inheritance.expanded.listeners[index]
+    if inheritance.find_conflict(index) is not None:
         return route
-    listener = next(iter(expanded.listeners[index]), None)
-    field = f"routes[{index}]"
-    merged = _merged(_layers(expanded, index, route, listener), field, route)
-    origins |= _origins(merged, field)
+    merged = inheritance.merged(index, next(iter(listeners), None))
+    if not merged:
+        return route
+    origins |= _origins(merged, f"routes[{index}]")
     return route.model_copy(update=_values(merged))
 
 
@@ -114,7 +133,8 @@ def _pool(expanded: ExpandedTopology, name: str, pool: Pool, origins: dict[str, 
     field = f"pools.{name}"
     users = [n for n, route in enumerate(expanded.model.routes) if any(to.pool == name for to in route.forward or ())]
     l4 = [n for n in users if expanded.is_l4(n)]
-    merged = _merged([("defaults.pool", _fit_pool(defaults.pool, l4=bool(l4), udp=_is_udp(expanded, l4)))], field, pool)
+    below = _merge([("defaults.pool", _fit_pool(defaults.pool, l4=bool(l4), udp=_is_udp(expanded, l4)))])
+    merged = _with_own(below, field, pool)
     origins |= _origins(merged, field)
     return pool.model_copy(update=_values(merged))
 
@@ -190,15 +210,19 @@ def _with_part(model: _Model, key: str, dropped: Iterable[str]) -> _Model:
     return model.model_copy(update={key: rest}) if rest.model_fields_set else _without(model, (key,))
 
 
-def _merged(layers: Iterable[_Layer], field: str, own: BaseModel) -> dict[str, _Field]:
-    """The fields that the layers set, and of the object's own those that they set too; lowest first."""
+def _merge(layers: Iterable[_Layer]) -> dict[str, _Field]:
+    """The fields that the layers set, lowest first."""
     merged: dict[str, _Field] = {}
     for place, layer in layers:
         for key in layer.model_fields_set:
             merged[key] = _over(merged.get(key), getattr(layer, key), f"{place}.{key}")
-    for key in own.model_fields_set & merged.keys():
-        merged[key] = _over(merged[key], getattr(own, key), f"{field}.{key}")
     return merged
+
+
+def _with_own(below: dict[str, _Field], field: str, own: BaseModel) -> dict[str, _Field]:
+    """The fields of `below`, with those over them that the object at `field` sets itself."""
+    keys = own.model_fields_set & below.keys()
+    return {**below, **{key: _over(below[key], getattr(own, key), f"{field}.{key}") for key in keys}}
 
 
 def _over(lower: _Field | None, value: object, place: str) -> _Field:

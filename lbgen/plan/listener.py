@@ -89,5 +89,10 @@ class Listener(Struct, frozen=True):
         return "https" if self.terminates_tls else "http"
 
     @property
+    def asks_certificate(self) -> bool:
+        """Whether clients are asked for a certificate."""
+        return self.tls is not None and self.tls.client_ca is not None
+
+    @property
     def terminates_tls(self) -> bool:
         return self.tls is not None and not self.tls.passthrough

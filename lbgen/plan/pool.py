@@ -42,6 +42,7 @@ class Endpoint(Struct, frozen=True):
     cookie_value: str = ""  # by which a sticky cookie names it; "" in pools without one
     written: str = ""  # the topology's host:port, where a runtime put a stand-in in its place
     addresses: int = 1  # the most that its name has, where it stands for replicas
+    in_cluster: bool = False  # it is a Service, whose name leads somewhere in its Kubernetes cluster alone
     early: bool = False  # the host where the engine starts knows the name, so that it can be looked up before it serves
 
     @property

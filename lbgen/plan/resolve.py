@@ -44,6 +44,7 @@ from lbgen.plan.resolve_auth import Auths
 from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
+from lbgen.plan.values import read_value
 from lbgen.spec.model import ForwardedHeaders
 
 if TYPE_CHECKING:
@@ -266,8 +267,16 @@ def _pool(name: str, pool: written_pool.Pool, files: Files, topology: Topology) 
 def _endpoints(name: str, pool: written_pool.Pool, topology: Topology) -> Iterator[Endpoint]:
     key = None if pool.sticky is None else cookie_key(pool.sticky, topology)
     for index, written in enumerate(pool.endpoints):
-        address, field = written.address, f"pools.{name}.endpoints[{index}]"
-        made = Endpoint(address.host, address.port, written.weight, field, address.is_ip, written.backup)
+        _, address = written.place
+        made = Endpoint(
+            address.host,
+            address.port,
+            written.weight,
+            f"pools.{name}.endpoints[{index}]",
+            address.is_ip,
+            written.backup,
+            in_cluster=written.service is not None,
+        )
         # The cookie follows the written address: a runtime may move the endpoint, and clients keep their cookies.
         yield made if key is None else replace(made, cookie_value=cookie_value(key, made.authority))
 
@@ -328,10 +337,11 @@ def _redirect(redirect: written_route.Redirect) -> Redirect:
     return Redirect(
         redirect.status,
         redirect.scheme,
-        redirect.host,
+        None if redirect.host is None else read_value(redirect.host),
         redirect.port,
-        redirect.path,
+        None if redirect.path is None else read_value(redirect.path),
         None if redirect.prefix is None else PrefixPath.of(redirect.prefix).value,
+        None if redirect.to is None else read_value(redirect.to),
     )
 
 
@@ -339,4 +349,5 @@ def _respond(respond: written_route.Respond) -> Respond:
     headers = dict(respond.headers)
     if respond.status not in (204, 304):
         headers.setdefault("content-type", "text/plain")
-    return Respond(respond.status, respond.body, tuple(headers.items()))
+    values = tuple((name, read_value(value)) for name, value in headers.items())
+    return Respond(respond.status, read_value(respond.body), values)

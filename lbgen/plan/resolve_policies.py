@@ -31,6 +31,7 @@ from lbgen.plan.policy import (
     Sticky,
 )
 from lbgen.plan.tls import INTERMEDIATE, ListenerTls, PoolTls
+from lbgen.plan.values import Value, read_value
 
 if TYPE_CHECKING:
     from lbgen.plan.acme import AcmeCertificate
@@ -216,13 +217,17 @@ def edits(written: written_route.HeaderEdits | None, default: written_route.Head
     if written is None or default is None:
         only = written or default
         assert only is not None  # noqa: S101  # one of them is there
-        return HeaderEdits(tuple(only.set.items()), tuple(only.add.items()), tuple(dict.fromkeys(only.remove)))
+        return HeaderEdits(_values(only.set), _values(only.add), tuple(dict.fromkeys(only.remove)))
     own = {*written.set, *written.add, *written.remove}
     return HeaderEdits(
-        (*((n, v) for n, v in default.set.items() if n not in own), *written.set.items()),
-        (*((n, v) for n, v in default.add.items() if n not in own), *written.add.items()),
+        _values({**{n: v for n, v in default.set.items() if n not in own}, **written.set}),
+        _values({**{n: v for n, v in default.add.items() if n not in own}, **written.add}),
         tuple(dict.fromkeys((*(n for n in default.remove if n not in own), *written.remove))),
     )
+
+
+def _values(written: dict[str, str]) -> tuple[tuple[str, Value], ...]:
+    return tuple((name, read_value(text)) for name, text in written.items())
 
 
 def mirrors(written: list[written_policy.Mirror] | None, field: str) -> tuple[Mirror, ...]:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from lbgen.plan.auth import Auth  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.error_pages import ErrorPage  # noqa: TC001  # read at run time, as plans are saved
 from lbgen.plan.policy import Access, Buffering, Compression, Concurrency, Cors, Mirror, RateLimit, Retries
+from lbgen.plan.values import Template, Value
 
 
 class HeaderEdits(Struct, frozen=True):
     """Applied as remove, then set (replaces all lines of that name), then add (a further line). Lower-case names."""
 
-    set: tuple[tuple[str, str], ...] = ()
-    add: tuple[tuple[str, str], ...] = ()
+    set: tuple[tuple[str, Value], ...] = ()
+    add: tuple[tuple[str, Value], ...] = ()
     remove: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.set or self.add or self.remove)
+
+    def values(self) -> Iterator[Value]:
+        """The values that are set or added."""
+        yield from (value for _, value in (*self.set, *self.add))
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether some value has placeholders."""
+        return any(isinstance(value, Template) for value in self.values())
 
 
 class Target(Struct, frozen=True):
@@ -58,24 +70,39 @@ class Forward(Struct, frozen=True, tag=True):
     buffering: Buffering = Buffering()
     mirrors: tuple[Mirror, ...] = ()
 
+    def values(self) -> Iterator[Value]:
+        """None: it answers nothing by itself."""
+        yield from ()
+
 
 class Redirect(Struct, frozen=True, tag=True):
-    """None = as the request has it (contract section 4 says how host and port follow)."""
+    """None = as the request has it (contract section 4 says how host and port follow). `to` is the whole address, and
+    excludes the others."""
 
     status: int
     scheme: str | None = None
-    host: str | None = None
+    host: Value | None = None
     port: int | None = None
-    path: str | None = None
+    path: Value | None = None
     prefix: str | None = None
+    to: Value | None = None
+
+    def values(self) -> Iterator[Value]:
+        """What may have placeholders."""
+        yield from (each for each in (self.host, self.path, self.to) if each is not None)
 
 
 class Respond(Struct, frozen=True, tag=True):
     """`headers` are complete, content-type included."""
 
     status: int
-    body: str
-    headers: tuple[tuple[str, str], ...]
+    body: Value
+    headers: tuple[tuple[str, Value], ...]
+
+    def values(self) -> Iterator[Value]:
+        """What may have placeholders."""
+        yield self.body
+        yield from (value for _, value in self.headers)
 
 
 class Route(Struct, frozen=True):

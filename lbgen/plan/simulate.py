@@ -26,11 +26,14 @@ from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.forwarding import (
     FORWARDED_FOR,
     PROXY_FIELDS,
+    REQUEST_ID,
     apply_edits,
     client_fields,
+    evaluate_edits,
     forwarded_headers,
     is_trusted,
     redirect_location,
+    redirect_value,
     rewrite_target,
     sticky_cookies,
     sticky_target,
@@ -39,6 +42,7 @@ from lbgen.plan.matching import covers_host, mismatch
 from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan, Redirect, Respond, Route, Rule
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request, to_wire
 from lbgen.plan.rule_index import l4_index, rule_index
+from lbgen.plan.values import Facts
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
@@ -52,7 +56,7 @@ class Upstream(Struct, frozen=True):
     lower case, values as latin-1 text, Host first; a value of None means present, made by the proxy (X-Request-Id).
     Framing is left out (Connection, Content-Length, Transfer-Encoding), and X-Forwarded-Host of a request without
     Host. Lines of one name may arrive as one list. What `free` headers (lower-case names) say is up to the service that
-    was asked; none comes from the client."""
+    was asked; none comes from the client. Those of `patterns` are known by a regular expression only."""
 
     pool: str
     weight: int
@@ -61,6 +65,7 @@ class Upstream(Struct, frozen=True):
     host: str | None  # None: the request had none (HTTP/1.0); what the engine then sends is not promised
     headers: tuple[tuple[str, str | None], ...]
     endpoint: str | None = None  # the only one (address:port) that it may be, by a sticky cookie
+    patterns: tuple[tuple[str, str], ...] = ()
     free: tuple[str, ...] = ()
     set_cookies: tuple[str, ...] = ()  # the Set-Cookie that the client gets, for each endpoint of the pool; () = none
 
@@ -103,10 +108,11 @@ class Outcome(Struct, frozen=True):
     `body` of a proxy-made answer is latin-1 text, None = not promised. `response_edits` apply to what the client sees
     in both cases, after `cors_edits`; `headers` (lower-case names) are a proxy-made answer's before them. `compression`
     is of an endpoint's answer. `others` are statuses of which each may come instead, with its reason phrase: the
-    request breaks several rules, or is counted with others (429). What a proxy-made answer's `free` headers (lower-case
-    names) say is not promised. `error_pages` are those in place of its answers, or of an endpoint's, and
-    `causes` the statuses of an answer that the engine makes before a page replaces them. `asked`: the pool of the
-    service that has to admit the request ("" = none); what it says instead is the answer, or a refusal."""
+    request breaks several rules, or is counted with others (429). What `free` headers (lower-case names) say is not
+    promised, or known by the regular expressions of `patterns` only. `error_pages` are those in place of its answers,
+    or of an endpoint's, and `causes` the statuses of an answer that the engine makes before a page replaces them.
+    `asked`: the pool of the service that has to admit the request ("" = none); what it says instead is the answer, or a
+    refusal."""
 
     route: str | None
     rule: str | None
@@ -121,6 +127,7 @@ class Outcome(Struct, frozen=True):
     compression: Compression | None = None
     others: tuple[int, ...] = ()
     free: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
     error_pages: tuple[ErrorPage, ...] = ()
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
@@ -195,6 +202,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         refusals.append(auth.refusal)
     cors, compression = HeaderEdits(), None
     free: tuple[str, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
     others: tuple[int, ...] = ()
     if refusals:
         outcome = _refused(refusals, request.method)
@@ -209,6 +217,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         outcome = Outcome(None, None, 204, f"rule {winner.id} takes it: a CORS preflight", "", headers=headers)
     else:
         outcome = _act(plan, route, winner, parsed, listener, request.client, auth.identity)
+        free, patterns = outcome.free, outcome.patterns
         compression = route.compression
         if isinstance(route.auth, ForwardAuth):
             reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
@@ -219,15 +228,18 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         cors = response_edits(route.cors, parsed)
     elif asks_cors and refusals:  # a preflight that is refused fails, whatever its headers
         free = (*CORS_HEADERS, "vary")
+    facts = _facts(route, winner, parsed, listener, request.client, answered=not outcome.upstreams)
+    edits, unknown = evaluate_edits(route.response_headers, facts)
     outcome = replace(outcome, others=(*outcome.others, *others))
     return replace(
         _with_pages(outcome, plan.error_pages(listener, route), request.method),
         route=route.name,
         rule=winner.id,
-        response_edits=route.response_headers,
+        response_edits=edits,
         cors_edits=cors,
         compression=compression,
-        free=free,
+        free=(*free, *unknown),
+        patterns=(*patterns, *unknown.items()),
         contest=contest,
     )
 
@@ -319,15 +331,31 @@ def _act(
 ) -> Outcome:
     reason = f"rule {rule.id} takes it"
     action = route.action
+    facts = _facts(route, rule, parsed, listener, client, answered=not isinstance(action, Forward))
     match action:
         case Redirect():
+            value = redirect_value(action, route.name, listener)
             where = redirect_location(parsed, rule.match.path, action, listener)
+            if value is not None and (made := facts.evaluate(value)) is None:
+                shown = (("location", facts.pattern(value)),)
+                return Outcome(None, None, action.status, reason, free=("location",), patterns=shown)
+            where = where if value is None else made or ""
             return Outcome(None, None, action.status, reason, location=where, headers=(("location", where),))
         case Respond():
             bodiless = parsed.method == "HEAD" or action.status in (204, 304)
-            body = "" if bodiless else to_wire(action.body)
-            headers = tuple((name, to_wire(value)) for name, value in action.headers)
-            return Outcome(None, None, action.status, reason, body, headers=headers)
+            body = "" if bodiless else facts.evaluate(action.body)
+            own, unknown = evaluate_edits(HeaderEdits(action.headers), facts)
+            headers = tuple((name, value) for name, value in own.set if isinstance(value, str))
+            return Outcome(
+                None,
+                None,
+                action.status,
+                reason,
+                body,
+                headers=headers,
+                free=tuple(unknown),
+                patterns=tuple(unknown.items()),
+            )
         case Forward():
             lines = [*forwarded_headers(parsed, listener, client), *identity]
             target = rewrite_target(parsed, rule.match.path, action.rewrite)
@@ -335,7 +363,9 @@ def _act(
             if action.rewrite is not None and action.rewrite.host is not None:
                 host = action.rewrite.host
                 lines = [("host", host), *(line for line in lines if line[0] != "host")]
-            lines = apply_edits(lines, route.request_headers)
+            edits, unknown = evaluate_edits(route.request_headers, facts)
+            lines = apply_edits(lines, edits)
+            shares = {to: evaluate_edits(to.request_headers, facts) for to in action.targets}
             kept = sticky_target(plan, action, parsed)
             upstreams = tuple(
                 Upstream(
@@ -344,8 +374,9 @@ def _act(
                     parsed.method,
                     target,
                     host,
-                    tuple(apply_edits(lines, to.request_headers)),
+                    tuple(apply_edits(lines, shares[to][0])),
                     None if kept is None else kept[1].authority,
+                    tuple((unknown | shares[to][1]).items()),
                     route.auth.identity_headers if isinstance(route.auth, ForwardAuth) else (),
                     () if kept is not None else sticky_cookies(plan.pool(to.pool)),
                 )
@@ -354,6 +385,12 @@ def _act(
             return Outcome(None, None, None, reason, upstreams=upstreams)
         case _:
             assert_never(action)
+
+
+def _facts(route: Route, rule: Rule, parsed: ParsedRequest, listener: Listener, peer: str, *, answered: bool) -> Facts:
+    """What placeholders of the route stand for."""
+    sent = next((value for name, value in forwarded_headers(parsed, listener, peer) if name == REQUEST_ID), None)
+    return Facts(parsed, listener, route.name, rule.match.path, sent, answered)
 
 
 # Renamed by RFC 9110; Python took the new words in 3.13.

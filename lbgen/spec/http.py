@@ -7,6 +7,8 @@ from unicodedata import category
 from urllib.parse import quote
 
 from lbgen.spec.foreign_terms import CAUSES
+from lbgen.spec.network import parse_plain_host
+from lbgen.spec.placeholders import Mention, split_text
 from lbgen.spec.value_errors import invalid, require_text, shorten, wrong_type
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -63,6 +65,72 @@ def parse_target(value: object) -> str:
     if not _QUERY.fullmatch(query):
         raise invalid("LB117", f'"{shorten(query)}" has characters that a query cannot have', "percent-encode them")
     return parse_path(path) + mark + query
+
+
+def parse_path_with_placeholders(value: object) -> str:
+    """A path in which placeholders may stand; LB117 otherwise."""
+    text = require_text("a path", value)
+    found = list(split_text(text))
+    if not any(isinstance(part, Mention) for part in found):
+        return parse_path(text)
+    # A mark that paths may have and no topology does stands for each placeholder.
+    marks = {f"~{number}lbgen~": part.name for number, part in enumerate(found) if isinstance(part, Mention)}
+    names = iter(marks)
+    path = parse_path("".join(part if isinstance(part, str) else next(names) for part in found))
+    for mark, name in marks.items():
+        path = path.replace(mark, f"{{{name}}}")
+    return path
+
+
+_AUTHORITY_PARTS = ("host", "server_name", "port")
+_ADDRESS = re.compile(r"(?:https?|\{scheme\})://([^/?#]+)(.*)", re.DOTALL)
+_WRITTEN_AUTHORITY = re.compile(r"(?:[A-Za-z0-9_.-]|\{[^{}]+\}|\[[0-9A-Fa-f:.]+\])+(?::(?:[0-9]{1,5}|\{port\}))?")
+_ADDRESS_REST = re.compile(r"[!-;=?-\[\]_a-~]*")
+
+
+def parse_location(value: object) -> str:
+    """An absolute address in which placeholders may stand; LB117 otherwise.
+
+    Nothing of a request may change the host: the authority holds text, `{host}`, `{server_name}`, `{port}` and groups
+    of the matched path alone, and it ends before what a client may choose.
+    """
+    text = require_text("an address", value)
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        # The authority may end with {path} or {uri}, which begin with a slash.
+        raise invalid(
+            "LB117", f'"{shorten(text)}" is not an address', "write https://HOST/..., or https://{host}{uri} and such"
+        )
+    authority, rest = _cut_authority(found[1], found[2])
+    if not _WRITTEN_AUTHORITY.fullmatch(authority):
+        raise invalid("LB117", f'"{shorten(authority)}" is not a host', "write a name, and a port if it needs one")
+    for part in split_text(authority):
+        if isinstance(part, Mention) and part.name not in _AUTHORITY_PARTS and not part.is_group:
+            message = f"a client could choose the host by {{{part.name}}}"
+            raise invalid("LB117", message, "write the host, {host} or a group of the matched path")
+    plain = "".join(part for part in split_text(rest) if isinstance(part, str))
+    if not _ADDRESS_REST.fullmatch(plain):
+        raise invalid("LB117", f'"{shorten(plain)}" has characters that a URI cannot have', "percent-encode them")
+    return text
+
+
+def _cut_authority(authority: str, rest: str) -> tuple[str, str]:
+    """The authority before a placeholder that begins with a slash, and the rest with it."""
+    for name in ("{uri}", "{path}"):
+        before, mark, after = authority.partition(name)
+        if mark:
+            return before, mark + after + rest
+    return authority, rest
+
+
+def parse_host_with_placeholders(value: object) -> str:
+    """A host in which placeholders may stand: `{host}`, `{server_name}` and groups of the matched path."""
+    text = require_text("a host", value)
+    if not any(isinstance(part, Mention) for part in split_text(text)):
+        return parse_plain_host(text)
+    if re.search(r"[:/?#\[\]]", text):
+        raise invalid("LB117", f'"{shorten(text)}" is not a host', "write a name without a port")
+    return parse_location(f"https://{text}").removeprefix("https://")
 
 
 def _checked_escape(found: re.Match[str]) -> str:

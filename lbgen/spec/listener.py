@@ -230,7 +230,7 @@ class ListenerTls(Strict):
     certificates: list[Certificate] | None = Field(
         default=None,
         min_length=1,
-        description="chosen by server name, the first for clients without one; these or acme to terminate; no default",
+        description="chosen by server name, the first for clients that send none; this or acme is needed, no default",
         examples=[[{"cert": "certs/site.crt", "key": "certs/site.key"}]],
     )
     acme: Acme | None = Field(

@@ -11,6 +11,9 @@ from lbgen.spec.value_errors import invalid, require_text, shorten
 MOST_PORTS = 1_000  # of a range
 _MAPPED_BITS = 96  # before the IPv4 address in an IPv4-mapped IPv6 one
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+SERVICE_PATTERN = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # name and namespace
+_SERVICE = re.compile(SERVICE_PATTERN)
+_CLUSTER = ".svc.cluster.local"
 # Sharp s, final sigma and the joiners: the standard library's IDNA 2003 and today's browsers disagree on them.
 _DEVIATIONS = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
 
@@ -94,6 +97,22 @@ def parse_address(value: object) -> Address:
             raise invalid("LB115", f"{literal} is not the address of an endpoint")
         return Address(literal.compressed, number, True)
     return Address(_name(host, "LB115"), number, False)
+
+
+def parse_service(value: object) -> Address:
+    """A Service of a Kubernetes cluster, `api.shop:8080` (NAME.NAMESPACE:PORT), by its whole name; LB115 otherwise."""
+    written = require_text("a Service (name.namespace:port)", value)
+    name, port = _split_port(written)
+    if port is None:
+        raise invalid("LB115", f'"{shorten(written)}" has no port', f'write "{shorten(written)}:8080"')
+    if not _SERVICE.fullmatch(name):
+        hint = 'write name.namespace:port, such as "api.default:8080"; a whole name is written as address:'
+        raise invalid("LB115", f'"{shorten(written)}" is not a Service with its namespace', hint)
+    return Address(f"{name}{_CLUSTER}", _port(port, written), False)
+
+
+def write_service(address: Address) -> str:
+    return f"{address.host.removesuffix(_CLUSTER)}:{address.port}"
 
 
 def parse_ip(value: object) -> str:

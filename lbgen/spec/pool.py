@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema
 
 from lbgen.spec.base import Inheritable, OrNone, Strict, either_schema, exactly_one, needs_one_of
 from lbgen.spec.listener import Certificate
+from lbgen.spec.network import Address
 from lbgen.spec.quantities import StatusRange
 from lbgen.spec.value_errors import invalid, shorten, wrong_type
 from lbgen.spec.values import (
@@ -27,6 +28,7 @@ from lbgen.spec.values import (
     PlainHost,
     Port,
     QueryName,
+    ServiceValue,
     Statuses,
     UrlTarget,
     Weight,
@@ -85,18 +87,38 @@ class Balance(Strict):
 
 
 class Endpoint(Strict):
-    """One server of a pool."""
+    """One server of a pool, or a Service of a Kubernetes cluster."""
 
-    address: AddressValue = Field(description="host:port; a name is resolved while the engine runs")
+    model_config = exactly_one("address", "service")
+
+    address: AddressValue | None = Field(
+        default=None,
+        description="host:port; a name is resolved while the engine runs; needed unless service is given",
+        examples=["10.0.2.10:8080"],
+    )
+    service: ServiceValue | None = Field(
+        default=None,
+        description="instead of address: name.namespace:port of a Service, headless for each pod to take its share, "
+        "where the engine runs in its cluster; no default",
+        examples=["api.default:8080"],
+    )
     weight: Weight = Field(default=1, description="share of the traffic; 0 drains", examples=[3])
     backup: bool = Field(default=False, description="serves only when no other endpoint is up")
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _mapping(cls, data: object) -> object:
+    def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, str):
             raise wrong_type("a mapping", data, f'write {{ address: "{shorten(data)}" }}')
-        return data
+        return needs_one_of(data, handler, "address", "service", what="an endpoint")
+
+    @property
+    def place(self) -> tuple[str, Address]:
+        """The field that says where it is, and what it says."""
+        if self.service is not None:
+            return "service", self.service
+        assert self.address is not None  # noqa: S101  # one of them is given
+        return "address", self.address
 
 
 def _success() -> list[StatusRange]:

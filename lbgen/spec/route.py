@@ -29,8 +29,10 @@ from lbgen.spec.values import (
     HeaderText,
     HostName,
     HostPort,
+    HostTemplate,
+    Location,
     Name,
-    PlainHost,
+    PathTemplate,
     Port,
     RedirectStatus,
     Share,
@@ -89,7 +91,8 @@ class Rewrite(Strict):
 
 
 class Redirect(Strict):
-    """Where the client is sent; what is left out stays as in the request. The query is always kept."""
+    """Where the client is sent; what is left out stays as in the request, the query included. `to` is the whole address
+    in place of these parts."""
 
     model_config = not_both("prefix", "path")
 
@@ -97,22 +100,35 @@ class Redirect(Strict):
     scheme: Literal["http", "https"] | None = Field(
         default=None, description="the request's when left out", examples=["https"]
     )
-    host: PlainHost | None = Field(default=None, description="the request's when left out", examples=["shop.example"])
+    host: HostTemplate | None = Field(
+        default=None, description="the request's when left out; may hold placeholders", examples=["shop.example"]
+    )
     port: Port | None = Field(
         default=None, description="the given scheme's own, else the listener's, when left out", examples=[8443]
     )
-    path: UrlPath | None = Field(
-        default=None, description="replaces the whole path; the request's when left out", examples=["/new"]
+    path: PathTemplate | None = Field(
+        default=None,
+        description="replaces the whole path; may hold placeholders; the request's when left out",
+        examples=["/new"],
     )
     prefix: UrlPath | None = Field(
         default=None, description="replaces the matched prefix; it stays when left out", examples=["/v2"]
+    )
+    to: Location | None = Field(
+        default=None,
+        description="the whole address, with placeholders, and with a query only where it says so; no default",
+        examples=["https://new.example{uri}"],
     )
 
     @model_validator(mode="wrap")
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, dict) and not data.keys() & {"scheme", "host", "port", "path", "prefix"}:
-            return needs_one_of(data, handler, "scheme", "host", "port", "path", "prefix", many=True, what="redirect")
+        if isinstance(data, dict) and not data.keys() & {"scheme", "host", "port", "path", "prefix", "to"}:
+            keys = ("scheme", "host", "port", "path", "prefix", "to")
+            return needs_one_of(data, handler, *keys, many=True, what="redirect")
+        if isinstance(data, dict) and "to" in data:
+            beside = next((key for key in ("scheme", "host", "port", "path", "prefix") if key in data), "to")
+            return needs_one_of(data, handler, *dict.fromkeys(("to", beside)), what="redirect")
         return needs_one_of(data, handler, "path", "prefix", none=True, what="redirect")
 
 

@@ -17,7 +17,9 @@ from lbgen.spec.http import (
     parse_editable_header,
     parse_header_name,
     parse_header_text,
+    parse_host_with_placeholders,
     parse_line,
+    parse_location,
     parse_match_header_text,
     parse_match_text,
     parse_matched_header,
@@ -25,6 +27,7 @@ from lbgen.spec.http import (
     parse_method,
     parse_origin,
     parse_path,
+    parse_path_with_placeholders,
     parse_query_name,
     parse_redirect_status,
     parse_retry_cause,
@@ -33,6 +36,7 @@ from lbgen.spec.http import (
     parse_token,
 )
 from lbgen.spec.network import (
+    SERVICE_PATTERN,
     Address,
     PortRange,
     parse_address,
@@ -43,6 +47,8 @@ from lbgen.spec.network import (
     parse_plain_host,
     parse_port_range,
     parse_resolver,
+    parse_service,
+    write_service,
 )
 from lbgen.spec.quantities import (
     Rate,
@@ -214,12 +220,23 @@ AddressValue = Annotated[
     PlainSerializer(str, return_type=str),
     _text(r"[^\s/]+:[0-9]{1,5}", "10.0.2.10:8080"),
 ]
+ServiceValue = Annotated[
+    Address,
+    PlainValidator(parse_service),
+    PlainSerializer(write_service, return_type=str),
+    _text(rf"{SERVICE_PATTERN}:[0-9]{{1,5}}", "api.default:8080"),
+]
 IpAddress = Annotated[str, PlainValidator(parse_ip), _text(_IP, "0.0.0.0", "::")]  # noqa: S104  # an example
 Resolver = Annotated[str, PlainValidator(parse_resolver), _text(_IP + "(:[0-9]{1,5})?", "10.0.0.2", "10.0.0.2:53")]
 Cidr = Annotated[str, PlainValidator(parse_cidr), _text("[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "10.0.0.0/8")]
 
 # HTTP.
 UrlPath = Annotated[str, PlainValidator(parse_path), _text(_PATH)]
+PathTemplate = Annotated[str, PlainValidator(parse_path_with_placeholders), _text("/[!-~]*")]
+Location = Annotated[
+    str, PlainValidator(parse_location), _text(r"(https?|\{scheme\})://[!-~]+", "https://{host}/new/{1}")
+]
+HostTemplate = Annotated[str, PlainValidator(parse_host_with_placeholders), _text(r"[^:/\s]+", "shop.example")]
 UrlTarget = Annotated[str, PlainValidator(parse_target), _text(_PATH + r"(\?[!\"$-~]*)?")]
 Regex = Annotated[str, PlainValidator(parse_regex), _text("[ -~]*", format="regex")]
 HeaderName = Annotated[str, PlainValidator(parse_header_name), _text(_TOKEN)]

@@ -18,8 +18,8 @@ import yaml
 import lbgen
 from lbgen.diagnostics import LbgenError, UsageError
 from lbgen.exporters import kubernetes, swarm
-from lbgen.exporters.parts import label
 from lbgen.exporters.run import TARGETS
+from lbgen.runtime.orchestrators.names import label
 from lbgen.severity import Severity
 from lbgen.spec.load import load_bytes
 from tests.support.growth import rich_topology
@@ -284,14 +284,6 @@ def objects(found: lbgen.Exported, part: str) -> dict[str, list[dict]]:
     return by_kind
 
 
-@pytest.mark.parametrize("engine", ["nginx", "haproxy", "envoy", "traefik"])
-def test_manifests_are_valid_by_the_schemas_of_kubernetes(checked: lbgen.Topology, engine: str) -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate (108 MB) for this")
-    found = lbgen.export(checked, "kubernetes", engine=engine, accept=("all",), autoscale=True)
-    for each in (each for kind in objects(found, "checked").values() for each in kind):
-        validate.validate(each, "1.34", strict=True)
-
-
 @needs["kubectl"]
 def test_kustomize_makes_the_secret_that_pods_mount(checked: lbgen.Topology, tmp_path: Path) -> None:
     found = lbgen.export(checked, "kubernetes", engine="nginx", accept=("all",), namespace="prod", autoscale=True)
@@ -340,6 +332,33 @@ def test_tiers_reach_each_other_by_headless_names() -> None:
     assert behind["Service"][1]["spec"]["clusterIP"] == "None"
     allowed = behind["NetworkPolicy"][0]["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
     assert allowed["app.kubernetes.io/instance"] == "hybrid-edge"
+
+
+def in_cluster(**more: object) -> lbgen.Topology:
+    return lbgen.load(
+        {
+            "version": 1,
+            "name": "inside",
+            "listeners": {"web": {"port": 8080}},
+            "pools": {"api": {"endpoints": [{"service": "api.shop:9000"}], **more}},
+            "routes": [{"name": "all", "forward": "api"}],
+        }
+    )
+
+
+def test_an_endpoint_is_a_service_of_the_cluster() -> None:
+    found = lbgen.export(in_cluster(), "kubernetes", engine="haproxy")
+    config = objects(found, "inside")["ConfigMap"][0]["data"]["haproxy.cfg"]
+    assert "server-template s1- 10 api.shop.svc.cluster.local:9000 resolvers dns" in config
+    [route] = yaml.safe_load_all(lbgen.export(in_cluster(), "gateway-api").files["routes.yaml"])
+    [backend] = route["spec"]["rules"][0]["backendRefs"]
+    assert (backend["name"], backend["namespace"], backend["port"]) == ("api", "shop", 9000)
+
+
+@pytest.mark.parametrize("target", ["compose", "swarm", "systemd"])
+def test_outside_of_a_cluster_a_service_is_refused(target: str) -> None:
+    with pytest.raises(LbgenError, match=r"endpoints\[0\]\.service: .* elsewhere write address: host:port"):
+        lbgen.export(in_cluster(), target, engine="haproxy")
 
 
 def test_many_files_are_spread_over_config_maps_and_a_large_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

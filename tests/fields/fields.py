@@ -31,6 +31,7 @@ OBJECTS = {
 }
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
 ONE_OF = {"Auth", "Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
+INSTEAD = {("Endpoint", "service"): "address"}  # and fields that take the place of one other
 # Mappings with the fields of routes and pools, which are set there; that they are inherited: plan/test_inheritance.py.
 INHERITED = {"policies", "defaults"}
 # Objects of a context, whose fields are set there.
@@ -98,6 +99,7 @@ def _of(before: Data, thing: str, path: str, model: type[BaseModel]) -> Iterator
             after = copy.deepcopy(before)
             if model.__name__ in ONE_OF:
                 at(after, path).clear()
+            at(after, path).pop(INSTEAD.get((model.__name__, key)), None)
             at(after, path)[key] = copy.deepcopy(value)
             if after != before:
                 yield Change(thing, place, model.__name__, key, value, before, after)

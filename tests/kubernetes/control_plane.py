@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = Path(os.environ.get("LBGEN_KUBERNETES") or ROOT / "build/kubernetes")
+PROGRAMS = Path(os.environ.get("LBGEN_KUBERNETES") or ROOT / "build/kubernetes").resolve()
 WHY_NONE = "" if (PROGRAMS / "kubectl").exists() else "no Kubernetes here: `make kubernetes` builds it"
 SERVICES = "10.96.0"  # the network of Services' addresses
 _PORT, _STORE = 16_443, 12_379

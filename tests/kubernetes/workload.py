@@ -1,13 +1,11 @@
-"""What the drills run in a cluster: endpoints and load balancers by `lbgen export`, and clients that count losses."""
+"""What the drills run in a cluster: endpoints and load balancers by `lbgen export`."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-import threading
-import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +17,16 @@ from lbgen.plan.resolve import plan as resolve
 from lbgen.runtime.common.driver import no_progress
 from lbgen.runtime.docker.client import connect
 from lbgen.runtime.docker.images import choose
-from lbgen.runtime.local import network
 from lbgen.runtime.local.process import run_engine
 from tests.kubernetes.cluster import PAUSE
 from tests.kubernetes.control_plane import PROGRAMS, ROOT
-from tests.support.traffic import Traffic
+from tests.support.drills import log_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.kubernetes.control_plane import Kubectl
 
-HOST = "shop.example"
 NAMESPACE = "drills"
 ENDPOINTS = """\
 version: 1
@@ -105,8 +101,9 @@ def front(nodes: list[str], folder: Path, port: int = 18_080) -> Iterator[tuple[
     file = folder / "front.yaml"
     endpoints = [{"address": each} for each in nodes]
     file.write_text(FRONT.format(port=port, endpoints=endpoints), encoding="utf-8")
-    with run_engine("haproxy", resolve(lbgen.load(str(file)))):
+    with run_engine("haproxy", resolve(lbgen.load(str(file)))) as engine:
         yield "127.0.0.1", port
+        log_failures("front", engine.access_lines())
 
 
 @dataclass
@@ -151,39 +148,6 @@ class Deployed:
 
     def delete(self) -> None:
         self.kubectl.run("delete", "--kustomize", str(self.folder / "export"), "--wait=false")
-
-
-@dataclass
-class Counts:
-    """What clients got: answers, and what they lost in words."""
-
-    good: int = 0
-    lost: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-@contextmanager
-def clients(address: tuple[str, int], inside: int = 0) -> Iterator[Counts]:
-    """Two clients on kept connections and two on new ones, as long as the block lasts; in the network of the process
-    `inside`, where one is given."""
-    every = [Traffic(address[1], host=address[0], authority=HOST, fresh=fresh) for fresh in (False, False, True, True)]
-    runs = [(lambda x=each: network.run_inside(inside, x.client)) if inside else each.client for each in every]
-    threads = [threading.Thread(target=run) for run in runs]
-    found, begun = Counts(), time.monotonic()
-    for each in threads:
-        each.start()
-    try:
-        time.sleep(1)
-        yield found
-        time.sleep(1)
-    finally:
-        for each in every:
-            each.stop()
-        for thread in threads:
-            thread.join()
-        found.good = sum(each.good for each in every)
-        found.lost = [word for each in every for word in each.lost]
-        found.seconds = time.monotonic() - begun
 
 
 def images(folder: Path, engines: tuple[str, ...]) -> Path:

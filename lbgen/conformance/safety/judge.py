@@ -8,7 +8,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
@@ -17,6 +19,7 @@ from lbgen.plan.simulate import simulate
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
     from lbgen.conformance.safety.endpoint import Arrival, Message
+    from lbgen.plan.simulate import Outcome
 
 _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
@@ -71,6 +74,10 @@ def judge_arrival(plan: Plan, attack: Attack, arrival: Arrival, plain: Message) 
     if not _HOST.fullmatch(authority):
         yield breach("S1", f"a Host that can be read in two ways: {authority!r}")
         return
+    if (question := asked_about(plan, arrival.pool, message)) is not None:
+        if not any(outcome.asked == arrival.pool for outcome in _readings(plan, attack, arrival.pool, question)):
+            yield breach("S3", f"no rule asks for {question.method} {question.target}")
+        return
     served = [*_ways(plan, attack, arrival.pool, message)]
     if not any(served):
         rule = "S1" if _is_plain(message.target) else "S3"
@@ -86,8 +93,30 @@ def _is_plain(target: str) -> bool:
 
 
 def _ways(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[Route | None]:
-    """How the oracle lets the request through to `pool`, for each way of reading it: of lines of one name a server may
-    take the first, the last or all; a rewrite is undone."""
+    """How the oracle lets the request through to `pool`, for each way of reading it."""
+    for outcome in _readings(plan, attack, pool, message):
+        route = plan.route(outcome.route) if outcome.route and outcome.upstreams else None
+        pools = {each.pool for each in outcome.upstreams}
+        if route is not None and isinstance(route.action, Forward):
+            pools |= _mirrors(route.action)
+        yield route if pool in pools else None
+
+
+def asked_about(plan: Plan, pool: str, message: Message) -> Message | None:
+    """The request that a service is asked about, as it learns it; None for what is no question."""
+    for auth in (route.auth for route in plan.routes):
+        if not isinstance(auth, ForwardAuth) or (auth.pool, auth.target) != (pool, message.target):
+            continue
+        method, target, host = (message.lines(f"x-forwarded-{each}") for each in ("method", "uri", "host"))
+        if message.lines("host") == [auth.host] and len(method) == len(target) == len(host) == 1:
+            kept = tuple(line for line in message.headers if line[0] != "host")
+            return replace(message, method=method[0], target=target[0], headers=(("host", host[0]), *kept))
+    return None
+
+
+def _readings(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[Outcome]:
+    """What the oracle does with the request that arrived at `pool`, for each way of reading it: of lines of one name a
+    server may take the first, the last or all; a rewrite is undone."""
     for target, host in _before_rewrites(plan, pool, message, attack):
         for headers in _line_choices(message.headers, host):
             method = message.method if _METHOD.fullmatch(message.method) else "LBGEN-OTHER"
@@ -95,12 +124,7 @@ def _ways(plan: Plan, attack: Attack, pool: str, message: Message) -> Iterator[R
             if target == "*":
                 readable = "/*"  # the server as a whole: no rule names it
             request = Request(method, readable, headers, attack.target.listener, attack.client)
-            outcome = simulate(plan, request)
-            route = plan.route(outcome.route) if outcome.route and outcome.upstreams else None
-            pools = {each.pool for each in outcome.upstreams}
-            if route is not None and isinstance(route.action, Forward):
-                pools |= _mirrors(route.action)
-            yield route if pool in pools else None
+            yield simulate(plan, request)
 
 
 def _mirrors(action: Forward) -> set[str]:

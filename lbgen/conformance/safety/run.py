@@ -17,7 +17,7 @@ from lbgen.conformance.prepare import Verdicts, on_free_ports, prepare
 from lbgen.conformance.safety.clients import Clients, Flood, floods
 from lbgen.conformance.safety.corpus import Attack, Target, attacks, targets
 from lbgen.conformance.safety.endpoint import MARK, Endpoints, endpoints
-from lbgen.conformance.safety.judge import Breach, judge_arrival
+from lbgen.conformance.safety.judge import Breach, asked_about, judge_arrival
 from lbgen.conformance.transport import without_verification
 from lbgen.conformance.wait_ready import wait_ready
 from lbgen.plan.model import Mode, Plan, PoolProtocol
@@ -130,6 +130,8 @@ def _judge(plan: Plan, group: Endpoints, every: Mapping[str, Attack], plain: Map
         attack = next((every[each] for each in marks if each in every), None)
         if attack is not None:
             yield from judge_arrival(plan, attack, arrival, plain[attack.target.listener])
+        elif not marks and arrival.message is not None and asked_about(plan, arrival.pool, arrival.message) is not None:
+            continue  # a service learns neither body nor other fields, where an attack may have its mark
         elif arrival.problem or len(marks) != 1:
             shown = f"{arrival.problem} {(arrival.head + arrival.body)[:300]!r}"
             yield Breach("S1", "none", f"a request that nobody sent, or bytes of several clients in one: {shown}")

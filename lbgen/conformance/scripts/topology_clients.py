@@ -124,6 +124,7 @@ def kept_connection_serves(ctx: ScriptContext) -> Iterator[Difference | str]:
     first = requests[0]
     with ctx.connect(first) as stream:
         for number, request in enumerate((*requests, *reversed(requests)), 1):
+            request = replace(request, client=first.client)  # whoever the case of its route would come from
             answer = stream.ask(request)
             outcome = simulate(ctx.plan, request)
             found = list(judge.differences(Case("", "", request, Expect()), outcome, answer, ctx.own))

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from lbgen.conformance.case import Case, Expect
 from lbgen.conformance.corpus import drafts
 from lbgen.conformance.transport import has_certificate_for, host_of
+from lbgen.conformance.verify.credentials import with_credentials
 from lbgen.plan.model import Forward, HostTable, Listener, Plan, PoolProtocol, Route, Rule
 from lbgen.plan.policy import IDEMPOTENT, Access, KeyKind, Retries, RetryCause
 from lbgen.plan.simulate import simulate
@@ -50,6 +51,7 @@ class Phase(StrEnum):
     CALM = "answer"
     HEAVY = "answer, to a few large bodies at a time; those of L4 say nothing"
     ALONE = "answer, one request at a time"
+    REFUSING = "refuse, as services that are asked about requests"
     HUNG = "take requests and do not answer"
     REFUSED = "refuse connections"
     DROPPED = "drop connections"
@@ -140,6 +142,7 @@ def _served(plan: Plan, listener: Listener, table: HostTable, rule: Rule, client
         for host, source in product(hosts, _clients(listener, plan.route(rule.route), client, draft)):
             request = replace(replace(draft, host=host).request(listener.name), client=source)
             request = request if method is None else replace(request, method=method)
+            request = with_credentials(plan.route(rule.route), request)
             outcome = simulate(plan, request)
             if outcome.route == rule.route and _DENIED not in (outcome.status, *outcome.causes):
                 yield request

@@ -16,6 +16,7 @@ from msgspec import Struct
 from lbgen.conformance.judge import behaviour_of
 from lbgen.conformance.pages import shown_pages
 from lbgen.conformance.runner import CaseState
+from lbgen.plan.auth import BasicAuth, ForwardAuth, JwtAuth
 from lbgen.plan.error_pages import ErrorPage, page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Pool, Protocol, Redirect, Respond, Route
 from lbgen.plan.simulate import simulate
@@ -79,6 +80,8 @@ _TRIED: dict[str, tuple[str, ...]] = {
     "4.underscores": ("{l}.headers_with_underscores",),
     "4.upload": ("{r}.buffering.request",),
     "5.access": ("{l}.access", "{r}.access"),
+    "5.auth": ("{r}.auth.basic", "{r}.auth.jwt"),
+    "5.auth-forward": ("{r}.auth.forward",),
     "5.close": ("{r}.retries.methods", "{r}.retries.on"),
     "5.concurrency": ("{r}.concurrency",),
     "5.limits.headers": ("{l}.limits.headers",),
@@ -152,7 +155,7 @@ def _of_listener(listener: Listener) -> Iterator[str]:
 
 def _of_pool(plan: Plan, pool: Pool) -> Iterator[str]:
     l4 = pool.name in {name for route in _l4_routes(plan) for name in _pools(plan.route(route))}
-    if pool.name in {name for route in plan.routes for name in (*_pools(route), *_mirrors(route))}:
+    if pool.name in {name for route in plan.routes for name in (*_pools(route), *_mirrors(route), *_asked(route))}:
         yield from _leaves(pool, pool.field, l4=l4)
 
 
@@ -196,6 +199,12 @@ def _of_struct(value: Struct, place: str, *, l4: bool) -> Iterator[str]:
     kind = type(value)
     if kind is Redirect or kind is Respond:
         yield f"{place}.{kind.__name__.lower()}"
+        return
+    if isinstance(value, BasicAuth):
+        yield f"{place}.basic"
+        return
+    if isinstance(value, JwtAuth):  # keys at a URL are replaced
+        yield f"{place}.{'jwt' if value.file_keys else 'jwks_by_url'}"
         return
     if kind.__name__ in ("Origin", "Key"):
         yield place
@@ -315,6 +324,10 @@ def _l4_routes(plan: Plan) -> set[str]:
 def _pools(route: Route) -> list[str]:
     action = route.action
     return [target.pool for target in action.targets] if isinstance(action, Forward) else []
+
+
+def _asked(route: Route) -> list[str]:
+    return [route.auth.pool] if isinstance(route.auth, ForwardAuth) else []
 
 
 def _mirrors(route: Route) -> list[str]:

@@ -33,6 +33,7 @@ from lbgen.conformance.verify.cases import (
     tries,
     with_headers,
 )
+from lbgen.conformance.verify.forward_auth import forward_auth_cases, serves_alone
 from lbgen.plan.model import Forward, Mode, Plan, Pool, PoolProtocol, Route, Timeouts
 from lbgen.plan.policy import ActiveHealth, KeyKind, RetryCause
 from lbgen.plan.simulate import simulate
@@ -79,10 +80,12 @@ def _every(plan: Plan, client: str) -> Iterator[ScheduledCase]:
             continue
         yield from timeouts.client_timeout_cases(plan, listener, client)
         for route, hit in route_requests(plan, listener, client):
+            yield from forward_auth_cases(plan, route, hit)
             if not isinstance(route.action, Forward):
                 continue
             if not has_health_checks(plan, route.action):
-                yield from _apart(plan, route, _route(plan, route, route.action, hit))
+                found = _route(plan, route, route.action, hit)
+                yield from (serves_alone(one, route) for one in _apart(plan, route, found))
             elif route.name not in checked:
                 checked.add(route.name)
                 found = _of_checked_pools(plan, route, route.action, hit, _route(plan, route, route.action, hit))

@@ -24,6 +24,7 @@ from lbgen.conformance.verify.cases import (
     server_name_excuses,
 )
 from lbgen.conformance.verify.coverage import named
+from lbgen.conformance.verify.credentials import with_credentials
 from lbgen.conformance.verify.handshakes import handshake_cases
 from lbgen.conformance.verify.route_policies import FORGED, policy_requests
 from lbgen.plan.conditions import SUBJECTS, Header, features_of
@@ -35,7 +36,9 @@ from lbgen.plan.paths import path_to_match
 from lbgen.plan.policy import Paths
 from lbgen.plan.precedence import covering_hosts, group
 from lbgen.plan.request import Draft, RefusedError, Request, parse_request
+from lbgen.plan.route_values import route_facts
 from lbgen.plan.simulate import simulate
+from lbgen.plan.values import Fact
 from lbgen.runtime.standins.http1 import CONTROL
 
 # Targets that intermediaries read in two ways, and their plain neighbours.
@@ -47,6 +50,7 @@ ANYBODY = ""  # whatever client the cases come from
 _NOBODY = (ANYBODY, Request().client)
 _PARTS = {"path": "path", **{each.label: each.word for each in SUBJECTS}}
 _STRICT = Paths()
+_SET_ELSEWHERE = ("host", "connection", "content-length", "transfer-encoding", "te", "upgrade", "cookie")
 _MOST_PAIRS = 2_000
 _MOST_TRIED = 50 * _MOST_PAIRS  # where rules differ in their headers only, each pair must be looked at
 _SPOOFED = (
@@ -80,8 +84,8 @@ def request_cases(plan: Plan, client: str, *, most: int, seed: int) -> tuple[Cas
     """
     every: dict[Request, ClauseRequest] = {}
     local = client.startswith("127.")
-    for ask in clause_requests(plan):
-        request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
+    for ask in _asked(plan, client):
+        request = ask.request
         if (local and not request.client.startswith("127.")) or ":" in request.client:
             continue  # no such address is ours
         known = every.get(request)
@@ -135,6 +139,16 @@ def _also(plan: Plan, request: Request) -> Iterator[str]:
             yield "pool.sticky.backup"
     if has_http2_upstream(plan, request):
         yield SERVER
+
+
+def _asked(plan: Plan, client: str) -> Iterator[ClauseRequest]:
+    """Every request from `client`, unless it has one of its own; those to guarded routes with credentials as well."""
+    guarded = any(route.auth is not None for route in plan.routes)
+    for ask in clause_requests(plan):
+        request = replace(ask.request, client=client) if ask.request.client in _NOBODY else ask.request
+        yield replace(ask, request=request)
+        if guarded and (name := simulate(plan, request).route):
+            yield replace(ask, request=with_credentials(plan.route(name), request))
 
 
 def clause_requests(plan: Plan) -> Iterator[ClauseRequest]:
@@ -241,6 +255,7 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     """What a route does with a request beside matching it."""
     if simulate(plan, hit).route != route.name:
         return
+    hit = with_credentials(route, hit)
     for clause, request in policy_requests(
         plan, listener, route, replace(hit, client=ANYBODY if hit.client in _NOBODY else hit.client)
     ):
@@ -248,6 +263,7 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
     yield ClauseRequest(
         "4.query", replace(hit, target=hit.target + ("&" if "?" in hit.target else "?") + "a=1&b=%20c&a=2")
     )
+    yield from _values(hit, route)
     touched = sorted(set(_edited(route)))
     yield ClauseRequest("4.edits", replace(hit, headers=(*hit.headers, *((n, "sent") for n in touched))))
     edits = route.response_headers
@@ -271,6 +287,21 @@ def _around(plan: Plan, listener: Listener, hit: Request, route: Route) -> Itera
         yield ClauseRequest("4.body", body)
         yield ClauseRequest("4.body", replace(body, headers=(*hit.headers, ("Transfer-Encoding", "chunked"))))
     yield ClauseRequest("4.expect", replace(hit, headers=(*hit.headers, ("Accept-Encoding", "br"), ("Accept", "*/*"))))
+
+
+def _values(hit: Request, route: Route) -> Iterator[ClauseRequest]:
+    """What the route's values hold: header fields and cookies that a client sends, plain and with characters that mean
+    something to engines."""
+    facts = route_facts(route)
+    names = sorted(each.name for each in facts if each.fact is Fact.HEADER)
+    cookies = sorted(each.name for each in facts if each.fact is Fact.COOKIE)
+    if not facts:
+        return
+    for value in ("sent", "$host %[src] %REQ(:path)% {{x}} 'a' #"):
+        headers = [(name, value) for name in names if name not in _SET_ELSEWHERE]
+        headers += [("Cookie", f"{name}={value}") for name in cookies]
+        if headers:
+            yield ClauseRequest("4.values", replace(hit, headers=(*hit.headers, *headers)))
 
 
 def _edited(route: Route) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.cases import addresses, with_headers
+from lbgen.conformance.verify.credentials import credential_requests
 from lbgen.plan.admission import shared_limit_statuses
 from lbgen.plan.error_pages import share_statuses
 from lbgen.plan.forwarding import state_client
@@ -30,6 +31,7 @@ def policy_requests(plan: Plan, listener: Listener, route: Route, hit: Request) 
     for access in (listener.access, route.access):
         if access is not None:
             yield from _clients(listener, access, hit)
+    yield from credential_requests(route, hit)
     if listener.trusted_proxies:
         yield from _trusted(listener, hit)
     yield from _sizes(listener, hit)

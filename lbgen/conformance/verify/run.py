@@ -91,7 +91,7 @@ def verify(
         if topology.model.tiers is not None:
             return _tiers(topology, engines, folder, options)
         topology = resolve(topology)
-    with certify(topology) as given:
+    with certify(topology, users=folder is None) as given:
         return _verified(given, engines, folder, options)
 
 
@@ -105,7 +105,7 @@ def _tiers(
         named = engine_of(tier)
         asked_for = [named] if named is not None else engines
         place = None if folder is None else folder / tier.name
-        with certify(tier.plan) as given:
+        with certify(tier.plan, users=folder is None) as given:
             reports.append((tier.name, _verified(given, asked_for, place, options)))
         names = installed() if asked_for is None else [x if isinstance(x, str) else x.name for x in asked_for]
         targets[tier.name] = [engine_by_name(name) for name in names]

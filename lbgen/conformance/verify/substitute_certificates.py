@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lbgen.conformance.verify.addresses import LOOPBACK
+from lbgen.conformance.verify.credentials import admit_ours
 from lbgen.plan.tls import Certificate, File
 from lbgen.runtime.common.certificates import CA, CLIENT_CA, FOREIGN_CA, Spec, make
 from lbgen.runtime.common.issued_certificates import with_self_signed
@@ -35,8 +36,9 @@ class CertifiedPlan(Struct, frozen=True):
 
 
 @contextmanager
-def certify(plan: Plan) -> Iterator[CertifiedPlan]:
-    """The plan with authorities of ours, for as long as the block lasts."""
+def certify(plan: Plan, *, users: bool = True) -> Iterator[CertifiedPlan]:
+    """The plan with authorities of ours, and with `users` a user and a key of ours too, for as long as the block
+    lasts."""
     plan = with_self_signed(plan)
     folder = Path(mkdtemp(prefix="lbgen-certificates-"))
     try:
@@ -46,7 +48,9 @@ def certify(plan: Plan) -> Iterator[CertifiedPlan]:
             others = (Spec(WRONG, ("other.invalid",)), Spec(CLIENT, issuer=CLIENT_CA), Spec(FOREIGN, issuer=FOREIGN_CA))
             make(folder, (*pools, *others))
         listeners = tuple(_listener(x, folder) for x in plan.listeners)
-        swapped = replace(plan, listeners=listeners, pools=tuple(_pool(x, folder) for x in plan.pools))
+        swapped = replace(
+            admit_ours(plan) if users else plan, listeners=listeners, pools=tuple(_pool(x, folder) for x in plan.pools)
+        )
         yield CertifiedPlan(swapped, folder, tuple(_instead(plan, swapped)))
     finally:
         rmtree(folder, ignore_errors=True)

@@ -26,6 +26,7 @@ from lbgen.conformance.scripts.topology_timeouts import NOTICED
 from lbgen.conformance.transport import transport_for, without_verification
 from lbgen.conformance.verify.addresses import check_port, l4_pools, restore_port
 from lbgen.conformance.verify.cases import Phase
+from lbgen.conformance.verify.forward_auth import REFUSES, questions
 from lbgen.conformance.verify.jobs import ComparedAnswer, Failed, Finished, FrontTier, Job, JobProgress
 from lbgen.conformance.verify.substitute_certificates import WRONG, stand_in_tls
 from lbgen.conformance.wait_ready import ServingEngine, wait_ready
@@ -81,6 +82,7 @@ def run_cases(
     job: Job, handle: ServingEngine, group: StandInServers, report: Callable[[JobProgress], None]
 ) -> Finished:
     """The results of a job's cases on an engine that serves its plan, wherever that is, before these endpoints."""
+    _answer_questions(group, job.plan)
     wait_ready(job.plan, handle, asked=without_verification)
     subject = EngineUnderTest(job.engine, job.version, job.binary)
     file = CaseFile("topology", job.plan.name, {}, {}, ())
@@ -140,6 +142,20 @@ def stand_ins(plan: Plan, folder: Path) -> Iterator[StandIn]:
                 yield replace(found, name=f"{found.name}-check", port=port, behaviour=Behaviour(), datagrams=False)
 
 
+def _answer_questions(group: StandInServers, plan: Plan, pool: str = "", instead: Behaviour | None = None) -> None:
+    """Have services of that pool, or of all, admit whom they are asked about, or do something else `instead`."""
+    for asked, every in questions(plan).items():
+        for each in group.stand_ins if pool in ("", asked) else ():
+            for question in every if each.pool == asked else ():
+                group.behave(each.name, instead or question.admits, question.path)
+
+
+def _only_asked(plan: Plan) -> frozenset[str]:
+    """Pools of services to which no route forwards."""
+    actions = [route.action for route in plan.routes if isinstance(route.action, Forward)]
+    return frozenset(questions(plan)) - {target.pool for action in actions for target in action.targets}
+
+
 def _wait_for_bytes(session: EngineSession, job: Job) -> None:
     """As `wait_ready`, for L4 listeners: until bytes come back, or it is left to the cases to tell."""
     cases = [x.case for x in job.cases if x.case.script == "bytes_reach" and x.case.params["pools"]]
@@ -183,7 +199,11 @@ class _Run:
     def _all_are(self, phase: Phase, pool: str) -> Iterator[None]:
         """All endpoints, or those of one pool, do what that phase says."""
         group, folder = self.session.endpoints, Path(self.job.folder)
-        chosen = [x for x in group.stand_ins if pool in ("", x.pool) and not x.datagrams]
+        alone = _only_asked(self.job.plan)
+        named = [
+            x for x in group.stand_ins if not x.datagrams and (x.pool == pool or (not pool and x.pool not in alone))
+        ]
+        chosen = [] if phase is Phase.REFUSING else named
         match phase:
             case Phase.HEAVY:
                 changed = [x for x in chosen if x.behaviour.mode == "echo"]
@@ -200,8 +220,11 @@ class _Run:
                     group.show(each.name, replace(each.tls, certificate=certificate, key=key))
                 case _:
                     group.listen(each.name, "refuse" if phase is Phase.REFUSED else "drop")
+        if phase is Phase.REFUSING or (phase is Phase.HUNG and pool):
+            _answer_questions(group, self.job.plan, pool, REFUSES if phase is Phase.REFUSING else Behaviour("hang"))
         time.sleep(NOTICED if changed else 0)
         yield
+        _answer_questions(group, self.job.plan, pool)
         for each in changed:
             if phase in (Phase.HEAVY, Phase.HUNG):
                 group.behave(each.name, each.behaviour)

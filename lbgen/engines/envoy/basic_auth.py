@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import SET, header_option
+from lbgen.engines.envoy.mutations import SET, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.users import object_to_hashes, users_path
@@ -32,12 +32,18 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 
 def _challenges(on: HttpListener) -> dict[str, Data]:
     """The challenges of routes in Envoy's own answers."""
-    if not any(isinstance(route.auth, BasicAuth | JwtAuth) for route in on.routes):
+    if not (named := named_challenges(on)):
         return {}
-    named = header_option("www-authenticate", f"%METADATA(ROUTE:{_METADATA}:{_CHALLENGE})%", SET)
     is_401: Data = {"op": "EQ", "value": {"default_value": 401, "runtime_key": "lbgen.unauthorized"}}
-    mapper: Data = {"filter": {"status_code_filter": {"comparison": is_401}}, "headers_to_add": [named]}
+    mapper: Data = {"filter": {"status_code_filter": {"comparison": is_401}}, "headers_to_add": named}
     return {"local_reply_config": {"mappers": [Commented(_REALM_NOTE, mapper)]}}
+
+
+def named_challenges(on: HttpListener) -> list[Data]:
+    """The header with a route's challenge, where some route has one; other answers get none."""
+    if not any(isinstance(route.auth, BasicAuth | JwtAuth) for route in on.routes):
+        return []
+    return [header_option("www-authenticate", f"%METADATA(ROUTE:{_METADATA}:{_CHALLENGE})%", SET)]
 
 
 def _route(at: HttpRoute) -> dict[str, Data]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.envoy.headers import APPEND, header_option
 from lbgen.engines.envoy.matching import escape_regex, regex
+from lbgen.engines.envoy.mutations import APPEND, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
 from lbgen.plan.model import Forward, Plan

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented, Tagged
-from lbgen.engines.envoy.headers import SET, escape_format, header_option, merge_edits
+from lbgen.engines.envoy.basic_auth import named_challenges
+from lbgen.engines.envoy.headers import merge_edits
+from lbgen.engines.envoy.mutations import SET, escape_format, header_option
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.error_pages import ErrorPage, share_statuses
@@ -20,8 +22,9 @@ _FILTER = "error-pages"
 _CHALLENGE = "challenge"
 _METADATA = "lbgen"
 _PLAIN = "text/plain"
-# gRPC clients take a page for no answer, and neither what a route responds nor a page of the filter is Envoy's own.
-_OWN = "!(response.code_details in ['direct_response', 'via_upstream', ''])"
+# gRPC clients take a page for no answer. Neither what a route responds, nor what a service of authentication says, nor
+# a page of the filter is Envoy's own.
+_OWN = "!(response.code_details in ['direct_response', 'via_upstream', 'ext_authz_denied', ''])"
 _NO_GRPC = "!('content-type' in request.headers && request.headers['content-type'].startsWith('application/grpc'))"
 
 
@@ -29,7 +32,7 @@ def _manager(on: HttpListener) -> dict[str, Data]:
     found: dict[str, Data] = {}
     if mappers := [*_of_routes(on), *_of_listener(on)]:
         note = "Instead of Envoy's own texts, but for gRPC and for what routes respond: the first that holds."
-        found["local_reply_config"] = {"mappers": Commented(note, mappers)}
+        found["local_reply_config"] = {"mappers": [Commented(note, mappers[0]), *mappers[1:]]}
     if any(_intercepting(on, route) for route in on.routes):
         filters: list[Data] = [extension(_FILTER, "filters.http.custom_response.v3.CustomResponse")]
         if any(401 in statuses for route in on.routes for _, statuses in _intercepting(on, route)):
@@ -43,8 +46,9 @@ def _of_routes(on: HttpListener) -> Iterator[Data]:
         # Envoy edits local replies of routes that forward alone.
         edits = HeaderEdits() if isinstance(route.action, Forward) else route.response_headers
         pages = on.plan.error_pages(on.listener, route) if edits else route.error_pages
-        _, added = merge_edits(edits)
-        yield from _mappers(pages, f"xds.route_name == '{route.name}'", added=added)
+        rule = next(rule for table in on.listener.hosts for rule in table.rules if rule.route == route.name)
+        _, added = merge_edits(HttpRoute(on, rule, route, None), "response", edits)
+        yield from _mappers(on, pages, f"xds.route_name == '{route.name}'", added=added)
 
 
 def _of_listener(on: HttpListener) -> Iterator[Data]:
@@ -52,10 +56,12 @@ def _of_listener(on: HttpListener) -> Iterator[Data]:
         return
     if without := [route.name for route in on.routes if not on.plan.error_pages(on.listener, route)]:
         yield {"filter": _holds(f"xds.route_name in {without}")}  # which changes nothing
-    yield from _mappers(on.listener.error_pages)
+    yield from _mappers(on, on.listener.error_pages)
 
 
-def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data] = ()) -> Iterator[Data]:
+def _mappers(
+    on: HttpListener, pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data] = ()
+) -> Iterator[Data]:
     for page in pages:  # Envoy takes the first that holds, so that a class may cover what has a page before it
         is_it = f"response.code == {page.first}"
         if page.first != page.last:
@@ -63,8 +69,8 @@ def _mappers(pages: Iterable[ErrorPage], *conditions: str, added: Sequence[Data]
         mapper: dict[str, Data] = {"filter": _holds(" && ".join((is_it, *conditions, _OWN, _NO_GRPC)))}
         if page.status is not None:
             mapper["status_code"] = page.status
-        if added:
-            mapper["headers_to_add"] = [*added]
+        if headers := [*added, *(named_challenges(on) if page.covers(401) else ())]:
+            mapper["headers_to_add"] = headers
         mapper["body"] = {"inline_string": page.body}
         if page.content_type != _PLAIN:
             text: Data = {"inline_string": "%LOCAL_REPLY_BODY%"}

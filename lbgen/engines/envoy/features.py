@@ -29,6 +29,7 @@ from lbgen.engines.envoy.rewrites import REDIRECTS, REWRITES
 from lbgen.engines.envoy.sticky import STICKY
 from lbgen.engines.envoy.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.envoy.tls import PROXY_PROTOCOL, TLS
+from lbgen.engines.envoy.values import VALUES
 
 FEATURES = (
     PROXY_PROTOCOL,
@@ -42,9 +43,9 @@ FEATURES = (
     ROUTE_ACCESS,
     CORS,
     RATE_LIMITS,
-    CHALLENGES,
     BASIC_AUTH,
     JWT,
+    VALUES,
     FORWARD_AUTH,
     HEADERS,
     MIRRORS,
@@ -57,6 +58,7 @@ FEATURES = (
     BUFFERING,
     COMPRESSION,
     ERROR_PAGES,
+    CHALLENGES,
     CONNECTIONS,
     BALANCING,
     HEALTH_CHECKS,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lbgen.engines.document import Commented
 from lbgen.engines.envoy.forwarded_headers import PEER, build_facts
-from lbgen.engines.envoy.headers import APPEND, build_mutation_filter, escape_format, header_option
+from lbgen.engines.envoy.mutations import APPEND, build_mutation_filter, escape_format, header_option
 from lbgen.engines.envoy.protobuf import ENABLED, duration, extension
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpListener, HttpRoute
 from lbgen.plan.auth import ForwardAuth

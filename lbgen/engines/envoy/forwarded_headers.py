@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import APPEND, SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.mutations import APPEND, SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import address_in, cidrs, has_mapped_addresses, header_input
 from lbgen.engines.envoy.protobuf import extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lbgen.engines.envoy.protobuf import extension
+from lbgen.engines.envoy.mutations import APPEND, SET, header_option
+from lbgen.engines.envoy.values import format_value, is_optional
 from lbgen.engines.envoy.view import Contributor, HttpRoute
 from lbgen.plan.model import HeaderEdits, Respond
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-
-SET = "OVERWRITE_IF_EXISTS_OR_ADD"
-APPEND = "APPEND_IF_EXISTS_OR_ADD"
-
-
-def escape_format(literal: str) -> str:
-    """Free text where Envoy expands `%COMMAND%`."""
-    return literal.replace("%", "%%")
-
-
-def header_option(name: str, value: str, action: str) -> dict[str, Data]:
-    """A HeaderValueOption; `value` is in Envoy's format syntax."""
-    return {"header": {"key": name, "value": value}, "append_action": action}
+    from lbgen.plan.values import Value
 
 
 class _HeaderState(Struct):
     """The state of a header after some edits: `values` follow the received lines, or replace them."""
 
     replaced: bool = False
-    values: list[str] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
 
 
-def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
+def merge_edits(at: HttpRoute, side: str, *edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
     """The net effect of `edits`, one after the other, as (names to remove, headers to add).
 
     Envoy applies a target's edits before its route's, and in each all removals first, so the effect is computed here,
@@ -51,32 +39,32 @@ def merge_edits(*edits: HeaderEdits) -> tuple[list[str], list[dict[str, Data]]]:
             states[name] = _HeaderState(replaced=True, values=[value])
         for name, value in each.add:
             states.setdefault(name, _HeaderState()).values.append(value)
-    removed = [name for name, state in states.items() if state.replaced and len(state.values) != 1]
+    removed: list[str] = []
     added: list[dict[str, Data]] = []
     for name, state in states.items():
-        single = state.replaced and len(state.values) == 1
-        added += [header_option(name, escape_format(value), SET if single else APPEND) for value in state.values]
+        # Envoy passes over an empty value, and what it should have replaced would stay.
+        single = state.replaced and len(state.values) == 1 and not is_optional(at, state.values[0])
+        if state.replaced and not single:
+            removed.append(name)
+        for value in state.values:
+            text = format_value(at, value, response=side == "response")
+            if text:
+                added.append(header_option(name, text, SET if single else APPEND))
     return removed, added
 
 
-def build_request_edits(*edits: HeaderEdits) -> dict[str, Data]:
+def build_request_edits(at: HttpRoute, *edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route or weighted cluster for these request edits."""
-    return _fields("request", *edits) if any(edits) else {}
+    return _fields(at, "request", *edits) if any(edits) else {}
 
 
-def build_response_edits(*edits: HeaderEdits) -> dict[str, Data]:
+def build_response_edits(at: HttpRoute, *edits: HeaderEdits) -> dict[str, Data]:
     """The fields of a route for these response edits."""
-    return _fields("response", *edits) if any(edits) else {}
+    return _fields(at, "response", *edits) if any(edits) else {}
 
 
-def build_mutation_filter(name: str, mutations: Sequence[Data], side: str = "request") -> dict[str, Data]:
-    """A filter that applies `mutations` to the headers of each request, or of each response."""
-    config: Data = {f"{side}_mutations": mutations}
-    return extension(name, "filters.http.header_mutation.v3.HeaderMutation", {"mutations": config})
-
-
-def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:
-    removed, added = merge_edits(*edits)
+def _fields(at: HttpRoute, side: str, *edits: HeaderEdits) -> dict[str, Data]:
+    removed, added = merge_edits(at, side, *edits)
     found: dict[str, Data] = {}
     if removed:
         found[f"{side}_headers_to_remove"] = removed
@@ -87,7 +75,7 @@ def _fields(side: str, *edits: HeaderEdits) -> dict[str, Data]:
 
 def _route(at: HttpRoute) -> dict[str, Data]:
     """Edits of responses; those of requests are in `routes`, as each target has its own."""
-    return {} if isinstance(at.route.action, Respond) else build_response_edits(at.route.response_headers)
+    return {} if isinstance(at.route.action, Respond) else build_response_edits(at, at.route.response_headers)
 
 
 HEADERS = Contributor(route=_route)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.view import Cluster, ClusterOptions, Contributor, HttpRoute
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate
 from lbgen.engines.document import Commented
-from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
+from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.predicates import has_mapped_addresses
 from lbgen.engines.envoy.protobuf import ENABLED, extension
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes

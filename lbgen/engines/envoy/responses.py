@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from lbgen.engines.envoy.headers import build_response_edits, escape_format
+from lbgen.engines.envoy.headers import build_response_edits
+from lbgen.engines.envoy.values import format_value
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute
 from lbgen.plan.model import HeaderEdits, Respond
 
@@ -19,8 +20,8 @@ _LONGEST = 4096  # bytes of a body, by default
 
 
 def _manager(on: HttpListener) -> dict[str, Data]:
-    bodies = [len(route.action.body.encode()) for route in on.routes if isinstance(route.action, Respond)]
-    longest = max(bodies, default=0)
+    bodies = [route.action.body for route in on.routes if isinstance(route.action, Respond)]
+    longest = max((len(each.encode()) for each in bodies if isinstance(each, str)), default=0)
     return {"route_config": {"max_direct_response_body_size_bytes": longest}} if longest > _LONGEST else {}
 
 
@@ -32,20 +33,22 @@ def _route(at: HttpRoute) -> dict[str, Data]:
     removed = ("location",) if respond.status == HTTPStatus.CREATED or 300 <= respond.status < 400 else ()
     answer = HeaderEdits(set=respond.headers, remove=removed)
     return {
-        "direct_response": _answer(respond, own),
-        **build_response_edits(_without_content_type(answer), _without_content_type(own)),
+        "direct_response": _answer(at, respond, own),
+        **build_response_edits(at, _without_content_type(answer), _without_content_type(own)),
     }
 
 
-def _answer(respond: Respond, own: HeaderEdits) -> dict[str, Data]:
+def _answer(at: HttpRoute, respond: Respond, own: HeaderEdits) -> dict[str, Data]:
     action: dict[str, Data] = {"status": respond.status}
     kind = next((value for edits in (own.set, respond.headers) for name, value in edits if name == _CONTENT_TYPE), None)
-    if kind not in (None, "text/plain") and respond.body:
-        # Envoy sets the type of the body after it has edited headers.
-        text: Data = {"inline_string": escape_format(respond.body)}
-        action["body_format"] = {"text_format_source": text, "content_type": kind}
+    if isinstance(respond.body, str) and kind in (None, "text/plain"):
+        if respond.body:
+            action["body"] = {"inline_string": respond.body}
     elif respond.body:
-        action["body"] = {"inline_string": respond.body}
+        # Envoy sets the type of the body after it has edited headers.
+        text: Data = {"inline_string": format_value(at, respond.body, response=True)}
+        absent: dict[str, Data] = {} if isinstance(respond.body, str) else {"omit_empty_values": True}
+        action["body_format"] = {"text_format_source": text, **absent, "content_type": str(kind or "text/plain")}
     return action
 
 

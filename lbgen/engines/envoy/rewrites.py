@@ -7,7 +7,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from lbgen.engines.envoy.matching import escape_path
+from lbgen.engines.envoy.mutations import SET, header_option
+from lbgen.engines.envoy.values import format_value
 from lbgen.engines.envoy.view import Contributor, HttpRoute
+from lbgen.plan.forwarding import redirect_value
 from lbgen.plan.model import HostPattern, Listener, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath
 
@@ -40,7 +43,12 @@ def _rewrite(at: HttpRoute) -> dict[str, Data]:
 
 def _redirect(at: HttpRoute) -> dict[str, Data]:
     action = at.route.action
-    return {"redirect": _build_redirect(action, at.rule, at.on.listener)} if isinstance(action, Redirect) else {}
+    if not isinstance(action, Redirect):
+        return {}
+    if (address := redirect_value(action, at.route.name, at.on.listener)) is None:
+        return {"redirect": _build_redirect(action, at.rule, at.on.listener)}
+    location = header_option("location", format_value(at, address, response=True), SET)
+    return {"direct_response": {"status": action.status}, "response_headers_to_add": [location]}
 
 
 def replace_prefix(path: Path, prefix: str) -> dict[str, Data]:
@@ -77,14 +85,14 @@ def _build_redirect(redirect: Redirect, rule: Rule, listener: Listener) -> dict[
     action: dict[str, Data] = {"scheme_redirect": scheme}
     if redirect.status != HTTPStatus.MOVED_PERMANENTLY:  # the default
         action["response_code"] = _REDIRECT_CODES[redirect.status]
-    host = redirect.host or _exact_host(rule.host)
+    host = str(redirect.host or "") or _exact_host(rule.host)
     if host is not None:
-        action["host_redirect"] = host
+        action["host_redirect"] = str(host)
     shown = host is None and listener.client_port != _DEFAULT_PORTS[listener.scheme]  # in the request's Host
     if port != _DEFAULT_PORTS[scheme] or shown:
         action["port_redirect"] = port
     if redirect.path is not None:
-        action["path_redirect"] = redirect.path
+        action["path_redirect"] = str(redirect.path)
     elif redirect.prefix is not None:
         action |= replace_prefix(rule.match.path, redirect.prefix)
     return action

@@ -132,7 +132,7 @@ def _forward(at: HttpRoute, forward: Forward) -> dict[str, Data]:
     targets = [target for target in forward.targets if target.weight]
     # The route's own timeout would include the response body.
     if len(targets) == 1:
-        edits = build_request_edits(at.route.request_headers, targets[0].request_headers)
+        edits = build_request_edits(at, at.route.request_headers, targets[0].request_headers)
         return {"route": {"cluster": at.on.clusters.name(targets[0].pool, options), "timeout": "0s"}, **edits}
     clusters: Data = [
         Tagged(
@@ -140,7 +140,7 @@ def _forward(at: HttpRoute, forward: Forward) -> dict[str, Data]:
             {
                 "name": at.on.clusters.name(target.pool, options),
                 "weight": target.weight,
-                **build_request_edits(at.route.request_headers, target.request_headers),
+                **build_request_edits(at, at.route.request_headers, target.request_headers),
             },
         )
         for target in targets

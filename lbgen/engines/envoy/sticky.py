@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.envoy.headers import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.matching import regex
+from lbgen.engines.envoy.mutations import SET, build_mutation_filter, header_option
 from lbgen.engines.envoy.protobuf import ENABLED, extension, typed
 from lbgen.engines.envoy.view import Cluster, Contributor, HttpListener, HttpRoute
 from lbgen.resources import folder

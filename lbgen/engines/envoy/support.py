@@ -24,6 +24,12 @@ _SORTED = emulated("rules are written in order of precedence, and each host's ta
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
 _V1_40: dict[Feature, Verdict] = {
+    "route.auth.forward": habit(
+        "ext_authz, whose questions a Lua filter makes GET and whose every 2xx a 200; of several lines of a field of "
+        "the answer the endpoint gets the last; other statuses below 500 go to the client as they are; above, and "
+        "where there is no answer, it gets 503; the service has its connect and its response time together; a route's "
+        "response_headers are not in what the service refuses with",
+    ),
     "listener.trusted_proxies": emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
     ),
@@ -179,6 +185,11 @@ _V1_40: dict[Feature, Verdict] = {
     "pool.backup": emulated("a second priority, used only when all of the first is down"),
     "pool.health.active": emulated("Envoy's own checks, which read the whole response within `timeout`"),
     "pool.sticky": emulated("a Lua filter that maps an id to the address for Envoy's own session filter, and back"),
+    "values": emulated("what no command operator has is kept in metadata by a filter of the route"),
+    "values.host": habit(
+        "the host keeps the case in which a client writes it where the route's hosts do not name it",
+        {"values.host.routes": ("header", "text")},
+    ),
     "metrics": emulated("`lbgen agent` counts the lines of a second log"),
     "metrics.l4": emulated("`lbgen agent` counts the lines of a log of connections"),
     # Of what is named above, what the engine has without more.

@@ -58,10 +58,10 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
     """Draw a target for each request of a split, unless its sticky cookie names one, and edit the target's headers."""
     chosen = list(choices(on.keys, on.plan))
     drawn = [choice for choice in chosen if choice.drawn]
-    yield from header_statements("http-request", _target_edits(chosen, drawn=False), on.per_route, "target")
+    yield from header_statements(on, "http-request", _target_edits(chosen, drawn=False), on.per_route, "target")
     yield from (_draw_one(choice, on.per_route) for choice in drawn)
     yield from _sticky_statements(drawn, on.plan, on.per_route)
-    yield from header_statements("http-request", _target_edits(chosen, drawn=True), per_target(on, drawn), "share")
+    yield from header_statements(on, "http-request", _target_edits(chosen, drawn=True), per_target(on, drawn), "share")
 
 
 def per_target(on: HttpListener, drawn: list[Choice]) -> PerRoute:

@@ -6,7 +6,10 @@ import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.api import RenderedFile
+from lbgen.engines.haproxy.error_pages import challenge
 from lbgen.engines.haproxy.quote import word
 from lbgen.engines.haproxy.run import USERS
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, set_var, statement
@@ -14,10 +17,12 @@ from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
 from lbgen.engines.users import basic_auths, object_to_hashes, users_name, users_path
 from lbgen.plan.auth import BasicAuth, Scheme
+from lbgen.plan.error_pages import page_for
 from lbgen.plan.precedence import group
 
 if TYPE_CHECKING:
     from lbgen.engines.api import Objection
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.model import Plan
 
 _CRYPT = frozenset({Scheme.BCRYPT, Scheme.SHA512, Scheme.SHA256, Scheme.MD5})
@@ -53,11 +58,18 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
     hashed = [key for key, auth in auths.items() if any(user.scheme is Scheme.SHA1 for user in auth.users)]
     if hashed:
         yield on.per_route.restrict(set_var(_SHA1, "http_auth_pass,sha1,base64"), hashed, "passwords")
-    alike = group(((auth.users, auth.realm), key) for key, auth in auths.items())
+    alike = group(((auth.users, auth.realm, _page(on, key)), key) for key, auth in auths.items())
     for number, keys in enumerate(alike.values(), 1):
         auth = auths[keys[0]]
         asks = statement("http-request auth realm", Literal(auth.realm), when=_unknown(auth))
+        if _page(on, keys[0]) and (paged := challenge(on, keys[0], f'Basic realm="{auth.realm}"')) is not None:
+            asks = replace(paged, acls=asks.acls)
         yield on.per_route.restrict(asks, keys, f"users.{number}")
+
+
+def _page(on: HttpListener, key: str) -> ErrorPage | None:
+    """The page of a route alone; that of its listener is HAProxy's message there."""
+    return page_for(on.plan.route(on.keys[key].route).error_pages, 401)
 
 
 def _unknown(auth: BasicAuth) -> Iterator[Acl]:

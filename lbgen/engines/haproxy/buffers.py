@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from lbgen.engines.haproxy.statements import Section, Statement, section, statement
 from lbgen.engines.haproxy.timeouts import LONGEST
+from lbgen.engines.haproxy.values import count_bytes
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond, Route
 
@@ -33,7 +34,7 @@ def _added_kib(plan: Plan) -> int:
 
 def _buffer_bytes(plan: Plan) -> int:
     """Bytes of one buffer."""
-    bodies = (len(route.action.body.encode()) for route in plan.routes if isinstance(route.action, Respond))
+    bodies = (count_bytes(route.action.body) for route in plan.routes if isinstance(route.action, Respond))
     pages = (len(page.body.encode()) for page in plan.every_page())
     fixed = max((*bodies, *pages), default=0)
     return (head_kib(plan) + _added_kib(plan) + -(-max(fixed - _DEFAULT // 2, 0) // _KIB)) * _KIB + _buffered_bytes(
@@ -58,7 +59,7 @@ def _edited_bytes(route: Route) -> int:
 
 
 def _size(edits: HeaderEdits) -> int:
-    return sum(len(f"{name}: {value}".encode()) for name, value in (*edits.set, *edits.add))
+    return sum(len(f"{name}: ") + count_bytes(value) for name, value in (*edits.set, *edits.add))
 
 
 def _buffered_bytes(plan: Plan) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, RenderedFile, refused
+from lbgen.engines.haproxy.quote import log_format
 from lbgen.engines.haproxy.statements import Statement, acl, is_set, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener, PoolUse
 from lbgen.engines.text import Literal
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LARGEST = 16_000  # bytes of a page, which must fit into one buffer with its head
 _IN_LINE = 200  # bytes of a page in haproxy.cfg; a longer one has a file
 _FAILURES = (500, 502, 503, 504)  # where a backend fails
-_OWN = (400, 403, 404, 408, 413, 429, *_FAILURES)  # what HAProxy answers by itself, where a class has a page
+_OWN = (400, 401, 403, 404, 408, 413, 429, *_FAILURES)  # what HAProxy answers by itself, where a class has a page
 _MESSAGES = (400, 401, 403, 404, 405, 407, 408, 410, 413, 421, 422, 425, 429, 500, 501, 502, 503, 504)
 _CHALLENGE = "txn.challenge"
 
@@ -47,16 +48,27 @@ def _own_page(on: HttpListener, key: str, status: int) -> ErrorPage | bool | Non
     return page_for(route.error_pages, status)
 
 
+def challenge(on: HttpListener, key: str, value: str) -> Statement | None:
+    """Refuse with the page for a 401 and its challenge; None where the message of the listener will do, or nothing."""
+    route = on.plan.route(on.keys[key].route)
+    page = page_for(on.plan.error_pages(on.listener, route), 401)
+    if page is None:
+        return None
+    answer = f"http-request return status {page.shown(401)}"
+    return statement(answer, *page_content(page), "hdr WWW-Authenticate", Literal(log_format(value)))
+
+
 def refuse(status: int, page: ErrorPage | bool | None, when: Iterable[Acl] = (), origin: str = "") -> Statement:
     """Refuse with this page; None: with the message of the listener, False: without any."""
     if page is None:
         return statement(f"http-request deny deny_status {status}", when=when, origin=origin)
     if isinstance(page, bool):
         return statement(f"http-request return status {status}", when=when, origin=origin)
-    return statement(f"http-request return status {page.shown(status)}", *_content(page), when=when, origin=origin)
+    return statement(f"http-request return status {page.shown(status)}", *page_content(page), when=when, origin=origin)
 
 
-def _content(page: ErrorPage) -> tuple[str | Word, ...]:
+def page_content(page: ErrorPage) -> tuple[str | Word, ...]:
+    """The arguments of `http-request return` and `http-error` for the page."""
     if not page.body:
         return ()
     kind: tuple[str | Word, ...] = ("content-type", Literal(page.content_type))
@@ -100,7 +112,7 @@ def _messages(pages: Iterable[ErrorPage], among: Sequence[int]) -> Iterator[Stat
             if status not in _MESSAGES:
                 continue
             if page.status is None:
-                yield statement(f"http-error status {status}", *_content(page), origin=page.field)
+                yield statement(f"http-error status {status}", *page_content(page), origin=page.field)
             else:
                 yield statement(f"http-error status {status} errorfile", _file_name(page, "http"), origin=page.field)
 
@@ -137,7 +149,7 @@ def _intercept(on: HttpListener) -> Iterator[Statement]:
         for some in alike:
             answer = f"http-response return status {page.shown(some[0])}"
             is_it = acl(f"status {' '.join(map(str, some))}")
-            each = statement(answer, *_content(page), when=[is_it])
+            each = statement(answer, *page_content(page), when=[is_it])
             yield on.per_response.restrict(each, keys, f"pages.{number}")
     if challenged:
         directive = f"http-after-response set-header WWW-Authenticate %[var({_CHALLENGE})]"

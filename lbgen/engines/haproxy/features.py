@@ -29,12 +29,14 @@ from lbgen.engines.haproxy.retries import RETRIES
 from lbgen.engines.haproxy.rewrites import ANSWERS, REWRITES
 from lbgen.engines.haproxy.timeouts import TIMEOUTS
 from lbgen.engines.haproxy.tls import POOL_TLS, TLS
+from lbgen.engines.haproxy.values import VALUES
 
 FEATURES = (
     TLS,
     LIMITS,
     CLIENT,
     ACCESS,
+    VALUES,
     FORWARD_AUTH,
     HEADERS,
     SPLITS,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.haproxy.quote import Sample, log_format
 from lbgen.engines.haproxy.statements import Statement, acl, set_var, statement
+from lbgen.engines.haproxy.values import edit_statements
 from lbgen.engines.haproxy.view import Contributor, Forwarded, HttpListener
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Respond
+from lbgen.plan.values import Template, Value
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps, PerRoute
@@ -23,9 +25,9 @@ _CLAIMS = "x-(?:forwarded-(?:for|host|port|proto)|request-id)"  # which only tru
 _NO_PLAIN = re.compile(r"[^\w-]")  # of the characters of a name
 
 
-def _claims(listener: Listener) -> str:
-    """A regex of what only trusted proxies may say."""
-    return "|".join((_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))))
+def _claims(listener: Listener) -> list[str]:
+    """Regexes of what only trusted proxies may say."""
+    return [_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))]
 
 
 def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
@@ -33,7 +35,7 @@ def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
     itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
     names = [
         *_HOP_BY_HOP,
-        *(() if listener.trusted_proxies else (_claims(listener),)),
+        *([] if listener.trusted_proxies else _claims(listener)),
         *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in identities),
     ]
     return f"{'' if listener.underscores else '_|'}^(?:{'|'.join(names)})$"
@@ -44,7 +46,9 @@ def forwarded(listener: Listener, maps: Maps, client: str) -> Forwarded:
     drops = None
     if listener.trusted_proxies:
         stranger = ~maps.is_within("src", listener.trusted_proxies, "trusted", listener.field)
-        drops = statement("http-request del-header", Literal(f"^(?:{_claims(listener)})$"), "-m reg", when=[stranger])
+        first, *others = _claims(listener)
+        claims = f"^(?:{'|'.join((first, *others))})$" if others else f"^{first}$"
+        drops = statement("http-request del-header", Literal(claims), "-m reg", when=[stranger])
     return Forwarded(
         drops=drops,
         sets=listener.forwarded_headers,
@@ -75,13 +79,13 @@ def _client_headers(listener: Listener, client: str) -> Iterator[Statement]:
 
 
 def header_statements(
-    rules: str, edits: Iterable[tuple[str, HeaderEdits]], per_route: PerRoute, purpose: str
+    on: HttpListener, rules: str, edits: Iterable[tuple[str, HeaderEdits]], per_route: PerRoute, purpose: str
 ) -> list[Statement]:
     """Statements of the rule set `rules` (`http-request`, `http-after-response`) for (key, edits): all removals, then
     all sets, then all additions. A header takes one statement or one lookup, however many routes edit it."""
     removed: dict[str, list[str]] = {}
-    replaced: dict[str, dict[str, str]] = {}
-    added: dict[tuple[str, int], dict[str, str]] = {}
+    replaced: dict[str, dict[str, Value]] = {}
+    added: dict[tuple[str, int], dict[str, Value]] = {}
     for key, edit in edits:
         for name in edit.remove:
             removed.setdefault(name, []).append(key)
@@ -96,25 +100,33 @@ def header_statements(
     def action(verb: str, name: str) -> Statement:
         return statement(f"{rules} {verb}-header", Literal(name))
 
+    def write(verb: str, name: str, values: Mapping[str, Value], purpose: str) -> Iterator[Statement]:
+        texts = {key: value for key, value in values.items() if isinstance(value, str)}
+        yield from per_route.with_values(action(verb, name), texts, purpose)
+        for key, value in values.items():
+            if isinstance(value, Template):
+                made = edit_statements(on, rules, action(verb, name), name, key.partition("@")[0], value)
+                yield from (per_route.restrict(each, [key], f"{purpose}.{key}") for each in made)
+
     statements = [
         per_route.restrict(action("del", name), keys, f"{purpose}.{numbers[name]}.remove")
         for name, keys in removed.items()
     ]
     for name, values in replaced.items():
-        statements += per_route.with_values(action("set", name), values, f"{purpose}.{numbers[name]}.set")
+        statements += write("set", name, values, f"{purpose}.{numbers[name]}.set")
     for (name, n), values in added.items():
-        statements += per_route.with_values(action("add", name), values, f"{purpose}.{numbers[name]}.add.{n}")
+        statements += write("add", name, values, f"{purpose}.{numbers[name]}.add.{n}")
     return statements
 
 
 def _request_edits(on: HttpListener) -> list[Statement]:
     edits = [(name, on.plan.route(on.keys[name].route).request_headers) for name in on.forwards]
-    return header_statements("http-request", edits, on.per_route, "request")
+    return header_statements(on, "http-request", edits, on.per_route, "request")
 
 
 def _response_edits(on: HttpListener) -> list[Statement]:
     edits = [(name, route.response_headers) for name, route in on.routes if route.response_headers]
-    return header_statements("http-after-response", edits, on.per_response, "response")
+    return header_statements(on, "http-after-response", edits, on.per_response, "response")
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
@@ -125,7 +137,7 @@ def _objections(plan: Plan, _: str) -> Iterator[Objection]:
         texts = [(value, where) for edit, where in edits if edit for _, value in (*edit.set, *edit.add)]
         if isinstance(route.action, Respond):
             texts += [(value, "respond") for _, value in route.action.headers]
-        if long := [where for value, where in texts if len(value.encode()) > LONGEST_TEXT]:
+        if long := [where for value, where in texts if isinstance(value, str) and len(value.encode()) > LONGEST_TEXT]:
             why = f"a header value holds at most {LONGEST_TEXT} bytes"
             yield Objection(refused(why), f"{route.field}.{long[0]}")
 

@@ -6,17 +6,22 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lbgen.engines.api import Objection, RenderedFile, refused
+from lbgen.engines.haproxy.error_pages import challenge
 from lbgen.engines.haproxy.statements import Acl, Statement, acl, is_set, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.jwt import jwt_auths, object_to_algorithms, pem
 from lbgen.engines.text import Literal
 from lbgen.plan.auth import JwtAuth, KeysUrl
+from lbgen.plan.error_pages import page_for
 from lbgen.plan.precedence import group
 from lbgen.plan.tokens import SKEW
 
 if TYPE_CHECKING:
     from lbgen.plan.auth import JsonWebKey
+    from lbgen.plan.error_pages import ErrorPage
     from lbgen.plan.model import Plan
 
 _TOKEN, _ALGORITHM, _VERIFIED = "txn.token", "txn.token_alg", "txn.token_verified"
@@ -47,9 +52,9 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
         set_var(_BEGINS, _claim("nbf", "int")),
     )
     yield from (on.per_route.restrict(each, every, "tokens") for each in reads)
-    alike = group(((auth.issuer, auth.audiences, auth.keys), key) for key, auth in auths.items())
+    alike = group(((auth.issuer, auth.audiences, auth.keys, _page(on, key)), key) for key, auth in auths.items())
     for number, keys in enumerate(alike.values(), 1):
-        checks = _checks(auths[keys[0]])
+        checks = _checks(auths[keys[0]], challenge(on, keys[0], "Bearer"))
         yield from (on.per_route.restrict(each, keys, f"tokens.{number}") for each in checks)
     claims = group((pair, key) for key, auth in auths.items() for pair in auth.claims)
     for number, ((header, claim), keys) in enumerate(claims.items(), 1):
@@ -58,8 +63,17 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
         yield on.per_route.restrict(sets, keys, f"claims.{number}")
 
 
-def _checks(auth: JwtAuth) -> Iterator[Statement]:
-    """Statements that refuse a request without a token that holds."""
+def _page(on: HttpListener, key: str) -> ErrorPage | None:
+    return page_for(on.plan.error_pages(on.listener, on.plan.route(on.keys[key].route)), 401)
+
+
+def _checks(auth: JwtAuth, paged: Statement | None) -> Iterator[Statement]:
+    """Statements that refuse a request without a token that holds, by `paged` where there is a page."""
+    refusal = paged or statement("http-request return status 401 hdr WWW-Authenticate Bearer")
+
+    def _refuse(when: Sequence[Acl]) -> Statement:
+        return replace(refusal, acls=tuple(when))
+
     for key in auth.file_keys:
         has_algorithm = acl(f"var({_ALGORITHM}) -m str {key.algorithm}")  # that of the key, whatever a token says
         is_signed = acl(f"var({_TOKEN}),jwt_verify({key.algorithm},{_path(key)}) -m int 1")
@@ -77,10 +91,6 @@ def _checks(auth: JwtAuth) -> Iterator[Statement]:
 def _claim(name: str, kind: str = "") -> str:
     how = f",'{kind}'" if kind else ""
     return f"var({_TOKEN}),jwt_payload_query('$.{name}'{how})"
-
-
-def _refuse(when: Sequence[Acl]) -> Statement:
-    return statement("http-request return status 401 hdr WWW-Authenticate Bearer", when=when)
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:

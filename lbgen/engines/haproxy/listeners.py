@@ -16,9 +16,10 @@ from lbgen.engines.haproxy.rewrites import answer_backends
 from lbgen.engines.haproxy.statements import Statement, acl, deny, is_set, section, statement, words
 from lbgen.engines.haproxy.timeouts import duration
 from lbgen.engines.haproxy.tls import reject_unknown_names, tls_options
+from lbgen.engines.haproxy.values import needs_host, needs_id
 from lbgen.engines.haproxy.view import Bind, Frontend, HttpListener
 from lbgen.engines.text import Atom, Literal
-from lbgen.plan.model import Mode, PoolProtocol, Redirect
+from lbgen.plan.model import Mode, PoolProtocol
 from lbgen.plan.policy import Paths, PathsMode
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def frontend(
     Adds the listener's map files to `maps`, and the pools of its routes to `backends`.
     """
     client = _client(listener, plan)
-    routing = route_requests(listener, plan, maps, client, _redirects_to_own_host(listener, plan))
+    routes = [plan.route(name) for name in {rule.route: None for table in listener.hosts for rule in table.rules}]
+    routing = route_requests(listener, plan, maps, client, needs_host(routes))
     on = _http_listener(listener, plan, backends, maps, routing, client)
     chosen = list(choices(on.keys, plan))
     names = {choice.key: backends.for_choice(choice, plan) for choice in chosen}
@@ -101,6 +103,7 @@ def frontend(
             routing=section(ROUTING, [] if is_single else routing.statements),
             admission=section("Limits and policies of routes", admission),
             forwards=bool(on.forwards),
+            makes_ids=listener.request_id and (bool(on.forwards) or needs_id(on)),
             edits=section(changes, edits),
             use_backend=tuple(use_backend),
         ),
@@ -145,12 +148,6 @@ def _names_route(statements: list[Statement]) -> bool:
     acls = (word for each in statements for acl in each.acls for word in acl.words)
     arguments = (word for each in statements for word in each.arguments)
     return any(ROUTE in word.text for word in (*acls, *arguments) if isinstance(word, Atom | Literal))
-
-
-def _redirects_to_own_host(listener: Listener, plan: Plan) -> bool:
-    routes = {rule.route for table in listener.hosts for rule in table.rules}
-    actions = (plan.route(name).action for name in routes)
-    return any(isinstance(action, Redirect) and action.host is None for action in actions)
 
 
 _NO_PATH = r"\\"

@@ -14,10 +14,12 @@ from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath
 from lbgen.plan.precedence import covering_hosts, group, path_groups
+from lbgen.plan.route_values import has_captures
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.maps import Maps
     from lbgen.plan.model import HostTable, Listener, Plan
+    from lbgen.plan.path_conditions import Path
     from lbgen.plan.precedence import PathGroup
 
 ROUTE = "txn.route"
@@ -32,13 +34,15 @@ _HOST = statement("http-request set-var-fmt(txn.host)", Literal("%[req.fhdr(host
 class RouteKey(Struct, frozen=True, eq=False):
     """A route plus the number of path segments that its prefix rewrite strips (`stripped`; see `stripped_segments`).
 
-    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it.
+    `name` is the route's, with that number behind it where one route has several; `txn.route` holds it. A route whose
+    values hold groups of the `path` has a key for each of its patterns.
     """
 
     name: str
     route: str
     stripped: int | None
     origin: str
+    path: Path
 
 
 class Routing(Struct):
@@ -69,16 +73,25 @@ class _RouteKeys:
     def __init__(self, listener: Listener, plan: Plan) -> None:
         self._plan = plan
         self.by_name: dict[str, RouteKey] = {}
-        self._stripped: dict[str, set[int | None]] = {}
+        self._variants: dict[str, list[str]] = {}
         for rule in {rule.id: rule for table in listener.hosts for rule in table.rules}.values():
-            self._stripped.setdefault(rule.route, set()).add(stripped_segments(rule, plan))
+            known = self._variants.setdefault(rule.route, [])
+            if (variant := self._variant(rule)) not in known:
+                known.append(variant)
+
+    def _variant(self, rule: Rule) -> str:
+        if has_captures(self._plan.route(rule.route)):
+            return rule.match.path.value
+        stripped = stripped_segments(rule, self._plan)
+        return "all" if stripped is None else str(stripped)
 
     def name(self, rule: Rule) -> str:
-        stripped = stripped_segments(rule, self._plan)
-        has_several = len(self._stripped[rule.route]) > 1
-        name = f"{rule.route}/{'all' if stripped is None else stripped}" if has_several else rule.route
+        known, variant = self._variants[rule.route], self._variant(rule)
+        shown = f"path{known.index(variant) + 1}" if variant == rule.match.path.value else variant
+        name = f"{rule.route}/{shown}" if len(known) > 1 else rule.route
         if name not in self.by_name:
-            self.by_name[name] = RouteKey(name, rule.route, stripped, self._plan.route(rule.route).field)
+            stripped, field = stripped_segments(rule, self._plan), self._plan.route(rule.route).field
+            self.by_name[name] = RouteKey(name, rule.route, stripped, field, rule.match.path)
         return name
 
 

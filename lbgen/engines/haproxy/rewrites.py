@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.haproxy.quote import Sample, log_format
-from lbgen.engines.haproxy.statements import Block, Statement, block, statement
+from lbgen.engines.haproxy.quote import Sample, argument, log_format
+from lbgen.engines.haproxy.statements import Block, Statement, acl, block, statement
+from lbgen.engines.haproxy.values import count_bytes, format_value
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
-from lbgen.plan.model import Listener, Plan, Redirect, Respond
+from lbgen.plan.forwarding import redirect_value
+from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
+from lbgen.plan.values import Template, may_be_empty
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import RouteKey
@@ -58,7 +61,7 @@ def _in_place(on: HttpListener) -> list[Statement]:
     Headers can be added to such an answer in a backend only; the access log recognizes a 503 without a server by that.
     """
     keys = [key for name, key in on.keys.items() if name not in on.forwards]
-    answers = [(key.name, each) for key in keys for each in _answer(key, on.plan, on.listener)]
+    answers = [(key.name, each) for key in keys for each in _answer(key, on)]
     in_place = all(
         each.directive.text.startswith("http-request") and "status 503" not in each.directive.text
         for _, each in answers
@@ -76,25 +79,31 @@ def answer_backends(on: HttpListener) -> dict[str, Block]:
         name: block(
             statement("backend " + f"route:{on.listener.name}:{name}".replace("/", ":"), origin=key.origin),
             "http",
-            _answer(key, on.plan, on.listener),
+            _answer(key, on),
         )
         for name, key in on.keys.items()
         if name not in on.forwards
     }
 
 
-def _answer(route_key: RouteKey, plan: Plan, listener: Listener) -> Iterator[Statement]:
-    action = plan.route(route_key.route).action
-    if isinstance(action, Redirect):
-        yield from _redirect(action, route_key, listener)
-    elif isinstance(action, Respond):
-        yield from _respond(action, route_key.origin)
+def _answer(route_key: RouteKey, on: HttpListener) -> Iterator[Statement]:
+    route = on.plan.route(route_key.route)
+    if isinstance(route.action, Redirect):
+        if (value := redirect_value(route.action, route.name, on.listener)) is None:
+            yield from _redirect(route.action, route_key, on.listener)
+        else:
+            address = Literal(format_value(on, route, value))
+            directive = f"http-request return status {route.action.status} hdr Location"
+            yield statement(directive, address, origin=route_key.origin)
+    elif isinstance(route.action, Respond):
+        yield from _respond(on, route, route.action)
 
 
 def _redirect(redirect: Redirect, route_key: RouteKey, listener: Listener) -> Iterator[Statement]:
+    """The parts of the address are texts, or what the request has."""
     scheme = redirect.scheme or listener.scheme
     port = redirect.port or (_PORTS[scheme] if redirect.scheme else listener.client_port)
-    authority = (redirect.host or Sample("var(txn.host)"), "" if port == _PORTS[scheme] else f":{port}")
+    authority = (str(redirect.host or "") or Sample("var(txn.host)"), "" if port == _PORTS[scheme] else f":{port}")
 
     def location(*path: str | Sample) -> Statement:
         value = Literal(log_format(f"{scheme}://", *authority, *path))
@@ -104,7 +113,7 @@ def _redirect(redirect: Redirect, route_key: RouteKey, listener: Listener) -> It
     if redirect.path is None and redirect.prefix is None:
         yield location(Sample("pathq"))
     elif redirect.prefix is None or route_key.stripped is None:
-        path = redirect.path or (redirect.prefix or "").rstrip("/") or "/"
+        path = str(redirect.path or "") or (redirect.prefix or "").rstrip("/") or "/"
         yield location(path, Sample("pathq,regsub(^[^?]*,)"))
     else:
         prefix = redirect.prefix.rstrip("/")
@@ -112,26 +121,32 @@ def _redirect(redirect: Redirect, route_key: RouteKey, listener: Listener) -> It
         yield location(prefix, Sample(rest))
 
 
-def _respond(respond: Respond, origin: str) -> list[Statement]:
+def _respond(on: HttpListener, route: Route, respond: Respond) -> list[Statement]:
+    origin = route.field
     arguments: list[str | Literal] = []
     has_body = bool(respond.body) and respond.status not in (204, 304)
     after = []
     for name, value in respond.headers:
         if name == "content-type" and has_body:
-            arguments += ["content-type", Literal(value)]
+            arguments += ["content-type", Literal(str(value))]
         elif name == "content-type":  # `http-request return` drops it where there is no body
             set_type = "http-after-response set-header content-type"
-            after.append(statement(set_type, Literal(log_format(value)), origin=origin))
+            after.append(statement(set_type, Literal(log_format(str(value))), origin=origin))
         else:
-            arguments += ["hdr", Literal(name), Literal(log_format(value))]
-    if has_body:
+            arguments += ["hdr", Literal(name), Literal(format_value(on, route, value))]
+            if isinstance(value, Template) and may_be_empty(value):
+                is_empty = acl(Literal(f"res.fhdr({argument(name)})"), "-m len 0")
+                after.append(statement("http-after-response del-header", Literal(name), when=[is_empty], origin=origin))
+    if has_body and isinstance(respond.body, Template):
+        arguments += ["lf-string", Literal(format_value(on, route, respond.body))]
+    elif has_body and isinstance(respond.body, str):
         arguments += ["string", Literal(respond.body)]
     return [statement(f"http-request return status {respond.status}", *arguments, origin=origin), *after]
 
 
 def _objections(plan: Plan, _: str) -> Iterator[Objection]:
     for route in plan.routes:
-        if isinstance(route.action, Respond) and len(route.action.body.encode()) > LONGEST_BODY:
+        if isinstance(route.action, Respond) and count_bytes(route.action.body) > LONGEST_BODY:
             yield Objection(refused(f"a fixed answer holds at most {LONGEST_BODY} bytes"), f"{route.field}.respond")
 
 

@@ -59,6 +59,9 @@ _HABITS = {
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
+    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit "
+    "beside its head gets 500",
+    "values.cookie": "the value of a cookie ends at a comma",
     "statuses": "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
     "statuses.failures": "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "
     "a late one 504; an HTTP/2 endpoint has the connect time for its first frame, and one over TLS that speaks "
@@ -78,6 +81,9 @@ _HABITS = {
     "for their answers; once a mirror answers, its connection is closed",
     "pool.health.passive": "HAProxy counts responses of 500 and more, but 501 and 505, and answers that never come; a "
     "connection brings an ejected endpoint back when its time is over, or keeps it out as long as it refuses",
+    "route.auth.forward": "a Lua function of 40 lines asks the service, which sees HAProxy's User-Agent and Accept; "
+    "the body of a refusal is left out where it is longer than 8 KiB; where the service gives another status or none, "
+    "the client gets 503",
     "pool.sticky": "HAProxy takes its cookie from requests, and sends Cache-Control: private with a new one",
     "route.retries": "a try avoids only the endpoint of the one before; a pool of one endpoint is asked again after a "
     "second; a body is sent again as far as it is still in the buffer",
@@ -87,6 +93,7 @@ _HABITS = {
 _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     "listener.tls.no_sni": {"listener.tls.no_sni.unknown": "tls handshake"},
     "route.mirror": {"route.mirror.bodies": "copies"},
+    "values.cookie": {"values.cookie.comma": "header"},
     "route.max_body": {"route.max_body.routes": f"{AT_TIMES}status 400"},
     "pool.sticky": {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     "route.compression": {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},

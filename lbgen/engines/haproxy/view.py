@@ -58,7 +58,7 @@ class Paths(Struct, frozen=True, eq=False):
 class Frontend(Struct, frozen=True, eq=False):
     """An L7 listener. `only_route`: the route of every request, None = `txn.route` holds it. `dropped` is the regex of
     the headers that no request keeps. `keeps_trailers`: some endpoints speak HTTP/2, which get `te: trailers`.
-    `forwards`: some route has a pool."""
+    `forwards`: some route has a pool; `makes_ids`: requests get an id."""
 
     bind: Bind
     http2: bool
@@ -76,6 +76,7 @@ class Frontend(Struct, frozen=True, eq=False):
     routing: Section
     admission: Section
     forwards: bool
+    makes_ids: bool
     edits: Section
     use_backend: tuple[Statement, ...]
 

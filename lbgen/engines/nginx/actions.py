@@ -16,6 +16,7 @@ from lbgen.engines.nginx.statements import Answer, Check, Guard, Header, Line, L
 from lbgen.engines.nginx.strings import EMPTY
 from lbgen.engines.nginx.timeouts import proxy_times
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_protocol
+from lbgen.engines.nginx.values import ADDRESS_STATUSES, write_body, write_value
 from lbgen.engines.nginx.view import HttpForward, HttpRoute
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, Redirect, Respond
@@ -23,9 +24,9 @@ from lbgen.plan.model import Forward, Redirect, Respond
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lbgen.plan.values import Value
+
 Body = Proxy | Answer
-ADDRESS_STATUSES = frozenset({301, 302, 303, 307, 308})
-"""Statuses for which `return` takes an address, not a text."""
 _GUARDS = [each.guard for each in FEATURES if each.guard]
 _HIDES = [each.hides for each in FEATURES if each.hides]
 _RESPONSES = [each.response for each in FEATURES if each.response]
@@ -72,8 +73,8 @@ def build_guard(at: HttpRoute, *, named: bool) -> Guard | None:
 
 def _respond(at: HttpRoute, action: Respond, status: int) -> Answer:
     add, content_type = answer_headers(at, action.headers)
-    media = None if content_type == "text/plain" else Literal(content_type or "", "word")
-    return Answer(status, at.on.definitions.body(action.body), media, add)
+    media = None if content_type == "text/plain" else Literal(str(content_type or ""), "word")
+    return Answer(status, write_body(at, action.body), media, add)
 
 
 def _hidden(at: HttpRoute) -> dict[str, None]:
@@ -81,19 +82,19 @@ def _hidden(at: HttpRoute) -> dict[str, None]:
     return {name: None for hides in _HIDES for name in hides(at.route)}
 
 
-def answer_headers(at: HttpRoute, start: Iterable[tuple[str, str]] = ()) -> tuple[tuple[Header, ...], str | None]:
+def answer_headers(at: HttpRoute, start: Iterable[tuple[str, Value]] = ()) -> tuple[tuple[Header, ...], Value | None]:
     """The headers of an answer of nginx's own, and its content-type."""
     hidden = _hidden(at) if start else ()
     more = [pair for response in _RESPONSES for pair in response(at)]
     kept = [pair for pair in start if pair[0] not in hidden]
-    return response_headers(kept, at.route.response_headers, at.on.definitions, more)
+    return response_headers(at, kept, at.route.response_headers, more)
 
 
 def _proxy(at: HttpForward) -> Proxy:
     on, module = at.on, at.protocol.module
     add, content_type = answer_headers(at)
     if content_type is not None:
-        add = (*add, Header(header_name("content-type"), on.definitions.text(content_type)))
+        add = (*add, Header(header_name("content-type"), write_value(at, content_type)))
     upstream = select_upstream(on, at.route, at.action)
     add = (*add, *(header for forwarded in _FORWARDED for header in forwarded(at)))
     hidden = [header_name(name) for name in _hidden(at)]

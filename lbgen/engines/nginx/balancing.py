@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def _upstream(at: UpstreamPool) -> Lines:
-    key = _hash_key(at)
     if at.single:
         return
     match at.pool.balance:
@@ -27,7 +26,7 @@ def _upstream(at: UpstreamPool) -> Lines:
         case Balance.LEAST_CONNECTIONS:
             yield directive("least_conn")
         case Balance.SOURCE_HASH | Balance.HASH:
-            yield directive("hash", key, "consistent")
+            yield directive("hash", _hash_key(at), "consistent")
         case Balance.RANDOM:
             yield directive("random")
         case _:

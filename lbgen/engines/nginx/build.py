@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.nginx.access_log import POOL, has_own_text, log_format, shared_log
-from lbgen.engines.nginx.actions import ADDRESS_STATUSES
 from lbgen.engines.nginx.definitions import COMMON, Definitions
 from lbgen.engines.nginx.features import FEATURES
-from lbgen.engines.nginx.forward_auth import identity_headers
+from lbgen.engines.nginx.forward_auth import identity_headers, leads_on
 from lbgen.engines.nginx.forwarded_headers import (
+    asks_peer,
     grpc_headers,
     header_directives,
     real_ip_listeners,
@@ -32,6 +32,7 @@ from lbgen.engines.nginx.timeouts import client_times, proxy_times
 from lbgen.engines.nginx.tls import http_servers
 from lbgen.engines.nginx.upstream_protocols import GRPC, PROXY, upstream_module, upstream_protocol, verifies_address
 from lbgen.engines.nginx.upstreams import upstreams
+from lbgen.engines.nginx.values import ADDRESS_STATUSES
 from lbgen.engines.nginx.view import HttpBlock
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.auth import ForwardAuth
@@ -142,13 +143,14 @@ def _http(plan: Plan, listeners: tuple[Listener, ...], version: Version) -> Http
         times=on.times,
         forwards=bool(on.pools),
         jumps=any(map(_jumps, locations)),
-        recursive=any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
+        recursive=leads_on(plan)
+        or any(_jumps(x) or _asks(x) for block in blocks for x in block.named)
         or (has_pages and any(map(_jumps, locations))),
         plain_text=any(map(_may_have_extension, locations)),
         keeps_args=not has_own_text(plan),
         dollar=on.definitions.dollar,
         hash_size=_hash_size(max(on.definitions.count(), len(hosts))),
-        with_real_ip=bool(on.real_ip),
+        with_real_ip=bool(on.real_ip) and asks_peer(on.definitions),
         log=shared_log(plan),
         log_formats=tuple(log_format(x, on.headers[x.name], log_pool) for x in listeners if x.logs),
         grpc=grpc_headers(headers) if on.has_grpc else (),

@@ -11,6 +11,7 @@ from lbgen.engines.nginx.strings import directive
 from lbgen.engines.nginx.upstream_protocols import PROXY
 from lbgen.engines.nginx.view import Contributor
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import ErrorPage, intercepts, page_for, share_statuses
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Route
 
@@ -32,14 +33,20 @@ class Pages:
         self._definitions = definitions
         self._names: dict[tuple[ErrorPage, Answer], Atom] = {}
 
-    def lines(self, pages: Iterable[ErrorPage], headers: Headers, *, module: str = "") -> tuple[Line, ...]:
+    def lines(
+        self, pages: Iterable[ErrorPage], headers: Headers, *, module: str = "", without: int = 0
+    ) -> tuple[Line, ...]:
         """The directives for these pages. `headers` are the fields and the type of a page; `module`: of a location that
-        forwards by it, whose endpoints' answers are replaced if a page asks for that."""
+        forwards by it, whose endpoints' answers are replaced if a page asks for that;
+        `without`: a status that another error_page of the location is for."""
         pages = tuple(pages)
+        own = [status for status in _OWN if status != without]
         if not module or not intercepts(pages):
-            return tuple(self._line(page, statuses, headers) for page, statuses in share_statuses(pages, _OWN))
+            return tuple(
+                self._line(page, statuses, headers) for page, statuses in _left(share_statuses(pages, own), without)
+            )
         # nginx replaces each status that has a page: here those that intercept, the others are for other locations.
-        shared = [(page, statuses) for page, statuses in share_statuses(pages) if page.intercept]
+        shared = [(page, statuses) for page, statuses in _left(share_statuses(pages), without) if page.intercept]
         found = tuple(self._line(page, statuses, headers) for page, statuses in shared)
         word = "proxy" if module == PROXY else "grpc"
         return (directive(f"{word}_intercept_errors", "on"), *found)
@@ -61,6 +68,14 @@ class Pages:
         return self._names[page, answer]
 
 
+def _left(
+    shared: Iterable[tuple[ErrorPage, tuple[int, ...]]], without: int
+) -> Iterator[tuple[ErrorPage, tuple[int, ...]]]:
+    for page, statuses in shared:
+        if left := tuple(status for status in statuses if status != without):
+            yield page, left
+
+
 NO_PAGES = (directive("error_page", "599", "@none"),)
 """Instead of the directives of the server block."""
 
@@ -68,6 +83,8 @@ NO_PAGES = (directive("error_page", "599", "@none"),)
 def _made(route: Route) -> Iterator[int]:
     """What nginx may answer where the route forwards."""
     yield from (502, 504)
+    if route.auth is not None and not isinstance(route.auth, ForwardAuth):
+        yield 401
     if route.access is not None:
         yield 403
     if route.max_body is not None:

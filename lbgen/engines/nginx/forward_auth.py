@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
+from lbgen.engines.nginx.error_pages import NO_PAGES
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.request_values import header_variable, is_readable
 from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
@@ -22,6 +23,7 @@ from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstr
 from lbgen.engines.nginx.view import Contributor, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.error_pages import intercepts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""
+_AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
 
 
@@ -40,6 +43,12 @@ def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -
     """The fields by which a service says who the client is. Their variables are empty on routes that ask none, so that
     these fields never come from a client."""
     return {name: (text(inline(_variable(definitions, name))),) for name in plan.identity_headers(listener)}
+
+
+def leads_on(plan: Plan) -> bool:
+    """Whether a location to which a refusal leads leads on to another one."""
+    auths = (route.auth for route in plan.routes)
+    return any(isinstance(auth, ForwardAuth) and auth.redirect_to is not None for auth in auths)
 
 
 def _variable(definitions: Definitions, header: str) -> str:
@@ -67,8 +76,13 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         first = _proxy(on, listener, auth, (directive("internal"), *intercept))
         yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
         yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+        if auth.redirect_to is not None:
+            answer = Answer(302, on.definitions.text(auth.redirect_to))
+            yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
     if found:
-        yield Location(Atom(next(iter(found.values())).field), name=_REFUSED, answer=Answer(401, None))
+        origin = Atom(next(iter(found.values())).field)
+        errors = NO_PAGES if listener.error_pages else ()
+        yield Location(origin, name=_REFUSED, answer=Answer(401, None), errors=errors)
 
 
 def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
@@ -76,8 +90,7 @@ def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
     yield directive("proxy_hide_header", "WWW-Authenticate")
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")
-        yield directive("recursive_error_pages", "on")
-        yield directive("error_page", "401", "=302", on.definitions.text(auth.redirect_to))
+        yield directive("error_page", "401", "=", _login(on, auth))
 
 
 def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
@@ -129,6 +142,10 @@ def _name(on: HttpBlock, auth: ForwardAuth) -> Atom:
     return Atom(f"@auth/{_key(on, auth)}")
 
 
+def _login(on: HttpBlock, auth: ForwardAuth) -> Atom:
+    return Atom(f"{_name(on, auth).text}/login")
+
+
 def _key(on: HttpBlock, auth: ForwardAuth) -> str:
     """The service's pool, and a number where it is asked in several ways."""
     ways = on.asked.setdefault(auth.pool, {})
@@ -144,6 +161,10 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if upstream_module(plan.pool(auth.pool), VERSIONS[version]) != PROXY:
             why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot ask a service by GET"
             yield Objection(refused(why), f"{auth.field}.pool")
+        listeners = [each for each in plan.listeners if any(x.route == route.name for t in each.hosts for x in t.rules)]
+        if any(intercepts(plan.error_pages(each, route)) for each in listeners):
+            why = "nginx would take an endpoint's 401 for one of the service where a page has `intercept: true`"
+            yield Objection(refused(why), auth.field, "route.auth.forward")
         for name in (*auth.request_headers, *auth.response_headers):
             if not is_readable(name):
                 yield Objection(refused(f"nginx cannot read the header {name}"), auth.field)

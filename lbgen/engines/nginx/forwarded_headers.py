@@ -15,6 +15,8 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpBlock, HttpServer, L4Server, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.policy import KeyKind
+from lbgen.plan.route_values import route_facts
+from lbgen.plan.values import Fact, Placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,14 +160,15 @@ def _define(trust: Trust, definitions: Definitions, *, alone: bool) -> None:
 
 
 def real_ip_listeners(plan: Plan) -> frozenset[str]:
-    """Listeners where $remote_addr must be the client behind trusted proxies: a limit counts by it, endpoints get it,
-    or it stands in another field than X-Forwarded-For, which is all that a geo block reads."""
+    """Listeners where $remote_addr must be the client behind trusted proxies: a limit counts by it, endpoints get it, a
+    value holds it, or it stands in another field than X-Forwarded-For, which is all that a geo block reads."""
     counting = {
         route.name
         for route in plan.routes
         for counter in (route.rate_limit, route.concurrency)
         if counter is not None and counter.key.kind is KeyKind.CLIENT_IP
     }
+    counting |= {route.name for route in plan.routes if Placeholder(Fact.CLIENT_IP) in route_facts(route)}
     return frozenset(
         x.name
         for x in plan.listeners
@@ -201,6 +204,11 @@ def client(on: HttpBlock) -> Atom:
 def peer(on: HttpBlock) -> Atom:
     """The variable with the TCP peer, or the source that a PROXY header names."""
     return unmapped_address(on.definitions, "connected", "peer") if on.real_ip else client(on)
+
+
+def asks_peer(definitions: Definitions) -> bool:
+    """Whether something has asked for the variable of `peer`."""
+    return ("unmapped", "peer") in definitions.known
 
 
 def unmapped_address(definitions: Definitions, source: str, name: str) -> Atom:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, refused
-from lbgen.engines.nginx.definitions import Definitions, Section
+from lbgen.engines.nginx.definitions import Section
 from lbgen.engines.nginx.forwarded_headers import UPGRADES, grpc_headers, header_directives
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.pool_selection import share_names
@@ -13,12 +13,16 @@ from lbgen.engines.nginx.request_values import header_variable, is_readable
 from lbgen.engines.nginx.statements import Entry, Header, Text
 from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.upstream_protocols import PROXY
-from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, HttpServer, Lines
+from lbgen.engines.nginx.values import value_objections, write_value
+from lbgen.engines.nginx.view import Contributor, HeaderLines, HttpForward, HttpRoute, HttpServer, Lines
 from lbgen.engines.text import Atom, Literal
 from lbgen.plan.model import Forward, HeaderEdits, Plan, Redirect, Respond, Route, Target
+from lbgen.plan.route_values import has_captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from lbgen.plan.values import Value
 
 TRAILERS = (Header(Atom("TE"), text(inline("te"))),)
 """To HTTP/2 endpoints by the proxy module, which drops the field; the gRPC module keeps it."""
@@ -33,13 +37,13 @@ def request_headers(at: HttpForward) -> tuple[Header, ...]:
     targets = at.on.reachable_targets(action)
     if not (at.protocol.http2 or host or route.request_headers or any(t.request_headers for t in targets)):
         return ()
-    key = (route.name, at.listener.name)
+    key = (route.name, at.listener.name, at.rule.match.path.value if has_captures(route) else "")
     if key not in known:
         definitions, base = at.on.definitions, at.on.headers[at.listener.name]
         if host:
             base = base | {"host": (definitions.text(host),)}
-        base = _edited(base, route.request_headers, definitions)
-        each = [_edited(base, t.request_headers, definitions) for t in targets]
+        base = _edited(base, route.request_headers, at)
+        each = [_edited(base, t.request_headers, at) for t in targets]
         lines = _by_target(at, targets, each) if len(each) > 1 else each[0]
         if at.protocol.module == PROXY:
             known[key] = header_directives(lines, TRAILERS if at.protocol.http2 else UPGRADES)
@@ -48,16 +52,16 @@ def request_headers(at: HttpForward) -> tuple[Header, ...]:
     return known[key]
 
 
-def _edited(lines: HeaderLines, edits: HeaderEdits, definitions: Definitions) -> HeaderLines:
+def _edited(lines: HeaderLines, edits: HeaderEdits, at: HttpRoute) -> HeaderLines:
     """`lines` after `edits`: remove, set, add. A header that is only added to keeps the client's value."""
     out = dict(lines)
     for name in edits.remove:
         out[name] = ()
     for name, value in edits.set:
-        out[name] = (definitions.text(value),)
+        out[name] = (write_value(at, value),)
     for name, value in edits.add:
         before = out[name] if name in out else (text(inline(header_variable(name))),)
-        out[name] = (*before, definitions.text(value))
+        out[name] = (*before, write_value(at, value))
     return out
 
 
@@ -86,8 +90,8 @@ def _choice(at: HttpForward, targets: list[Target], header: str, values: tuple[T
 
 
 def response_headers(
-    start: Iterable[tuple[str, str]], edits: HeaderEdits, definitions: Definitions, more: Iterable[tuple[str, Text]]
-) -> tuple[tuple[Header, ...], str | None]:
+    at: HttpRoute, start: Iterable[tuple[str, Value]], edits: HeaderEdits, more: Iterable[tuple[str, Text]]
+) -> tuple[tuple[Header, ...], Value | None]:
     """The headers of an answer of nginx's own after `edits`, and its content-type (None = none). `more` are headers
     that the edits may replace."""
     if not (start or edits or more):
@@ -96,9 +100,9 @@ def response_headers(
     last = (*edits.set, *edits.add)
     kept = [pair for pair in start if pair[0] not in replaced]
     content_type = next((value for name, value in (*kept, *last) if name == "content-type"), None)
-    every = [(name, definitions.text(value)) for name, value in kept]
+    every = [(name, write_value(at, value)) for name, value in kept]
     every += [pair for pair in more if pair[0] not in replaced]
-    every += [(name, definitions.text(value)) for name, value in last]
+    every += [(name, write_value(at, value)) for name, value in last]
     return tuple(Header(header_name(name), value) for name, value in every if name != "content-type"), content_type
 
 
@@ -113,7 +117,8 @@ def _hides(route: Route) -> Iterator[str]:
     yield from route.response_headers.remove
 
 
-def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+def _objections(plan: Plan, version: str) -> Iterator[Objection]:
+    yield from value_objections(plan, version)
     for route in plan.routes:
         if isinstance(route.action, Forward):
             yield from _edits(route, route.action)

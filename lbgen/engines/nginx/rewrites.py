@@ -14,7 +14,9 @@ from lbgen.engines.nginx.names import inline
 from lbgen.engines.nginx.paths import target_variable
 from lbgen.engines.nginx.statements import Entry
 from lbgen.engines.nginx.strings import text
+from lbgen.engines.nginx.values import write_value
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.forwarding import redirect_value
 from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
@@ -32,16 +34,18 @@ def rewritten_target(at: HttpRoute, rewrite: Rewrite | Redirect | None) -> str:
     if rewrite is None or (rewrite.path is None and rewrite.prefix is None):
         return target
     if rewrite.path is not None:
-        return _with_path(at, rewrite.path, target)
+        return _with_path(at, str(rewrite.path), target)
     return _with_prefix(at, rewrite.prefix or "/", target)
 
 
 def redirect_address(at: HttpRoute, action: Redirect) -> Text:
     """The address that a redirect leads to."""
+    if (value := redirect_value(action, at.rule.route, at.listener)) is not None:
+        return write_value(at, value)
     scheme = action.scheme or at.listener.scheme
     default = _PORTS[scheme]
     port = action.port or (default if action.scheme else at.listener.client_port)
-    host: str | Atom = action.host or inline("host")
+    host: str | Atom = str(action.host) if action.host else inline("host")
     authority: list[str | Atom] = [f"{scheme}://", host, "" if port == default else f":{port}"]
     return at.on.definitions.text(*authority, inline(rewritten_target(at, action)))
 

@@ -28,6 +28,7 @@ from lbgen.engines.nginx.timeouts import client_times
 from lbgen.engines.nginx.upstream_protocols import upstream_module
 from lbgen.engines.nginx.view import HttpRoute, HttpServer
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
 from lbgen.plan.model import Forward, Listener, Route, Rule
 from lbgen.plan.path_conditions import ExactPath, Path, PrefixPath, covering_prefixes
@@ -160,9 +161,10 @@ class _ServerBlock:
         module = ""
         if isinstance(action, Forward) and intercepts(pages):
             module = self._module(action)
-        if not (jumps or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
+        asks = isinstance(at.route.auth, ForwardAuth)  # its own error_page is for 401
+        if not (jumps or asks or module or at.route.error_pages or answer_headers(at)[0] or at.route.response_headers):
             return ()
-        return self.pages.lines(pages, lambda page: _page_headers(at, page), module=module)
+        return self.pages.lines(pages, lambda page: _page_headers(at, page), module=module, without=401 if asks else 0)
 
     def _module(self, action: Forward) -> str:
         pool = self._on.plan.pool(action.targets[0].pool)
@@ -229,7 +231,8 @@ class _ServerBlock:
 
 
 def _page_headers(at: HttpRoute, page: ErrorPage) -> tuple[tuple[Header, ...], str | None]:
-    return answer_headers(at, [("content-type", page.content_type)])
+    add, kind = answer_headers(at, [("content-type", page.content_type)])
+    return add, kind if isinstance(kind, str) else page.content_type
 
 
 def _add_body(location: Location, body: Body) -> Location:

@@ -236,7 +236,7 @@ class Http(Struct, frozen=True, eq=False):
     verifies_address: bool = False  # some certificates are verified against addresses
     log_formats: tuple[LogFormat, ...] = ()
     log: tuple[Line, ...] = ()  # the access log of all server blocks; empty: each has its own, or none
-    with_real_ip: bool = False  # some listeners replace the peer's address by the client's
+    with_real_ip: bool = False  # something asks for the peer where $remote_addr is the client
     bodies: tuple[Location, ...] = ()  # of the files that locations include
     headers_file: bool = False  # `headers` are in a file that locations include
 

@@ -66,6 +66,11 @@ _FAILURES = habit(
 )
 
 _COMMON: dict[Feature, Verdict] = {
+    "route.auth.forward": habit(
+        "a request that the service refuses is sent to it a second time, by which the client gets the answer; several "
+        "lines of a field of its answer become one; where it gives another status or none, the client gets 500; a "
+        "route's response_headers are not in what the service refuses with",
+    ),
     "route.auth.jwt": refused(
         "nginx verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
     ),
@@ -113,6 +118,7 @@ _COMMON: dict[Feature, Verdict] = {
     "route.request_headers.add": emulated("the header is set to the client's value and the added line"),
     "route.response_headers.set": emulated("the endpoint's header is hidden and another one added"),
     "route.forward.split": emulated("a random choice per request, in steps of 0.01 %"),
+    "values": emulated("nginx's own variables, and maps for what they do not have as it was sent"),
     "route.forward.request_headers": emulated("a map from the selected pool to the header's value"),
     "route.redirect": emulated("`return`, with nginx's own HTML page as the body"),
     "route.respond": emulated(

@@ -52,7 +52,7 @@ class HttpBlock(Struct, frozen=True, eq=False, dict=True):
     has_grpc: bool
     splits: dict[str, str] = field(default_factory=dict)
     upstreams: dict[str, Atom] = field(default_factory=dict)
-    request_headers: dict[tuple[str, str], tuple[Header, ...]] = field(default_factory=dict)
+    request_headers: dict[tuple[str, str, str], tuple[Header, ...]] = field(default_factory=dict)
     logged_pools: dict[str, Text] = field(default_factory=dict)
     cors_headers: dict[Cors, tuple[tuple[str, Text], ...]] = field(default_factory=dict)
     asked: dict[str, dict[ForwardAuth, int]] = field(default_factory=dict)

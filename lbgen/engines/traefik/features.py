@@ -19,6 +19,7 @@ from lbgen.engines.traefik.retries import RETRIES
 from lbgen.engines.traefik.rewrites import ANSWERS, REWRITES
 from lbgen.engines.traefik.timeouts import CLIENT_TIMEOUTS, TIMEOUTS
 from lbgen.engines.traefik.tls import TLS
+from lbgen.engines.traefik.values import VALUES_OF_REQUESTS, VALUES_OF_RESPONSES
 
 FEATURES = (
     TLS,
@@ -27,12 +28,14 @@ FEATURES = (
     PATHS,
     CLIENT_TIMEOUTS,
     EARLY_HEADERS,
+    VALUES_OF_RESPONSES,
     ACCESS,
     RATE_LIMITS,
     CORS,
     BASIC_AUTH,
     FORWARD_AUTH,
     COMPRESSION,
+    VALUES_OF_REQUESTS,
     REWRITES,
     HEADERS,
     LIMITS,

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from lbgen.engines.traefik import names
 from lbgen.engines.traefik.view import Contributor, HttpRoute
+from lbgen.plan.model import HeaderEdits
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import HeaderEdits, Listener
+    from lbgen.plan.model import Listener
 
 _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 
@@ -20,7 +21,7 @@ _TRACE = ("x-replaced-path",)  # what a rewrite adds to a request
 def _values(edits: HeaderEdits) -> dict[str, Data]:
     """Values by name; an empty one removes the field. An added line replaces, as Traefik cannot add."""
     values: dict[str, Data] = {title(name): "" for name in edits.remove}
-    values.update((title(name), value) for name, value in (*edits.set, *edits.add))
+    values.update((title(name), value) for name, value in (*edits.set, *edits.add) if isinstance(value, str))
     return values
 
 
@@ -41,18 +42,21 @@ def build_edits(request: HeaderEdits | None, response: HeaderEdits | None = None
 
 def _early(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     """Before what answers by itself, so that such answers have the headers too."""
-    if at.answered:
+    if at.answered and not at.route.response_headers.is_dynamic:
         yield "headers", build_edits(None, at.route.response_headers)
 
 
 def _late(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     if at.forward is not None:
-        yield "headers", build_edits(_request_edits(at), None if at.answered else at.route.response_headers)
+        own = at.route.response_headers
+        yield "headers", build_edits(_request_edits(at), None if at.answered or own.is_dynamic else own)
 
 
 def _request_edits(at: HttpRoute) -> HeaderEdits:
-    """The route's, and what its rewrite needs."""
+    """The route's, unless the plugin makes them, and what its rewrite needs."""
     edits, rewrite = at.route.request_headers, None if at.forward is None else at.forward.rewrite
+    if edits.is_dynamic:
+        edits = HeaderEdits(set=tuple(each for each in edits.set if each[0] in _TRACE))
     if rewrite is None:
         return edits
     if rewrite.prefix is not None or rewrite.path is not None:

@@ -18,6 +18,7 @@ from lbgen.engines.traefik.upstreams import Services
 from lbgen.engines.traefik.view import HttpRoute
 from lbgen.plan.error_pages import page_for
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Redirect, Route
+from lbgen.plan.route_values import route_facts
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
@@ -142,7 +143,8 @@ class Routes:
         route = self._plan.route(name)
         redirects = isinstance(route.action, Redirect)
         address = (listener.scheme, listener.client_port) if redirects else None
-        key = (name, matched, address, bool(listener.error_pages))
+        varies = listener.name if route_facts(route) else None
+        key = (name, matched, address, bool(listener.error_pages), varies)
         if key not in self._chains:
             self._chains[key] = self._chain(route, matched, listener)
         return self._chains[key]
@@ -152,6 +154,6 @@ class Routes:
         at = HttpRoute(self._plan, route, forward, matched, listener)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
-        service = _NO_SERVICE if forward is None else self.services.of(route, forward)
+        service = _NO_SERVICE if forward is None else self.services.of(route, forward, matched, listener)
         found = [one for each in _MIDDLEWARES for one in each(at)]
         return tuple(key for kind, data in found for key in self._middlewares.use(route.name, kind, data)), service

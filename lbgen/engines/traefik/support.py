@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 
 from lbgen.engines.api import AT_TIMES, NATIVE, UNPORTABLE, Verdict, VerdictTable, approximate, emulated, habit, refused
 from lbgen.engines.conditions import condition_verdicts
-from lbgen.engines.difference_shows import where_lines_remain, where_no_rule_may_match, where_one_way_is_buffered
+from lbgen.engines.difference_shows import (
+    where_no_rule_may_match,
+    where_one_way_is_buffered,
+    where_static_lines_remain,
+)
 from lbgen.engines.traefik.matching import CONDITIONS
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
 _SUPPORT: dict[Feature, Verdict] = {
+    "route.auth.forward": habit(
+        "forwardAuth asks by way of the entry point for this host alone, whose routers lead to the pool, and the "
+        "service sees Go's User-Agent and Accept-Encoding; every other status goes to the client as it is, an answer "
+        "over 1 MiB is 401, and where there is none, the client gets 502, 504 or 500",
+    ),
     "route.auth.jwt": refused(
         "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
     ),
@@ -102,12 +111,12 @@ _SUPPORT: dict[Feature, Verdict] = {
     "route.request_headers.add": approximate(
         "an added line replaces those of the client; nginx, HAProxy and Envoy can add",
         {"route.request_headers.add.routes": "header x-*"},
-        where_lines_remain,
+        where_static_lines_remain,
     ),
     "route.response_headers.add": approximate(
         "an added line replaces those of the endpoint; nginx, HAProxy and Envoy can add",
         {"route.response_headers.add.routes": "header"},
-        where_lines_remain,
+        where_static_lines_remain,
     ),
     "route.forward": habit(
         "an endpoint gets X-Real-Ip and X-Forwarded-Server, a client's own X-Request-Id where request_id alone is off, "
@@ -251,6 +260,8 @@ _SUPPORT: dict[Feature, Verdict] = {
         "itself is not counted"
     ),
     "metrics.l4": refused("Traefik logs no connections of L4 listeners, and counts no bytes of them"),
+    "values": emulated("the lbgen plugin writes values that are made of facts of a request"),
+    "values.endpoint": refused("Traefik does not tell its middlewares which endpoint served a request"),
     "listener.tls.curves": emulated("all of the list; Go orders them by itself"),
     "access_log.l4": approximate("Traefik logs no connections of L4 listeners", {"access_log.l4": "log"}),
     "access_log": habit(

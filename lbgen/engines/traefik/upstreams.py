@@ -14,12 +14,15 @@ from lbgen.engines.traefik.features import FEATURES
 from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.timeouts import duration
+from lbgen.engines.traefik.values import build_values
 from lbgen.plan.model import Endpoint, Forward, Plan, Pool, PoolProtocol, Route, Target, Timeouts
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.engines.traefik.middlewares import Middlewares
     from lbgen.plan.auth import ForwardAuth
+    from lbgen.plan.model import Listener
+    from lbgen.plan.path_conditions import Path
 
 
 class _Balancer(Struct, frozen=True):
@@ -39,19 +42,19 @@ class Services:
         self._middlewares = middlewares
         self._balancers: dict[_Balancer, str] = {}
         self._combined: dict[str, Tagged] = {}
+        self._splits: dict[str, list[list[tuple[str, int]]]] = {}
         self._transports: dict[str, str] = {}  # contents -> route or pool that names it
         self._taken: set[str] = set()
 
-    def of(self, route: Route, forward: Forward) -> str:
-        """The name of the service of a route."""
+    def of(self, route: Route, forward: Forward, matched: Path, listener: Listener) -> str:
+        """The name of the service of a route on a listener, for requests of a path."""
         targets = [target for target in forward.targets if target.weight]
         if len(targets) == 1:
-            service = self._target(route, targets[0], forward)
+            service = self._target(route, targets[0], forward, matched, listener)
         else:
-            service = f"{route.name}{MARK}split"
-            shares: Data = [
-                {"name": self._target(route, target, forward), "weight": target.weight} for target in targets
-            ]
+            chosen = [(self._target(route, each, forward, matched, listener), each.weight) for each in targets]
+            service = self._name_split(route, chosen)
+            shares: Data = [{"name": name, "weight": weight} for name, weight in chosen]
             self._combined[service] = Tagged(route.field, {"weighted": {"services": shares}})
         if forward.mirrors:
             copies: Data = [
@@ -66,13 +69,24 @@ class Services:
             self._combined[service] = Tagged(route.field, data)
         return service
 
+    def _name_split(self, route: Route, shares: list[tuple[str, int]]) -> str:
+        """A route has one split, unless the headers of its shares differ by path or listener."""
+        known = self._splits.setdefault(route.name, [])
+        if shares not in known:
+            known.append(shares)
+        number = known.index(shares) + 1
+        return f"{route.name}{MARK}split{f'{MARK}{number}' if number > 1 else ''}"
+
+    def _target(self, route: Route, target: Target, forward: Forward, matched: Path, listener: Listener) -> str:
+        edits = target.request_headers
+        dynamic = edits.is_dynamic
+        data = build_values(matched, route.name, listener, edits, None) if dynamic else build_edits(edits)
+        own = self._middlewares.use(route.name, f"{target.pool}-headers", data)
+        return self._balancer(route.name, target.pool, forward.timeouts, own)
+
     def asked(self, auth: ForwardAuth, name: str) -> str:
         """The name of the service that is asked about requests."""
         return self._balancer(name, auth.pool, Timeouts(auth.connect, auth.response), ())
-
-    def _target(self, route: Route, target: Target, forward: Forward) -> str:
-        own = self._middlewares.use(route.name, f"{target.pool}-headers", build_edits(target.request_headers))
-        return self._balancer(route.name, target.pool, forward.timeouts, own)
 
     def _balancer(self, user: str, name: str, times: Timeouts, middlewares: tuple[str, ...]) -> str:
         """The service of a pool; where it has backups, the one that chooses between them and the others. `user` is the

@@ -11,6 +11,7 @@ from lbgen.plan.checks import (
     ignored,
     layers,
     listeners,
+    placeholders,
     policies,
     pools,
     references,
@@ -63,6 +64,7 @@ def _check(topology: Topology, expanded: ExpandedTopology) -> Context:
     pools.check(context)
     routes.check(context)
     unreachable.check(context)
+    placeholders.check(context)
     file_checks.check_certificates(context)
     file_checks.check_secrets(context)
     auth.check(context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.context import suggest_known
-from lbgen.plan.inheritance import find_conflict
+from lbgen.plan.inheritance import Inheritance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,9 @@ def check(context: Context) -> None:
         if name not in used and context.topology.wrote(f"policies.{name}"):
             hint = f"drop it, or write policies: [{name}] on a route or listener"
             context.advise("LB251", f"policies.{name}", "no route or listener uses this policy", hint, key=True)
+    inheritance = Inheritance(context.expanded)
     for index in range(len(model.routes)):
-        _conflict(context, index)
+        _conflict(context, inheritance, index)
 
 
 def _named(context: Context) -> Iterator[tuple[str, str]]:
@@ -36,8 +37,8 @@ def _named(context: Context) -> Iterator[tuple[str, str]]:
         yield from ((f"routes[{index}].policies[{n}]", each) for n, each in enumerate(route.policies or ()))
 
 
-def _conflict(context: Context, index: int) -> None:
-    found = find_conflict(context.expanded, index)
+def _conflict(context: Context, inheritance: Inheritance, index: int) -> None:
+    found = inheritance.find_conflict(index)
     if found is None:
         return
     one, other, key = found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
+    from lbgen.spec.network import Address
     from lbgen.spec.pool import Pool
 
 
@@ -21,13 +22,13 @@ def check(context: Context) -> None:
         elif all(endpoint.backup or not endpoint.weight for endpoint in pool.endpoints):
             message = "every endpoint is a backup, so there is none to back up"
             context.add("LB216", f"{field}.endpoints", message, "drop backup: true from one")
-        seen: dict[str, int] = {}
+        seen: dict[Address, int] = {}
         for index, endpoint in enumerate(pool.endpoints):
-            address = str(endpoint.address)
+            key, address = endpoint.place
             if seen.setdefault(address, index) != index:
                 message = f"{address} is also the address of endpoints[{seen[address]}]"
                 hint = "write it once; to send it more traffic raise its weight"
-                context.add("LB215", f"{field}.endpoints[{index}].address", message, hint)
+                context.add("LB215", f"{field}.endpoints[{index}].{key}", message, hint)
         _health(context, f"{field}.health", pool, name in udp)
 
 

@@ -9,6 +9,7 @@ from lbgen.plan.conditions import Header, read_conditions
 from lbgen.plan.field_scope import FORWARD_ONLY
 from lbgen.plan.forwarding import FORWARDED_FOR, PROXY_FIELDS, REAL_IP, RFC_7239
 from lbgen.plan.path_conditions import ExactPath, PrefixPath, read_path
+from lbgen.spec.placeholders import has_placeholder
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -72,6 +73,8 @@ def _redirects(context: Context) -> None:
         if index is None or index in told:
             continue
         redirect = model.routes[index].redirect
+        if redirect is None or redirect.to is not None or has_placeholder(f"{redirect.host} {redirect.path}"):
+            continue  # where it leads depends on the request
         stays = [
             name
             for name in context.expanded.listeners[index]

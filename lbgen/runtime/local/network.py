@@ -213,8 +213,9 @@ def run_to_end(argv: Sequence[str], directory: Path, netns: int | None = None) -
         raise EngineError(Diagnostic("LB403", f"`{' '.join(argv)}` failed: {text}"))
 
 
+BUFFERS = ("tcp_rmem", "tcp_wmem")
+SMALL_BUFFERS = "4096 65536 131072"  # bytes of a TCP socket: least, at first, most
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared with, not bound
-_BUFFERS = "4096 65536 131072"  # bytes: least, at first, most
 _OUTSIDE6, _INSIDE6 = "fd6c:6267::1", "fd6c:6267::2"
 
 
@@ -251,8 +252,8 @@ def veth(plan: Plan) -> Iterator[Network]:
         device = made.device
         addresses = [ip_address(x.address) for x in plan.listeners if x.address not in _ANY]
         addresses = [x for x in dict.fromkeys(addresses) if not x.is_loopback]
-        _small_buffers()
-        made.run_inside(_small_buffers)
+        small_buffers()
+        made.run_inside(small_buffers)
         # The routes to the engine are more specific than the local default route.
         outside = [
             "link set lo up",
@@ -277,10 +278,10 @@ def veth(plan: Plan) -> Iterator[Network]:
         yield made
 
 
-def _small_buffers() -> None:
+def small_buffers() -> None:
     """Set small TCP buffers, so that a peer that stops reading blocks soon. /proc/sys/net is that of the thread."""
-    for name in ("tcp_rmem", "tcp_wmem"):
-        Path(f"/proc/sys/net/ipv4/{name}").write_text(_BUFFERS, encoding="ascii")
+    for name in BUFFERS:
+        Path(f"/proc/sys/net/ipv4/{name}").write_text(SMALL_BUFFERS, encoding="ascii")
 
 
 def _uses_ipv6(plan: Plan) -> bool:

@@ -21,7 +21,8 @@ from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import connect, docker_errors
 from lbgen.runtime.docker.labels import foreign_owner, owner_labels
 from lbgen.runtime.orchestrators.model import OrchestratedStack, TaskState
-from lbgen.runtime.orchestrators.swarm_spec import HASH, TEMPLATE, label, name_of, network_of, wanted_services
+from lbgen.runtime.orchestrators.names import label
+from lbgen.runtime.orchestrators.swarm_spec import HASH, TEMPLATE, name_of, network_of, wanted_services
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -14,6 +14,7 @@ from msgspec import Struct
 from lbgen.engines.api import engine as engine_by_name
 from lbgen.runtime.docker import images
 from lbgen.runtime.docker.client import docker_errors
+from lbgen.runtime.orchestrators.names import label
 from lbgen.spec.quantities import parse_duration
 
 if TYPE_CHECKING:
@@ -159,7 +160,3 @@ def _reference(kind: str, written: Object) -> Object:
 
 def name_of(stack: str, service: str) -> str:
     return f"{label(stack)}_{service}"
-
-
-def label(name: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")

@@ -9,29 +9,47 @@ import (
 
 // Respond is an answer without any endpoint.
 type Respond struct {
-	Status  int
-	Body    string
-	Headers map[string]string
+	Status    int
+	Body      string
+	BodyParts []string // texts and facts of the request in turn, instead of Body
+	Headers   map[string]string
+	Edits     []Edit
+	Path      string // as in Values
 }
 
 // Redirect is a redirect whose status, host and port are exact.
 type Redirect struct {
-	Status int
-	Scheme string
-	Host   string // "" = the request's
-	Port   string // with its colon, "" = the scheme's own
-	Path   string // what replaces the prefix Strip, or
-	Whole  bool   // the whole path
-	Strip  string
+	Status  int
+	Scheme  string
+	Host    string // "" = the request's
+	Port    string // with its colon, "" = the scheme's own
+	Path    string // what replaces the prefix Strip, or
+	Whole   bool   // the whole path
+	Strip   string
+	To      []string // the whole address, as texts and facts of the request in turn
+	Pattern string   // as Path in Values
 }
 
-func serveResponse(config *Respond) http.Handler {
+func serveResponse(config *Respond) (http.Handler, error) {
+	pattern, err := compilePath(config.Path)
+	if err != nil {
+		return nil, err
+	}
+	parts, edits := config.BodyParts, config.Edits
 	status, body := config.Status, []byte(config.Body)
 	hasBody := status != http.StatusNoContent && status != http.StatusNotModified
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		for name, value := range config.Headers {
 			header.Set(name, value)
+		}
+		body := body
+		if len(parts)+len(edits) > 0 {
+			groups := findGroups(r, pattern)
+			applyEdits(header, edits, expandAll(edits, r, groups))
+			if len(parts) > 0 {
+				body = []byte(expand(parts, r, groups))
+			}
 		}
 		if hasBody {
 			header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -40,22 +58,32 @@ func serveResponse(config *Respond) http.Handler {
 		if hasBody && r.Method != http.MethodHead {
 			w.Write(body) // a client that left gets nothing
 		}
-	})
+	}), nil
 }
 
-func serveRedirect(config *Redirect) http.Handler {
+func serveRedirect(config *Redirect) (http.Handler, error) {
+	pattern, err := compilePath(config.Pattern)
+	if err != nil {
+		return nil, err
+	}
 	status := config.Status
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", location(r, config))
+		address := ""
+		if len(config.To) > 0 {
+			address = expand(config.To, r, findGroups(r, pattern))
+		} else {
+			address = location(r, config)
+		}
+		w.Header().Set("Location", address)
 		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(status)
-	})
+	}), nil
 }
 
 func location(r *http.Request, config *Redirect) string {
 	host := config.Host
 	if host == "" {
-		host = strings.TrimSuffix(strings.ToLower(hostWithoutPort(r.Host)), ".")
+		host = ownHost(r)
 	}
 	path, query := r.URL.EscapedPath(), ""
 	if _, found, ok := strings.Cut(r.RequestURI, "?"); ok {
@@ -67,6 +95,11 @@ func location(r *http.Request, config *Redirect) string {
 		path = "/"
 	}
 	return config.Scheme + "://" + host + config.Port + path + query
+}
+
+// ownHost is the request's host in lower case, without port and without a dot at its end.
+func ownHost(r *http.Request) string {
+	return strings.TrimSuffix(strings.ToLower(hostWithoutPort(r.Host)), ".")
 }
 
 // hostWithoutPort keeps the brackets of an address.

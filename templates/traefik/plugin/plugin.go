@@ -18,6 +18,7 @@ type Config struct {
 	Timeout    int64 // milliseconds
 	HashBy     *HashBy
 	ErrorPages *ErrorPages
+	Values     *Values
 }
 
 // CreateConfig is called by Traefik before it fills in what the file says.
@@ -33,9 +34,9 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 	case config.Guard != nil:
 		return guard(next, config.Guard.DropUnderscores), nil
 	case config.Respond != nil:
-		return serveResponse(config.Respond), nil
+		return serveResponse(config.Respond)
 	case config.Redirect != nil:
-		return serveRedirect(config.Redirect), nil
+		return serveRedirect(config.Redirect)
 	case config.MaxBody != nil:
 		return limitBody(next, *config.MaxBody), nil
 	case config.Timeout > 0:
@@ -44,6 +45,8 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 		return showPages(next, config.ErrorPages), nil
 	case config.HashBy != nil:
 		return hashBy(next, config.HashBy), nil
+	case config.Values != nil:
+		return writeValues(next, config.Values)
 	}
 	return nil, errors.New("a middleware of lbgen without a job")
 }

@@ -93,6 +93,7 @@ listeners:
     trusted_proxies: [10.0.0.0/8]
     client_ip: { header: X-Real-IP }
   tcp: { port: 81, mode: l4, tls: { mode: passthrough } }
+error_pages: { 404: { body: gone } }
 forwarded_headers: { real_ip: true }
 pools:
   a:

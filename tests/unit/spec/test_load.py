@@ -52,7 +52,10 @@ pools:
     proxy_protocol: v2
     slow_start: 30s
     stand_ins: false
-  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ address: "10.0.2.10:8080" }] }
+  hashed: { balance: { hash: { cookie: user } }, endpoints: [{ service: "api.shop:8080" }] }
+error_pages:
+  404: { file: missing.html }
+  5xx: { body: down, content_type: text/html, status: 503, intercept: true }
 routes:
   - name: canary
     hosts: [shop.example, "*.shop.example"]
@@ -85,6 +88,7 @@ routes:
     access: { allow: [10.0.0.0/8], deny: [] }
     policies: [slow]
   - { name: old, match: [{ path: { exact: /old } }], redirect: { path: /new, status: 301 } }
+  - { name: away, match: [{ path: { exact: /away } }], redirect: { to: "https://new.example{uri}" } }
   - { name: moved, redirect: { scheme: https, host: new.example, port: 8443, prefix: /x } }
   - name: ok
     match: [{ path: { regex: "/health|/ok" } }]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks import acme, policies
-from lbgen.plan.checks.advice import guards, routes, topology
+from lbgen.plan.checks.advice import guards, routes, topology, values
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -19,6 +19,7 @@ def check(context: Context) -> None:
     routes.check_redirects(context)
     routes.check_regexes(context)
     routes.check_literals(context)
+    values.check(context)
     guards.check(context)
     topology.check_engines(context)
     topology.check_defaults(context)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Timeouts
     from lbgen.spec.match import Match, PathMatch
     from lbgen.spec.policy import Cors, Retries
-    from lbgen.spec.route import HeaderEdits, Route
+    from lbgen.spec.route import Route
 
 
 SLOWER = 10  # so many times the response time of another route of the pool is another kind of work
@@ -86,7 +86,7 @@ def _retries(context: Context, field: str, route: Route, retries: Retries, times
         for endpoint in context.model.pools[target.pool].endpoints
         if endpoint.weight or endpoint.backup
     ]
-    if len(route.forward or ()) == 1 and len(endpoints) == 1:
+    if len(route.forward or ()) == 1 and len(endpoints) == 1 and endpoints[0].service is None:
         message = "the pool has one endpoint, which gets every retry"
         context.advise("LB272", f"{field}.retries", message, "add an endpoint, or drop retries")
 
@@ -256,31 +256,21 @@ def literal_text(pattern: str) -> str | None:
     return found
 
 
-_VARIABLE = re.compile(
-    r"\$\{?[a-z][a-z0-9_]+\}?"  # nginx
-    r"|%\[[^\]]*\]"  # HAProxy
-    r"|%[A-Z][A-Z0-9_]+(?:\([^)]*\))?%"  # Envoy
-)
-_ADDRESS = re.compile(r"remote_addr|\[src\]|REMOTE_ADDRESS|forwarded_for")
 _GROUP = re.compile(r"[$\\][0-9]|\$\{?[a-z][a-z0-9_]+\}?")
 _PLACEHOLDER = re.compile(r"(?<=/):[A-Za-z_][A-Za-z0-9_]*(?=/|$)|(?<=/)\*(?=/)")
 
 
 def check_literals(context: Context) -> None:
-    """LB295 and LB296."""
+    """LB295 on paths, and LB296."""
     for index, route in enumerate(context.model.routes):
         field = f"routes[{index}]"
-        for place, value in _literal_values(field, route):
-            if found := _VARIABLE.search(value):
-                address = "X-Forwarded-For has the client's address; "
-                hint = f"{address if _ADDRESS.search(found[0]) else ''}write the value itself"
-                context.advise("LB295", place, f"{found[0]} is sent as it stands, as no variable is replaced", hint)
         for place, value in _paths(field, route):
             if found := _GROUP.search(value):
                 message = f"{found[0]} is part of the path as it stands, as no variable is replaced"
-                context.advise(
-                    "LB295", place, message, "write the path itself; prefix: replaces what a match begins with"
-                )
+                hint = "write the path itself; prefix: replaces what a match begins with"
+                if ".redirect." in place:
+                    hint = "write {1} for a group of a match by regex; prefix: replaces what a match begins with"
+                context.advise("LB295", place, message, hint)
         for number, match in enumerate(route.match or ()):
             if match.path is not None:
                 _placeholder(context, f"{field}.match[{number}].path", match.path)
@@ -298,22 +288,6 @@ def _placeholder(context: Context, field: str, path: PathMatch) -> None:
             regex = _PLACEHOLDER.sub("[^/]+", value)
             message = f"{found[0]} matches these characters only"
             context.advise("LB296", f"{field}.{kind}", message, f'write regex: "{regex}"')
-
-
-def _literal_values(field: str, route: Route) -> Iterator[tuple[str, str]]:
-    """The values of headers that the route writes, each with its place."""
-    yield from _edits(f"{field}.request_headers", route.request_headers)
-    yield from _edits(f"{field}.response_headers", route.response_headers)
-    for number, target in enumerate(route.forward or ()):
-        yield from _edits(f"{field}.forward[{number}].request_headers", target.request_headers)
-    if route.respond is not None:
-        yield from ((f"{field}.respond.headers.{name}", value) for name, value in route.respond.headers.items())
-
-
-def _edits(field: str, edits: HeaderEdits | None) -> Iterator[tuple[str, str]]:
-    if edits is not None:
-        yield from ((f"{field}.set.{name}", value) for name, value in edits.set.items())
-        yield from ((f"{field}.add.{name}", value) for name, value in edits.add.items())
 
 
 def _paths(field: str, route: Route) -> Iterator[tuple[str, str]]:

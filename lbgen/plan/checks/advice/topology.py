@@ -163,7 +163,7 @@ def _idle(context: Context) -> Iterator[tuple[str, str]]:
         yield "error_pages", "there is no l7 listener"
     if model.access_log is not None and all(x.protocol == "udp" for x in model.listeners.values()):
         yield "access_log", "there is no listener over TCP"
-    if model.resolvers is not None and all(e.address.is_ip for p in model.pools.values() for e in p.endpoints):
+    if model.resolvers is not None and all(e.place[1].is_ip for p in model.pools.values() for e in p.endpoints):
         yield "resolvers", "every endpoint has an address"
 
 

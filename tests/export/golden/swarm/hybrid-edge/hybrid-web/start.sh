@@ -3,7 +3,11 @@ set -e
 cp -RLf /etc/lbgen/* .
 ln -sf /dev/stdout access.log
 set +e
-trap 'sleep 12; kill -QUIT $!' QUIT
+end() {
+  sleep 12
+  kill -QUIT $!
+}
+trap end QUIT
 nginx -p /tmp/ -e stderr -c nginx.conf -g 'daemon off;' &
 wait $!
 wait $!

@@ -1,0 +1,197 @@
+"""Values with placeholders: Envoy's command operators, and a filter that keeps the facts that none of them has.
+
+The filter copies what it reads of a request's path, host, cookies and header fields to metadata before any edit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lbgen.engines import escapes
+from lbgen.engines.api import Objection, refused
+from lbgen.engines.document import Commented
+from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO
+from lbgen.engines.envoy.mutations import escape_format
+from lbgen.engines.envoy.protobuf import extension, typed
+from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
+from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
+from lbgen.plan.model import Forward, Listener, Plan, Redirect, Respond, Route
+from lbgen.plan.route_values import answer_values, request_values, route_facts
+from lbgen.plan.values import Fact, Placeholder, Value, bind, group_number, may_be_empty, parts_of, placeholders_of
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+
+_SPACE = "lbgen"  # of metadata
+_FILTER = "values"
+_KIND = "filters.http.header_to_metadata.v3.Config"
+_WHY = "Keeps what values of routes need of a request and no command operator has."
+_NAME = re.compile(r"[a-z0-9._-]+")
+_CLIENT_PORT = "%DOWNSTREAM_REMOTE_PORT%"
+_PEER_PORT = "%DOWNSTREAM_DIRECT_REMOTE_PORT%"  # where the client is who a trusted proxy says it is
+_OPERATORS = {
+    Fact.CLIENT_IP: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
+    Fact.METHOD: "%REQ(:METHOD)%",
+    Fact.REQUEST_ID: "%REQ(X-REQUEST-ID)%",
+    Fact.SERVER_NAME: "%REQUESTED_SERVER_NAME%",
+    Fact.ENDPOINT: "%UPSTREAM_HOST%",
+    Fact.CERT_SUBJECT: "%DOWNSTREAM_PEER_SUBJECT%",
+    Fact.CERT_FINGERPRINT: "%DOWNSTREAM_PEER_FINGERPRINT_1%",
+    Fact.CERT_VERIFIED: "%CEL(connection.mtls)%",
+}
+_OF_TARGET = {Fact.PATH: r"^([^?]*).*$", Fact.QUERY: r"^[^?]*\??(.*)$", Fact.ARGS: r"^[^?]*(.*)$", Fact.URI: r"^(.*)$"}
+_HOST = r"^(\[[^\]]*\]|[^:]*?)\.?(?::[0-9]*)?$"
+
+
+def format_value(at: HttpRoute, value: Value, *, response: bool = False) -> str:
+    """`value` in Envoy's format syntax."""
+    parts = parts_of(bind(value, at.route.name, at.on.listener))
+    return "".join(
+        escape_format(part) if isinstance(part, str) else _operator(at, part, response=response) for part in parts
+    )
+
+
+def is_optional(at: HttpRoute, value: Value) -> bool:
+    """Whether a request can make the value empty, for which Envoy writes no line."""
+    return may_be_empty(bind(value, at.route.name, at.on.listener))
+
+
+def _operator(at: HttpRoute, placeholder: Placeholder, *, response: bool) -> str:
+    fact, listener = placeholder.fact, at.on.listener
+    if fact is Fact.CLIENT_PORT:
+        return _PEER_PORT if listener.trusted_proxies else _CLIENT_PORT
+    if fact is Fact.HOST and (host := _only_host(at)) is not None:
+        return host
+    if fact in _OPERATORS:
+        return _OPERATORS[fact]
+    if fact is Fact.URI and not (response and _is_rewritten(at)):
+        return "%REQ(:PATH)%"
+    if fact is Fact.HEADER and not _is_changed(at, placeholder.name):
+        return f"%REQ({placeholder.name.upper()})%"
+    return f"%DYNAMIC_METADATA({_SPACE}:{_key(placeholder)})%"
+
+
+def _only_host(at: HttpRoute) -> str | None:
+    host = at.rule.host
+    return host.name if host is not None and not host.wildcard else None
+
+
+def _is_rewritten(at: HttpRoute) -> bool:
+    rewrite = None if at.forward is None else at.forward.rewrite
+    return rewrite is not None and (rewrite.path is not None or rewrite.prefix is not None)
+
+
+def _is_changed(at: HttpRoute, name: str) -> bool:
+    """Whether the header is not what the client sent where values are written."""
+    edited = [at.route.request_headers, *(x.request_headers for x in getattr(at.route.action, "targets", ()))]
+    names = {name for each in edited for name in (*each.remove, *(n for n, _ in (*each.set, *each.add)))}
+    return name in names | PROXY_FIELDS | {"host"}
+
+
+def _key(placeholder: Placeholder) -> str:
+    """A name in metadata, of letters, digits and signs without a meaning in operators."""
+    name = re.sub(r"[^A-Za-z0-9._-]", lambda found: f"~{ord(found[0]):02x}", placeholder.name)
+    return f"{placeholder.fact.value}.{name}" if name else placeholder.fact.value
+
+
+def _values(at: HttpRoute) -> Iterator[tuple[Value, bool]]:
+    """The values of the route, and whether they belong to responses."""
+    action = at.route.action
+    yield from ((value, False) for value in request_values(at.route))
+    if isinstance(action, Redirect):
+        if (address := redirect_value(action, at.route.name, at.on.listener)) is not None:
+            yield address, True
+        yield from ((value, True) for value in at.route.response_headers.values())
+        return
+    yield from ((value, True) for value in answer_values(at.route))
+
+
+def _rules(at: HttpRoute) -> list[Data]:
+    """The rules of the filter for what the route's values need."""
+    found: dict[str, Data] = {}
+    for value, response in _values(at):
+        for placeholder in placeholders_of(bind(value, at.route.name, at.on.listener)):
+            if "%DYNAMIC_METADATA(" in _operator(at, placeholder, response=response):
+                found.setdefault(_key(placeholder), _rule(at, placeholder))
+    return list(found.values())
+
+
+def _rule(at: HttpRoute, placeholder: Placeholder) -> Data:
+    kept: dict[str, Data] = {"metadata_namespace": _SPACE, "key": _key(placeholder), "type": "STRING"}
+    match placeholder.fact:
+        case Fact.COOKIE:
+            return {"cookie": placeholder.name, "on_header_present": kept}
+        case Fact.HEADER:
+            name = placeholder.name
+            source = {"host": ":authority", PROTO: SAVED_PROTO}.get(name, name)
+            return {"header": source, "on_header_present": kept}
+        case Fact.HOST:
+            return {"header": ":authority", "on_header_present": {**kept, "regex_value_rewrite": _cut(_HOST)}}
+        case Fact.CAPTURE:
+            path = at.rule.match.path
+            number = group_number(path, placeholder.name) or 0
+            node = escapes.mark_group(path.value, number)
+            regex = rf"^{escapes.group(node, escapes.plain('?'))}(?:\?.*)?$"
+            return {"header": ":path", "on_header_present": {**kept, "regex_value_rewrite": _cut(regex)}}
+    regex = _OF_TARGET[placeholder.fact]
+    return {"header": ":path", "on_header_present": {**kept, "regex_value_rewrite": _cut(regex)}}
+
+
+def _cut(regex: str) -> dict[str, Data]:
+    return {"pattern": {"regex": regex}, "substitution": r"\1"}
+
+
+def _manager(on: HttpListener) -> dict[str, Data]:
+    asked = (HttpRoute(on, rule, on.plan.route(rule.route), None) for x in on.listener.hosts for rule in x.rules)
+    if not any(_rules(_with_forward(at)) for at in asked):
+        return {}
+    return {"http_filters": [Commented(_WHY, extension(_FILTER, _KIND))]}
+
+
+def _with_forward(at: HttpRoute) -> HttpRoute:
+    action = at.route.action
+    return HttpRoute(at.on, at.rule, at.route, action if isinstance(action, Forward) else None)
+
+
+def _route(at: HttpRoute) -> dict[str, Data]:
+    rules = _rules(at)
+    if not rules:
+        return {}
+    return {"typed_per_filter_config": {_FILTER: typed(f"envoy.extensions.{_KIND}", {"request_rules": rules})}}
+
+
+def _by_client(_: Listener, routes: Sequence[Route]) -> bool:
+    return any(Placeholder(Fact.CLIENT_IP) in route_facts(route) for route in routes)
+
+
+def _objections(plan: Plan, _: str) -> Iterator[Objection]:
+    for route, listeners in http_routes(plan):
+        facts = route_facts(route)
+        for each in sorted(facts, key=str):
+            if each.fact is Fact.HEADER and not _NAME.fullmatch(each.name):
+                yield Objection(refused(f"Envoy's operators cannot read the header {each.name}"), route.field)
+        behind = [listener for listener in listeners if listener.trusted_proxies]
+        if Placeholder(Fact.CLIENT_PORT) in facts and any(x.proxy_protocol for x in behind):
+            why = "Envoy does not have the port of a PROXY header behind trusted proxies"
+            yield Objection(refused(why), route.field, "values.client_port")
+        if Placeholder(Fact.REQUEST_ID) in facts:
+            edited = (
+                *route.request_headers.remove,
+                *(n for n, _ in (*route.request_headers.set, *route.request_headers.add)),
+            )
+            if REQUEST_ID in edited:
+                why = f"Envoy reads the id from {REQUEST_ID}, which the route edits"
+                yield Objection(refused(why), route.field, "values.request_id")
+            elif behind and not isinstance(route.action, Forward):
+                why = "Envoy makes no id behind trusted proxies for what it answers by itself"
+                yield Objection(refused(why), route.field, "values.request_id")
+        if isinstance(route.action, Respond):
+            kind = dict((*route.action.headers, *route.response_headers.set)).get("content-type", "")
+            if not isinstance(kind, str):
+                why = "Envoy's own answers have a fixed type: write the content-type as it is"
+                yield Objection(refused(why), f"{route.field}.respond.headers")
+
+
+VALUES = Contributor(manager=_manager, by_client=_by_client, route=_route, objections=_objections)
