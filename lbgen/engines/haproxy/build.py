@@ -20,7 +20,7 @@ from lbgen.engines.haproxy.l4 import denied_backend, l4_frontend
 from lbgen.engines.haproxy.listeners import frontend
 from lbgen.engines.haproxy.maps import Maps
 from lbgen.engines.haproxy.quote import QUOTES
-from lbgen.engines.haproxy.run import CONFIG
+from lbgen.engines.haproxy.run import CONFIG, config_files
 from lbgen.engines.haproxy.statements import section, statement
 from lbgen.engines.haproxy.tls import certificate_list, stored_certificates
 from lbgen.engines.haproxy.upstreams import Backends
@@ -95,6 +95,7 @@ def build_view(plan: Plan, version: str) -> tuple[View, tuple[str, ...], list[Re
     view = View(
         name=Atom(plan.name),
         version=Atom(VERSION),
+        files=Atom(" ".join(config_files(plan))),
         settings=tuple(settings),
         stored=tuple(stored_certificates(plan.listeners)),
         times=backends.usual_times(l7=True),

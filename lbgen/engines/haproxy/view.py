@@ -113,9 +113,10 @@ class Backend(Struct, frozen=True, eq=False):
 
 
 class View(Struct, frozen=True, eq=False):
-    """All of haproxy.cfg. `settings` are those of features for the whole process, `stored` certificates whose keys are
-    not beside them; `sections` stand before the frontends, `copies` behind those of L7 listeners, `denied` behind those
-    of L4 listeners, and `answers` at the end.
+    """All of haproxy.cfg. `files`: the options that name it, and that of users before it. `settings` are those of
+    features for the whole process, `stored` certificates whose keys are not beside them; `sections` stand before
+    the frontends, `copies` behind those of L7 listeners, `denied` behind those of L4 listeners, and `answers` at
+    the end.
 
     `times` are those of most L7 backends, `l4_times` of L4 backends. `keeps_ids`: some listener trusts proxies that set
     request ids. `passes_nul`: HAProxy takes such a byte in a header; `loses_interim`: it may lose what follows an
@@ -125,6 +126,7 @@ class View(Struct, frozen=True, eq=False):
 
     version: Atom
     name: Atom
+    files: Atom
     settings: tuple[Section, ...]
     stored: tuple[Statement, ...]
     times: Times

@@ -151,7 +151,9 @@ def test_a_certificate_with_the_key_of_another_is_none(tmp_path):
 
 def test_one_agent_of_several_orders(tmp_path):
     first, second = keeper(tmp_path), keeper(tmp_path)
+    first.store.put_token("left", "by an agent that was killed")
     assert first.store.acquire()
+    assert list(first.store.tokens.iterdir()) == []
     assert not second.store.acquire()
     first.store.release()
     assert second.store.acquire()

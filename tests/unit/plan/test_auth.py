@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 import lbgen
 from lbgen.plan.auth import AuthFileError, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, Scheme, read_keys, read_users
+from lbgen.plan.tokens import TokenError, claim, read_token
+from lbgen.runtime.common.tokens import ISSUER, public_keys, token
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Plan
 
 HERE = Path(__file__).parent
 USERS = {"basic": {"users": str(HERE / "users.htpasswd"), "realm": "Staff"}}
-RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
-EC = {"kty": "EC", "crv": "P-256", "x": "AQAB", "y": "AQAB"}
+_NUMBERS = rsa.generate_private_key(65537, 2048).public_key().public_numbers()
+RSA = {"kty": "RSA", "n": base64.urlsafe_b64encode(_NUMBERS.n.to_bytes(256)).rstrip(b"=").decode(), "e": "AQAB"}
+EC = {key: value for key, value in json.loads(public_keys())["keys"][0].items() if key in ("kty", "crv", "x", "y")}
 HASHES = {
     "$2y$05$47UkfXZ1KVbT38wILcPO5OlGkwk0PccBni8MpCCDhH9Fgzev1y3vm": Scheme.BCRYPT,
     "$6$abcdefgh$" + "a" * 86: Scheme.SHA512,
@@ -94,6 +99,7 @@ def test_keys_are_public_and_have_one_algorithm(tmp_path: Path) -> None:
         [{**EC, "crv": "secp256k1"}],
         [{"kty": "RSA", "n": "AQAB"}],
         [{**RSA, "n": "not base64"}],
+        [{**EC, "x": "AQAB"}],
         [RSA, EC],
         [{**RSA, "kid": 7}],
         {},
@@ -105,6 +111,24 @@ def test_keys_that_cannot_be_used(keys: Any, tmp_path: Path) -> None:
     file.write_text(json.dumps({"keys": keys}))
     with pytest.raises(AuthFileError):
         read_keys(file)
+
+
+def test_a_token_is_signed_by_the_key_of_its_algorithm(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(public_keys())
+    jwt = {"issuer": ISSUER, "audience": ["shop"], "jwks": str(file), "claims_to_headers": {"x-user": "sub"}}
+    auth = planned({"auth": {"jwt": jwt}}).routes[0].auth
+    assert isinstance(auth, JwtAuth)
+    assert read_token(token(), auth)["sub"] == "ann"
+    assert read_token(token({"aud": ["other", "shop"]}), auth)
+    for made in ("none", "HS256", "foreign", "unsigned"):
+        with pytest.raises(TokenError):
+            read_token(token(made=made), auth)
+    for claims in ({"exp": 1}, {"exp": None}, {"nbf": 4_102_444_700}, {"iss": "other"}, {"aud": "shopping"}):
+        with pytest.raises(TokenError):
+            read_token(token(claims), auth)
+    assert claim({"sub": "a\nb", "n": 7, "user": {"mail": "a@b"}}, "sub") is None
+    assert claim({"user": {"mail": "a@b"}}, "user.mail") == "a@b"
 
 
 def test_a_route_has_its_own_auth_or_that_of_its_listener() -> None:
