@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbgen.plan.policy import Sticky
 
 STUCK = "stuck"  # begins the names of variables with the endpoint that a cookie names
-_LAST = "last_endpoint"  # the address of the last endpoint tried
+_LAST = "last_endpoint"  # the address of the endpoint that answered; none where the last one tried did not
 
 
 def named_endpoint(on: HttpBlock, pool: Pool, sticky: Sticky) -> str:
@@ -72,8 +72,10 @@ def _answered(on: HttpBlock, pool: Pool) -> str:
     if is_new:
         every = {e.authority: e.cookie_value for e in pool.endpoints}
         if on.definitions.first(_LAST):
-            last = Entry(Literal("(?<last>[^ ,]+)$", "regex"), text(inline("last")))
-            _define(on, pool, _LAST, text(inline("upstream_addr")), last)
+            # `-` is the time of a try without an answer.
+            last = Entry(Literal(r"(?<last>[^ ,]+)\n.*[0-9]$", "regex"), text(inline("last")))
+            tried = text(inline("upstream_addr"), "\n", inline("upstream_header_time"))
+            _define(on, pool, _LAST, tried, last)
         entries = (Entry(Literal(authority, "key"), Atom(id_)) for authority, id_ in every.items())
         _define(on, pool, name, text(inline(_LAST)), *entries)
     return name
