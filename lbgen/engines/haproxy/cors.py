@@ -25,9 +25,8 @@ def _policies(on: HttpListener) -> dict[Cors, list[str]]:
     return group((route.cors, key) for key, route in on.routes if route.cors is not None)
 
 
-def _admission(on: HttpListener) -> Iterator[Statement]:
-    """Store the origin where the policy admits it, and answer preflight requests. An origin that it does not admit
-    gets an answer without permission."""
+def _grants(on: HttpListener) -> Iterator[Statement]:
+    """Store the origin where the policy admits it, before the request may be refused: scripts may read that as well."""
     each, per_route = _policies(on), on.per_route
     if each:
         asks = (acl("method OPTIONS"), acl(f"{_ORIGIN} -m found"))
@@ -40,6 +39,13 @@ def _admission(on: HttpListener) -> Iterator[Statement]:
             yield statement("acl", name, *alternative.words)
         admitted = acl_named(name) if len(conditions) > 1 else conditions[0]
         yield per_route.restrict(set_var(_GRANTED, value, [admitted]), keys, name)
+
+
+def _admission(on: HttpListener) -> Iterator[Statement]:
+    """Answer preflight requests. An origin that the policy does not admit gets an answer without permission."""
+    each, per_route = _policies(on), on.per_route
+    for number, (policy, keys) in enumerate(each.items(), 1):
+        name = f"cors.{number}"
         headers = [("Access-Control-Allow-Methods", ", ".join(policy.methods))]
         if policy.headers:
             headers.append(("Access-Control-Allow-Headers", ", ".join(policy.headers)))
@@ -86,4 +92,5 @@ def _admitted(origins: Sequence[Origin]) -> Iterator[Acl]:
             yield acl(f"{_ORIGIN} -m reg --", Literal(f"^{origin.pattern(re.escape)}$"))
 
 
+CORS_GRANTS = Contributor(admission=_grants)
 CORS = Contributor(admission=_admission, edits=_edits)

@@ -17,7 +17,7 @@ from lbgen.engines.haproxy.connections import (
     QUEUES,
     SLOW_START,
 )
-from lbgen.engines.haproxy.cors import CORS
+from lbgen.engines.haproxy.cors import CORS, CORS_GRANTS
 from lbgen.engines.haproxy.error_pages import ERROR_PAGES
 from lbgen.engines.haproxy.forward_auth import FORWARD_AUTH
 from lbgen.engines.haproxy.headers import HEADERS, RESPONSE_HEADERS
@@ -35,6 +35,7 @@ FEATURES = (
     TLS,
     LIMITS,
     CLIENT,
+    CORS_GRANTS,
     ACCESS,
     VALUES,
     FORWARD_AUTH,
