@@ -174,6 +174,11 @@ def _body_sizes(on: HttpListener) -> Iterator[Statement]:
         yield from deny_with_page(on, 413, [is_over], keys, f"bodies.{number}")
 
 
+def _too_large(on: HttpListener) -> Iterator[Statement]:
+    if any(route.max_body is not None for _, route in on.routes):
+        yield statement("http-after-response set-status 413", when=[is_set("txn.too_large")])
+
+
 def _counts_clients(_: Listener, routes: Sequence[Route]) -> bool:
     counted = [limit.key for route in routes for limit in (route.rate_limit, route.concurrency) if limit]
     return any(key.kind is KeyKind.CLIENT_IP for key in counted)
@@ -188,4 +193,4 @@ ACCESS = Contributor(
 )
 RATE_LIMITS = Contributor(sections=_tables, by_client=_counts_clients, admission=_rates)
 CONCURRENCY = Contributor(admission=_concurrency)
-MAX_BODY = Contributor(filters=_filters, admission=_body_sizes)
+MAX_BODY = Contributor(filters=_filters, admission=_body_sizes, edits=_too_large)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 VERSIONS = ("2.8", "3.2", "3.0", "2.6")
 
 _EMULATED = {
+    "route.max_body": "a deny rule on Content-Length; a Lua filter ends a body without one, and its 400 becomes 413",
     "metrics.l4": "`lbgen agent` counts the lines of a log of connections",
     "metrics": "`lbgen agent` counts the lines of a second log",
     "pool.endpoint_names": "HAProxy's resolvers; of several addresses of a name HAProxy uses one, as long as "
@@ -54,7 +55,6 @@ _EMULATED = {
 _HABITS = {
     "listener.timeouts": "client_body holds too for a client that pauses as it reads, and for a head where it is "
     "the shorter time",
-    "route.max_body": "a body without a length that grows over the limit is cut, and answered 400 instead of 413",
     "listener.tls.no_sni": "a client with a server name that no certificate has gets the first one, and its connection "
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
@@ -94,7 +94,6 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     "listener.tls.no_sni": {"listener.tls.no_sni.unknown": "tls handshake"},
     "route.mirror": {"route.mirror.bodies": "copies"},
     "values.cookie": {"values.cookie.comma": "header"},
-    "route.max_body": {"route.max_body.routes": f"{AT_TIMES}status 400"},
     "pool.sticky": {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     "route.compression": {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},
     "route.retries": {"route.retries.untried": "tries"},
