@@ -198,10 +198,10 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
         if route is None:
             return listener.error_pages
         pages = (*route.error_pages, *listener.error_pages)
-        targets = route.action.targets if pages and isinstance(route.action, Forward) else ()
-        if any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in targets):
-            return ()
-        return pages
+        if not pages or not isinstance(route.action, Forward):
+            return pages
+        is_grpc = any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in route.action.targets)
+        return () if is_grpc else pages
 
     def every_page(self) -> Iterator[ErrorPage]:
         """All pages, those of a listener of the topology for each listener."""

@@ -87,7 +87,8 @@ def _holds(expression: str) -> Data:
 
 
 def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
-    return [each for each in share_statuses(on.plan.error_pages(on.listener, route)) if each[0].intercept]
+    pages = on.plan.error_pages(on.listener, route)
+    return [each for each in share_statuses(pages) if each[0].intercept] if pages else []
 
 
 def _route(at: HttpRoute) -> dict[str, Data]:

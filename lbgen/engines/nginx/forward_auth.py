@@ -47,7 +47,7 @@ def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -
 
 def leads_on(plan: Plan) -> bool:
     """Whether a location to which a refusal leads leads on to another one."""
-    auths = (route.auth for route in plan.routes)
+    auths = [route.auth for route in plan.routes if route.auth is not None]
     return any(isinstance(auth, ForwardAuth) and auth.redirect_to is not None for auth in auths)
 
 
