@@ -196,7 +196,7 @@ _SUPPORT: dict[Feature, Verdict] = {
     "route.error_pages": habit(
         "the lbgen plugin looks at the status of each answer, whose body it sends on piece by piece; a handshake of "
         "WebSocket that fails has Traefik's own text",
-        {"route.error_pages.failed-handshake": "text"},
+        {"route.error_pages.failed_handshake": "text"},
     ),
     "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
     "timeouts.idle": habit(
