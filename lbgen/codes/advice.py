@@ -116,10 +116,12 @@ LB283 an L4 tier behind an L7 tier
 LB286 a header field that the listener drops
   cause: A match, limit or hash uses a header field with an underscore in its name, or X-Forwarded-* or X-Request-Id,
     and the listener drops such fields: all of the first kind, and of the second those of clients that are no trusted
-    proxies. Or it uses a field that says who the client is (`real_ip`, `forwarded`, `client_ip`). This is an error.
+    proxies. Or it uses a field that says who the client is (`real_ip`, `forwarded`, `client_ip`), or that `auth` of a
+    route of the listener makes (`response_headers`, `claims_to_headers`), after rules and limits. This is an error.
   example: routes: [{ name: app, match: [{ headers: { x_user: admin } }], forward: app }]
   remedy: Use a name with hyphens, or write `headers_with_underscores: pass` or `trusted_proxies` on the listener. For
-    the client's address use `sources` or `key: client_ip`.
+    the client's address use `sources` or `key: client_ip`; by who the client is, let the service that `auth` asks
+    decide.
 LB288 a default that nothing uses
   cause: A default at the top of the topology applies to no route or listener, or each of them sets its own value.
   example: resolvers: [10.0.0.2]

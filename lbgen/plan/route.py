@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -22,9 +22,9 @@ class HeaderEdits(Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.set or self.add or self.remove)
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Sequence[Value]:
         """The values that are set or added."""
-        yield from (value for _, value in (*self.set, *self.add))
+        return [value for _, value in (*self.set, *self.add)] if self.set or self.add else ()
 
     @property
     def is_dynamic(self) -> bool:

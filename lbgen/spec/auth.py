@@ -200,3 +200,11 @@ class Auth(Strict):
     @classmethod
     def _one(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return needs_one_of(data, handler, "basic", "forward", "jwt", what="auth")
+
+    @property
+    def identity_headers(self) -> tuple[str, ...]:
+        """The fields by which an endpoint gets to know who the client is."""
+        return (
+            *(self.forward.response_headers if self.forward else ()),
+            *(self.jwt.claims_to_headers if self.jwt else ()),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,14 +22,17 @@ CAN = "; nginx, HAProxy and Envoy can"  # ends a verdict
 
 
 class HttpRoute(Struct, frozen=True, eq=False):
-    """A route for the requests of a rule with the path `matched`. `answered`: something before its service may answer
-    by itself."""
+    """A route for the requests of a rule with the path `matched`. `identities`: the fields that no client of its
+    listeners can send; `asked`: the router for each way to ask a service. `answered`: something before its service may
+    answer by itself."""
 
     plan: Plan
     route: Route
     forward: Forward | None
     matched: Path
     listener: Listener
+    identities: Iterable[str]
+    asked: Mapping[ForwardAuth, str]
     answered: bool = False
 
 

@@ -58,10 +58,7 @@ def _files(context: Context, field: str, auth: Auth) -> None:
 
 
 def _identities(context: Context, index: int, auth: Auth) -> None:
-    headers = [
-        *(auth.forward.response_headers if auth.forward else ()),
-        *(auth.jwt.claims_to_headers if auth.jwt else ()),
-    ]
+    headers = auth.identity_headers
     if not headers:
         return
     model = context.model

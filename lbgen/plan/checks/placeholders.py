@@ -40,12 +40,8 @@ def check(context: Context) -> None:
 
 def _identities(context: Context) -> set[str]:
     """The header fields by which some auth says who a client is."""
-    found = set[str]()
-    for route in context.model.routes:
-        if (auth := route.auth) is not None:
-            found.update(auth.forward.response_headers if auth.forward else ())
-            found.update(auth.jwt.claims_to_headers if auth.jwt else ())
-    return {name.lower() for name in found}
+    auths = [route.auth for route in context.model.routes if route.auth is not None]
+    return {name.lower() for auth in auths for name in auth.identity_headers}
 
 
 def _paths(route: Route) -> list[Path]:

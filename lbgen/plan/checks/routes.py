@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+# What to write instead of a rule, a key or a hash on a field that auth makes.
+_INSTEAD_OF_IDENTITY = {
+    "headers": "rules are tried before auth: let the service that is asked, or the endpoint, decide by the client",
+    "key": "write key: client_ip, or the field by which the client says who it is, key: { header: authorization }",
+    "balance": "write source_hash, or hash what the client sends, such as a cookie",
+}
 
 
 def check(context: Context) -> None:
@@ -137,32 +143,45 @@ def check_dropped_headers(context: Context) -> None:
         for name, pool in model.pools.items()
         if pool.balance is not None and pool.balance.hash is not None and pool.balance.hash.header
     }
-    said: set[str] = set()
     about_clients = {name: _client_fields(model, listener) for name, listener in model.listeners.items()}
+    identities = _identities(context)
+    said: set[str] = set()
     for index, route in enumerate(model.routes):
         listeners = context.expanded.listeners[index]
         if context.expanded.is_l4(index) or not listeners:
             continue
-        for header, field in _asked(index, route, hashed):
+        for header, field, place in _asked(index, route, hashed):
             if field in said:
                 continue
             by = next((name for name in listeners if header in about_clients[name]), None)
+            guarded = next((name for name in listeners if header in identities[name]), None)
             if by is not None:
                 message = f'{header} says who the client is on listener "{by}", which has its address itself'
                 hint = "write match: [{ sources: [10.0.0.0/8] }], or key: client_ip"
-                said.add(field)
-                context.add("LB286", field, message, hint)
-                continue
-            if "_" in header and not underscores & set(listeners):
+            elif guarded is not None:
+                of = identities[guarded][header]
+                message = f'listener "{guarded}" drops the field {header} of clients, which auth of route "{of}" makes'
+                hint = _INSTEAD_OF_IDENTITY[place]
+            elif "_" in header and not underscores & set(listeners):
                 message = f'listener "{listeners[0]}" drops the field {header}, because its name has an underscore'
                 hint = f"write {header.replace('_', '-')}, or headers_with_underscores: pass on the listener"
-                said.add(field)
-                context.add("LB286", field, message, hint)
             elif header in PROXY_FIELDS and not trusting & set(listeners):
                 message = f'listener "{listeners[0]}" drops the field {header} of clients, which anybody can set'
                 hint = "write the proxies that set it, trusted_proxies: [10.0.0.0/8], on the listener"
-                said.add(field)
-                context.add("LB286", field, message, hint)
+            else:
+                continue
+            said.add(field)
+            context.add("LB286", field, message, hint)
+
+
+def _identities(context: Context) -> dict[str, dict[str, str]]:
+    """Of each listener the fields by which auth says who the client is, with a route whose auth does."""
+    found: dict[str, dict[str, str]] = {name: {} for name in context.model.listeners}
+    for index, route in enumerate(context.model.routes):
+        if route.auth is not None and not context.expanded.is_l4(index):
+            for name in context.expanded.listeners[index]:
+                found[name] |= dict.fromkeys(map(str.lower, route.auth.identity_headers), route.name)
+    return found
 
 
 def _client_fields(model: TopologyModel, listener: Listener) -> set[str]:
@@ -174,15 +193,15 @@ def _client_fields(model: TopologyModel, listener: Listener) -> set[str]:
     return fields - {FORWARDED_FOR}
 
 
-def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The headers that rules and keys of a route look at; `hashed` are those of pools."""
+def _asked(index: int, route: Route, hashed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The headers that rules and keys of a route look at, by field and kind; `hashed` are those of pools."""
     for number, match in enumerate(route.match or ()):
         for each in read_conditions(match):
             if isinstance(each.subject, Header):
-                yield each.subject.name, f"routes[{index}].match[{number}].{each.field}"
+                yield each.subject.name, f"routes[{index}].match[{number}].{each.field}", "headers"
     for key, limit in (("rate_limit", route.rate_limit), ("concurrency", route.concurrency)):
         if limit is not None and limit.key is not None and limit.key.header is not None:
-            yield limit.key.header, f"routes[{index}].{key}.key"
+            yield limit.key.header, f"routes[{index}].{key}.key", "key"
     for target in route.forward or () if hashed else ():
         if target.pool in hashed:
-            yield hashed[target.pool], f"pools.{target.pool}.balance"
+            yield hashed[target.pool], f"pools.{target.pool}.balance", "balance"

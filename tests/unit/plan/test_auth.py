@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import lbgen
+from lbgen.diagnostics import LbgenError
 from lbgen.plan.auth import AuthFileError, BasicAuth, ForwardAuth, JwtAuth, KeysUrl, Scheme, read_keys, read_users
 from lbgen.plan.tokens import TokenError, claim, read_token
 from lbgen.runtime.common.tokens import ISSUER, public_keys, token
@@ -183,3 +184,16 @@ def test_tokens() -> None:
     assert auth.keys == KeysUrl("auth-sso-80", "/keys", "sso")
     assert auth.claims == (("x-user", "sub"),)
     assert auth.identity_headers == ("x-user",)
+
+
+@pytest.mark.parametrize("value", ["admin", "absent", {"regex": "a.*"}])
+def test_no_rule_is_on_what_auth_makes(value: object) -> None:
+    jwt = {"issuer": "i", "audience": ["a"], "jwks": "http://sso/keys", "claims_to_headers": {"X-User": "sub"}}
+    guarded = {"auth": {"jwt": jwt}, "match": [{"path": {"prefix": "/x"}}], "listeners": ["web"]}
+    asks = {"match": [{"headers": {"x-user": value}}]}
+    listeners = {"web": {"port": 8080}, "other": {"port": 8081}}
+    with pytest.raises(LbgenError) as raised:
+        planned(guarded, {**asks, "listeners": ["other", "web"]}, **listeners)
+    assert [each.code for each in raised.value.diagnostics] == ["LB286"]
+    assert 'auth of route "r0"' in str(raised.value)
+    planned(guarded, {**asks, "listeners": ["other"]}, **listeners)
