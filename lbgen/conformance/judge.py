@@ -118,7 +118,8 @@ def differences(
         return
     if (made := own_differences(expect, outcome, answer)) is not None:
         yield from made
-        yield from _handshake(expect, answer)
+        yield from _edit_differences(outcome, answer) if not made else ()
+        yield from _shown(expect, answer)
         return
     if outcome.status is not None:
         yield from _proxy_made(case, answer, outcome.status, outcome.body, outcome.headers, outcome, own)
@@ -359,10 +360,6 @@ def _literals(expect: Expect, answer: Answer) -> Iterator[Difference]:
     account = account_of(answer)
     if expect.statuses and answer.status not in expect.statuses:
         yield Difference(Kind.STATUS, answer.status, _or(expect.statuses))
-    if expect.body is not None and answer.body != expect.body.encode():
-        yield Difference(Kind.BODY, repr(answer.body), repr(expect.body.encode()))
-    if expect.location is not None and answer.header("location") != expect.location:
-        yield Difference(Kind.HEADER, answer.header("location"), expect.location, "location", "answer")
     if account is not None:
         if expect.pool not in (None, account["pool"]):
             yield Difference(Kind.POOL, account["pool"], expect.pool, place=_AT_ENDPOINT)
@@ -375,10 +372,26 @@ def _literals(expect: Expect, answer: Answer) -> Iterator[Difference]:
                 yield Difference(Kind.SAW, str(found), str(value), path, "the endpoint saw")
     elif expect.pool is not None and expect.fault is None:
         yield Difference(Kind.STATUS, answer.status, f"an answer of pool {expect.pool}")
+    yield from _shown(expect, answer)
+
+
+def _shown(expect: Expect, answer: Answer) -> Iterator[Difference]:
+    """What is not as the case says of an answer, whoever made it, but for its status."""
+    if expect.body is not None and answer.body != expect.body.encode():
+        yield Difference(Kind.BODY, repr(answer.body), repr(expect.body.encode()))
+    if expect.location is not None and answer.header("location") != expect.location:
+        yield Difference(Kind.HEADER, answer.header("location"), expect.location, "location", "answer")
     yield from literal_differences("answer", expect.shows, combine_lines(answer.headers))
     yield from literal_differences("trailers", expect.trailers, combine_lines(answer.trailers))
     yield from _handshake(expect, answer)
     yield from in_time(expect, answer)
+
+
+def _edit_differences(outcome: Outcome, answer: Answer) -> Iterator[Difference]:
+    """Differences from the edits of the route in an answer that the engine makes, whose other fields are its own."""
+    for name, value in apply_edits((), outcome.cors_edits, outcome.response_edits):
+        if name not in outcome.free and value not in (got := ", ".join(answer.lines(name))):
+            yield Difference(Kind.HEADER, got or None, value, name, "answer")
 
 
 def _of_account(account: dict[str, Any], want: Upstream | Expect) -> Iterator[Difference]:

@@ -188,3 +188,20 @@ def test_headers_of_the_engines_own_are_those_of_its_verdict() -> None:
 def judged_by(engine: str) -> tuple[DeclaredDifference, ...]:
     file = next(each for each in case_files() if each.name == "5-statuses")
     return near_of(plan_of(file.topology), engine, {"nginx": "1.31", "haproxy": "2.8"}[engine]).near
+
+
+@pytest.mark.parametrize(
+    "expect", [Expect(shows={"x-a": "1"}), Expect(shows={"x-b": None}), Expect(body="mine"), Expect(location="/a")]
+)
+def test_what_a_case_says_of_the_engines_own_answer_counts(expect: Expect) -> None:
+    refused = Outcome("r", "r.0", 403, "", body="Forbidden\n", made=True)
+    edited = replace(refused, response_edits=HeaderEdits(set=(("x-b", "1"),)))
+    got = Answer(403, "", "1.1", (("x-b", "1"),), b"<html>", complete=True)
+
+    def found(expect: Expect, outcome: Outcome, answer: Answer) -> list[Difference]:
+        return list(differences(Case("x", "x", REQUEST, expect), outcome, answer))
+
+    assert found(Expect(shows={"x-b": "1"}), refused, got) == []
+    assert found(Expect(), edited, got) == []
+    assert found(Expect(), edited, replace(got, headers=()))
+    assert found(expect, refused, got)
