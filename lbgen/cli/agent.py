@@ -27,7 +27,7 @@ Run it as the user of nginx's master process: it writes the lists in upstreams/
 and agent.state.json, and sends SIGHUP to the master. nginx may be restarted
 meanwhile. For nftables run it as root in the network of the rules: it writes
 steering.nft, and loads it with `nft -f`.
-The agent applies a new agent.json (another `lbgen render`) within a second.
+The agent applies new files (another `lbgen render`) within a second.
 """
 
 

@@ -37,7 +37,7 @@ def users_files(plan: Plan) -> Iterator[RenderedFile]:
 
 def basic_auths(plan: Plan) -> list[BasicAuth]:
     """The users of all routes, each once."""
-    return list(dict.fromkeys(route.auth for route in plan.routes if isinstance(route.auth, BasicAuth)))
+    return list(dict.fromkeys([route.auth for route in plan.routes if isinstance(route.auth, BasicAuth)]))
 
 
 def object_to_hashes(plan: Plan, engine: str, checks: frozenset[Scheme], instead: Scheme) -> Iterator[Objection]:

@@ -63,8 +63,10 @@ def read_page(path: Path) -> str:
 
 def resolve_pages(pages: Mapping[str, written.ErrorPage] | None, base: Path, field: str) -> tuple[ErrorPage, ...]:
     """The pages of one level: those of a status before those of a class. Raises as `read_page` for their files."""
+    if pages is None:
+        return ()
     found = []
-    for key, page in sorted((pages or {}).items(), key=lambda item: (item[0].endswith("xx"), item[0])):
+    for key, page in sorted(pages.items(), key=lambda item: (item[0].endswith("xx"), item[0])):
         is_class = key.endswith("xx")
         first = int(key[0]) * 100 if is_class else int(key)
         body = read_page(base / page.file) if page.file is not None else page.body or ""

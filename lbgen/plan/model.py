@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -161,6 +162,15 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     def _listeners(self) -> dict[str, Listener]:
         return {listener.name: listener for listener in self.listeners}
 
+    @cached_property
+    def _identity_headers(self) -> dict[str, tuple[str, ...]]:
+        auths = {route.name: route.auth.identity_headers for route in self.routes if route.auth is not None}
+        found = {}
+        for listener in self.listeners if auths else ():
+            names = (auths.get(rule.route, ()) for table in listener.hosts for rule in table.rules)
+            found[listener.name] = tuple(dict.fromkeys(chain.from_iterable(names)))
+        return found
+
     def __repr__(self) -> str:
         sizes = {"listener": len(self.listeners), "pool": len(self.pools), "route": len(self.routes)}
         return f"<Plan {self.name}: {counted(sizes)}>"
@@ -180,19 +190,18 @@ class Plan(Struct, frozen=True, dict=True):  # `dict` for what is cached
     def identity_headers(self, listener: Listener) -> tuple[str, ...]:
         """The fields by which the auth of some route of the listener says who the client is: none of its clients can
         send them, to whatever route."""
-        routes = (self.route(rule.route) for table in listener.hosts for rule in table.rules)
-        found = [name for route in routes if route.auth is not None for name in route.auth.identity_headers]
-        return tuple(dict.fromkeys(found))
+        return self._identity_headers.get(listener.name, ())
 
     def error_pages(self, listener: Listener, route: Route | None = None) -> tuple[ErrorPage, ...]:
         """The pages for answers on the listener, of the route or of none, in the order of trial. Clients of gRPC get
         none."""
         if route is None:
             return listener.error_pages
-        targets = route.action.targets if isinstance(route.action, Forward) else ()
-        if any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in targets):
-            return ()
-        return (*route.error_pages, *listener.error_pages)
+        pages = (*route.error_pages, *listener.error_pages)
+        if not pages or not isinstance(route.action, Forward):
+            return pages
+        is_grpc = any(self.pool(target.pool).protocol is PoolProtocol.GRPC for target in route.action.targets)
+        return () if is_grpc else pages
 
     def every_page(self) -> Iterator[ErrorPage]:
         """All pages, those of a listener of the topology for each listener."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -22,14 +22,14 @@ class HeaderEdits(Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.set or self.add or self.remove)
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Sequence[Value]:
         """The values that are set or added."""
-        yield from (value for _, value in (*self.set, *self.add))
+        return [value for _, value in (*self.set, *self.add)]
 
     @property
     def is_dynamic(self) -> bool:
         """Whether some value has placeholders."""
-        return any(isinstance(value, Template) for value in self.values())
+        return bool(self.set or self.add) and any(isinstance(value, Template) for value in self.values())
 
 
 class Target(Struct, frozen=True):
@@ -70,9 +70,9 @@ class Forward(Struct, frozen=True, tag=True):
     buffering: Buffering = Buffering()
     mirrors: tuple[Mirror, ...] = ()
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Sequence[Value]:
         """None: it answers nothing by itself."""
-        yield from ()
+        return ()
 
 
 class Redirect(Struct, frozen=True, tag=True):
@@ -87,9 +87,9 @@ class Redirect(Struct, frozen=True, tag=True):
     prefix: str | None = None
     to: Value | None = None
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Sequence[Value]:
         """What may have placeholders."""
-        yield from (each for each in (self.host, self.path, self.to) if each is not None)
+        return [each for each in (self.host, self.path, self.to) if each is not None]
 
 
 class Respond(Struct, frozen=True, tag=True):
@@ -99,10 +99,9 @@ class Respond(Struct, frozen=True, tag=True):
     body: Value
     headers: tuple[tuple[str, Value], ...]
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Sequence[Value]:
         """What may have placeholders."""
-        yield self.body
-        yield from (value for _, value in self.headers)
+        return [self.body, *(value for _, value in self.headers)]
 
 
 class Route(Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from lbgen.plan.route import Forward
 from lbgen.plan.values import Fact, Placeholder, Value, bind, placeholders_of
 
 if TYPE_CHECKING:
@@ -25,21 +25,23 @@ def bind_edits(edits: HeaderEdits, route: str, listener: Listener) -> HeaderEdit
     )
 
 
-def request_values(route: Route) -> Iterator[Value]:
+def request_values(route: Route) -> list[Value]:
     """The values of request headers that a route and its targets write."""
-    for edits in (route.request_headers, *(x.request_headers for x in getattr(route.action, "targets", ()))):
-        yield from edits.values()
+    edits = [route.request_headers]
+    if isinstance(route.action, Forward):
+        edits += [target.request_headers for target in route.action.targets]
+    return [value for each in edits for _, value in (*each.set, *each.add)]
 
 
-def answer_values(route: Route) -> Iterator[Value]:
+def answer_values(route: Route) -> list[Value]:
     """The values of responses that a route writes: headers, bodies, addresses of redirects."""
-    yield from route.response_headers.values()
-    yield from route.action.values()
+    return [*route.response_headers.values(), *route.action.values()]
 
 
 def route_facts(route: Route) -> set[Placeholder]:
     """The placeholders of a route."""
-    return {*placeholders_of(*request_values(route), *answer_values(route))}
+    values = [*request_values(route), *answer_values(route)]
+    return {*placeholders_of(*values)} if values else set()
 
 
 def has_captures(route: Route) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -40,20 +40,20 @@ def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
         field = f"routes[{index}]"
         yield from _edits(f"{field}.request_headers", route.request_headers, Place.REQUEST, index)
         for number, target in enumerate(route.forward or ()):
-            yield from _edits(
-                f"{field}.forward[{number}].request_headers", target.request_headers, Place.REQUEST, index
-            )
+            place = f"{field}.forward[{number}].request_headers"
+            yield from _edits(place, target.request_headers, Place.REQUEST, index)
         yield from _edits(f"{field}.response_headers", route.response_headers, Place.RESPONSE, index)
         if (respond := route.respond) is not None:
             yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index)
             for name, value in respond.headers.items():
                 yield WrittenText(f"{field}.respond.headers.{name}", value, Place.BODY, index)
-        for key in ("host", "path", "to"):
-            if (address := getattr(route.redirect, key, None)) is not None:
+        for key in ("host", "path", "to") if route.redirect is not None else ():
+            if (address := getattr(route.redirect, key)) is not None:
                 yield WrittenText(f"{field}.redirect.{key}", address, Place.REDIRECT, index)
 
 
-def _edits(field: str, edits: HeaderEdits | None, place: Place, route: int | None) -> Iterator[WrittenText]:
-    if edits is not None:
-        for key, pairs in (("set", edits.set), ("add", edits.add)):
-            yield from (WrittenText(f"{field}.{key}.{name}", value, place, route) for name, value in pairs.items())
+def _edits(field: str, edits: HeaderEdits | None, place: Place, route: int | None) -> Iterable[WrittenText]:
+    if edits is None:
+        return ()
+    both = (("set", edits.set), ("add", edits.add))
+    return [WrittenText(f"{field}.{key}.{n}", value, place, route) for key, pairs in both for n, value in pairs.items()]

@@ -31,11 +31,13 @@ OBJECTS = {
 }
 # Mappings that hold one of their keys: a field that is set takes the place of the other.
 ONE_OF = {"Auth", "Balance", "HashKey", "PathMatch", "ValueMatch", "HeaderMatch", "RateKey", "Rewrite"}
-INSTEAD = {("Endpoint", "service"): "address"}  # and fields that take the place of one other
+# And fields that take the place of one other.
+INSTEAD = {("Endpoint", "service"): "address", ("ForwardAuth", "pool"): "url"}
 # Mappings with the fields of routes and pools, which are set there; that they are inherited: plan/test_inheritance.py.
 INHERITED = {"policies", "defaults"}
 # Objects of a context, whose fields are set there.
 STRUCTURE = {"listeners", "pools", "routes"}
+LISTED = {(Pool, "endpoints"), (Route, "forward")}
 Data = dict[str, Any]
 
 
@@ -104,14 +106,9 @@ def _of(before: Data, thing: str, path: str, model: type[BaseModel]) -> Iterator
             if after != before:
                 yield Change(thing, place, model.__name__, key, value, before, after)
             inner, steps = nested(field.annotation) if key not in INHERITED else (None, None)
-            if inner is not None and isinstance(value, dict | list) and not listed(place, path):
+            if inner is not None and isinstance(value, dict | list) and (model, key) not in LISTED:
                 for step in steps(value):
                     yield from _of(after, thing, f"{place}{step}", inner)
-
-
-def listed(place: str, path: str) -> bool:
-    """Whether the field holds objects that a context has as such (endpoints, targets)."""
-    return place in (f"{path}.endpoints", f"{path}.forward")
 
 
 def values(model: type[BaseModel], key: str) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward, Plan, Pool, Route
 
 LONGEST = 3_000  # milliseconds that a verification waits for one time
@@ -85,10 +86,12 @@ def _changed(times: _Times, change: Callable[[int], int], *names: str) -> _Times
 
 
 def _route(route: Route, change: Callable[[int], int]) -> Route:
-    action = route.action
-    if not isinstance(action, Forward):
-        return route
-    return replace(route, action=replace(action, timeouts=_changed(action.timeouts, change, *_ROUTE)))
+    action, auth = route.action, route.auth
+    if isinstance(auth, ForwardAuth):
+        auth = _changed(auth, change, "connect", "response")
+    if isinstance(action, Forward):
+        action = replace(action, timeouts=_changed(action.timeouts, change, *_ROUTE))
+    return replace(route, action=action, auth=auth)
 
 
 def _pool(pool: Pool, change: Callable[[int], int]) -> Pool:

@@ -42,12 +42,14 @@ def _manager(on: HttpListener) -> dict[str, Data]:
 
 
 def _of_routes(on: HttpListener) -> Iterator[Data]:
+    if not on.listener.error_pages and not any(route.error_pages for route in on.routes):
+        return
+    rules = {rule.route: rule for table in reversed(on.listener.hosts) for rule in reversed(table.rules)}  # the first
     for route in on.routes:
         # Envoy edits local replies of routes that forward alone.
         edits = HeaderEdits() if isinstance(route.action, Forward) else route.response_headers
         pages = on.plan.error_pages(on.listener, route) if edits else route.error_pages
-        rule = next(rule for table in on.listener.hosts for rule in table.rules if rule.route == route.name)
-        _, added = merge_edits(HttpRoute(on, rule, route, None), "response", edits)
+        _, added = merge_edits(HttpRoute(on, rules[route.name], route, None), "response", edits)
         yield from _mappers(on, pages, f"xds.route_name == '{route.name}'", added=added)
 
 
@@ -85,7 +87,8 @@ def _holds(expression: str) -> Data:
 
 
 def _intercepting(on: HttpListener, route: Route) -> list[tuple[ErrorPage, tuple[int, ...]]]:
-    return [each for each in share_statuses(on.plan.error_pages(on.listener, route)) if each[0].intercept]
+    pages = on.plan.error_pages(on.listener, route)
+    return [each for each in share_statuses(pages) if each[0].intercept] if pages else []
 
 
 def _route(at: HttpRoute) -> dict[str, Data]:

@@ -4,7 +4,7 @@ that such services know: filters of the cluster."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ def _manager(on: HttpListener) -> dict[str, Data]:
     return {"http_filters": filters} if filters else {}
 
 
+@lru_cache(maxsize=8)  # each route asks
 def _names(on: HttpListener) -> dict[ForwardAuth, str]:
     """The filter for each way to ask."""
     auths = [_way(route.auth) for route in on.routes if isinstance(route.auth, ForwardAuth)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lbgen.engines.document import Commented
@@ -24,6 +25,7 @@ _BEARER = "Bearer "
 _NOTE = "Only that field: by default Envoy takes tokens from the query too, which logs and pages show."
 
 
+@lru_cache(maxsize=8)  # each route asks
 def _providers(on: HttpListener) -> dict[JwtAuth, str]:
     """The name of each; equal ones of several routes are one."""
     auths = dict.fromkeys(route.auth for route in on.routes if isinstance(route.auth, JwtAuth))

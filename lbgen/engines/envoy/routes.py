@@ -32,6 +32,9 @@ _LAST = (
     *("request_headers_to_remove", "request_headers_to_add", "request_body_buffer_limit"),
     *("response_headers_to_remove", "response_headers_to_add", "typed_per_filter_config"),
 )
+_ROUTES = [each.route for each in FEATURES if each.route]
+_SPLITS = [each.split for each in FEATURES if each.split]
+_SPARING = [each.spares_tunnels for each in FEATURES if each.spares_tunnels]
 
 
 def build_virtual_hosts(on: HttpListener) -> list[dict[str, Data]]:
@@ -110,11 +113,10 @@ def _build_routes(on: HttpListener, rule: Rule, route: Route) -> list[Tagged]:
 
 def _split(whole: HttpRoute) -> Iterator[HttpRoute]:
     parts = [whole]
-    for each in FEATURES:
-        if each.split:
-            parts = [part for at in parts for part in each.split(at)]
+    for split in _SPLITS:
+        parts = [part for at in parts for part in split(at)]
     for at in parts:
-        if at.forward is not None and any(each.spares_tunnels(at.forward) for each in FEATURES if each.spares_tunnels):
+        if at.forward is not None and any(spares(at.forward) for spares in _SPARING):
             yield replace(at, headers=(*at.headers, _IS_TUNNEL), tunnel=True)
         yield at
 
@@ -123,7 +125,7 @@ def _build_route(at: HttpRoute, match: Data) -> dict[str, Data]:
     conditions = {"headers": list(at.headers), "cookies": list(at.cookies)}
     more: dict[str, Data] = {"match": {key: value for key, value in conditions.items() if value}}
     own = {"match": match} if at.forward is None else {"match": match, **_forward(at, at.forward)}
-    return arrange(merge([own, *(each.route(at) for each in FEATURES if each.route), more]), _FIRST, _LAST)
+    return arrange(merge([own, *[build(at) for build in _ROUTES], more]), _FIRST, _LAST)
 
 
 def _forward(at: HttpRoute, forward: Forward) -> dict[str, Data]:

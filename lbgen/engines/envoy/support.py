@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import (
+    AT_TIMES,
     NATIVE,
     UNPORTABLE,
     Verdict,
@@ -20,6 +21,7 @@ from lbgen.engines.envoy.matching import CONDITIONS
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
 
+_NO_PAGE = {"statuses.grpc": "at times: text"}
 _SORTED = emulated("rules are written in order of precedence, and each host's table includes those of wider hosts")
 _EDITS = emulated("the edits of a route and its target are merged into one list per target")
 
@@ -29,6 +31,7 @@ _V1_40: dict[Feature, Verdict] = {
         "the answer the endpoint gets the last; other statuses below 500 go to the client as they are; above, and "
         "where there is no answer, it gets 503; the service has its connect and its response time together; a route's "
         "response_headers are not in what the service refuses with",
+        {"route.auth.forward.several": f"{AT_TIMES}header"},
     ),
     "listener.trusted_proxies": emulated(
         "Envoy counts trusted proxies as internal, and removes the forwarded headers of others before routing"
@@ -167,10 +170,11 @@ _V1_40: dict[Feature, Verdict] = {
     "pool.connections.queue": refused("Envoy has no queue with a time of its own"),
     "route.concurrency": refused("Envoy has no limit for requests under way by key"),
     "route.max_body": emulated("one filter for each size, which routes enable"),
-    "listener.error_pages": habit("a request of gRPC's media type gets no page"),
+    "listener.error_pages": habit("a request of gRPC's media type gets no page", _NO_PAGE),
     "route.error_pages": habit(
         "local replies by route, and a filter in place of endpoints' answers; a request of gRPC's media type gets no "
-        "page"
+        "page",
+        _NO_PAGE,
     ),
     "route.access": emulated("an RBAC filter that routes enable"),
     "timeouts.request": habit(

@@ -96,16 +96,13 @@ def _key(placeholder: Placeholder) -> str:
     return f"{placeholder.fact.value}.{name}" if name else placeholder.fact.value
 
 
-def _values(at: HttpRoute) -> Iterator[tuple[Value, bool]]:
+def _values(at: HttpRoute) -> list[tuple[Value, bool]]:
     """The values of the route, and whether they belong to responses."""
-    action = at.route.action
-    yield from ((value, False) for value in request_values(at.route))
+    action, answers = at.route.action, answer_values(at.route)
     if isinstance(action, Redirect):
-        if (address := redirect_value(action, at.route.name, at.on.listener)) is not None:
-            yield address, True
-        yield from ((value, True) for value in at.route.response_headers.values())
-        return
-    yield from ((value, True) for value in answer_values(at.route))
+        address = redirect_value(action, at.route.name, at.on.listener)
+        answers = [*([] if address is None else [address]), *at.route.response_headers.values()]
+    return [*((value, False) for value in request_values(at.route)), *((value, True) for value in answers)]
 
 
 def _rules(at: HttpRoute) -> list[Data]:

@@ -34,6 +34,8 @@ _EMULATED = {
     "listener.limits": "rules on the length of the target and of all header lines",
     "route.auth.jwt": "HAProxy's converters of tokens; of a list of audiences the first four count",
     "route.auth.basic": "a user list, whose hashes the system's crypt checks, and a map for those of SHA-1",
+    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit "
+    "beside its head gets 500",
     "listener.error_pages": "`http-error` for each status that HAProxy answers by itself",
     "route.error_pages": "`http-error` in the backend, pages in the rules that deny, and `http-response return` for "
     "endpoints' answers",
@@ -59,8 +61,6 @@ _HABITS = {
     "is closed after the handshake",
     "access_log": "the bytes of a response without a length, and of one that was cut or compressed, are counted "
     "with its head and before compression",
-    "values": "samples in log-format texts, and variables for what edits change; a request whose values do not fit "
-    "beside its head gets 500",
     "values.cookie": "the value of a cookie ends at a comma",
     "statuses": "refusals have HAProxy's built-in pages; a request that its parser refuses gets 400",
     "statuses.failures": "a connection that fails gives 503, as do endpoints that are all down; a broken response 502, "
@@ -94,6 +94,7 @@ _DIFFERS: dict[Feature, dict[str, str | tuple[str, ...]]] = {
     "listener.tls.no_sni": {"listener.tls.no_sni.unknown": "tls handshake"},
     "route.mirror": {"route.mirror.bodies": "copies"},
     "values.cookie": {"values.cookie.comma": "header"},
+    "route.auth.forward": {"route.auth.forward.several": f"{AT_TIMES}header"},
     "pool.sticky": {"pool.sticky.routes": f"{AT_TIMES}header cookie"},
     "route.compression": {"route.compression.routes": (f"{AT_TIMES}header content-encoding", f"{AT_TIMES}header vary")},
     "route.retries": {"route.retries.untried": "tries"},

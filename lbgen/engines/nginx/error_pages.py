@@ -103,7 +103,7 @@ def _of_listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     for name in dict.fromkeys(rule.route for table in listener.hosts for rule in table.rules):
         route = plan.route(name)
         pages = plan.error_pages(listener, route)
-        if not isinstance(route.action, Forward) or not intercepts(pages):
+        if not pages or not isinstance(route.action, Forward) or not intercepts(pages):
             continue
         for status in _made(route):
             page = page_for(pages, status)

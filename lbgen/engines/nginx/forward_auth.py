@@ -47,7 +47,7 @@ def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -
 
 def leads_on(plan: Plan) -> bool:
     """Whether a location to which a refusal leads leads on to another one."""
-    auths = (route.auth for route in plan.routes)
+    auths = [route.auth for route in plan.routes if route.auth is not None]
     return any(isinstance(auth, ForwardAuth) and auth.redirect_to is not None for auth in auths)
 
 
@@ -154,6 +154,7 @@ def _key(on: HttpBlock, auth: ForwardAuth) -> str:
 
 
 def _objections(plan: Plan, version: str) -> Iterator[Objection]:
+    served = {x.name: {rule.route for table in x.hosts for rule in table.rules} for x in plan.listeners}
     for route in plan.routes:
         auth = route.auth
         if not isinstance(auth, ForwardAuth):
@@ -161,7 +162,7 @@ def _objections(plan: Plan, version: str) -> Iterator[Objection]:
         if upstream_module(plan.pool(auth.pool), VERSIONS[version]) != PROXY:
             why = "nginx's gRPC module, which implements HTTP/2 to endpoints here, cannot ask a service by GET"
             yield Objection(refused(why), f"{auth.field}.pool")
-        listeners = [each for each in plan.listeners if any(x.route == route.name for t in each.hosts for x in t.rules)]
+        listeners = [each for each in plan.listeners if route.name in served[each.name]]
         if any(intercepts(plan.error_pages(each, route)) for each in listeners):
             why = "nginx would take an endpoint's 401 for one of the service where a page has `intercept: true`"
             yield Objection(refused(why), auth.field, "route.auth.forward")

@@ -20,6 +20,7 @@ _WITHOUT_BACKUPS = (Balance.HASH, Balance.SOURCE_HASH, Balance.RANDOM)
 
 def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
     """The objections to all pools, in the order of the topology."""
+    reloads = uses_agent(plan)
     for pool in plan.pools:
         if pool.sticky is not None:
             yield from _sticky(pool, version)
@@ -30,7 +31,7 @@ def pool_objections(plan: Plan, version: str) -> Iterator[Objection]:
         if any(e.backup for e in pool.endpoints) and pool.balance in _WITHOUT_BACKUPS:
             why = f"nginx has no backups beside {pool.balance.value}; balance by round_robin or least_connections"
             yield Objection(refused(why), f"{pool.field}.balance", "pool.backup")
-        yield from _lost_on_reload(pool, reloads=uses_agent(plan))
+        yield from _lost_on_reload(pool, reloads=reloads)
     why = "nginx needs a DNS server for names of endpoints; add `resolvers: [ADDRESS]` to the topology"
     if not VERSIONS[version].upstreams:
         why = "nginx resolves names at run time from 1.27.3 on only"

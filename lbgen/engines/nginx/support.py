@@ -70,6 +70,7 @@ _COMMON: dict[Feature, Verdict] = {
         "a request that the service refuses is sent to it a second time, by which the client gets the answer; several "
         "lines of a field of its answer become one; where it gives another status or none, the client gets 500; a "
         "route's response_headers are not in what the service refuses with",
+        {"route.auth.forward.several": f"{AT_TIMES}header"},
     ),
     "route.auth.jwt": refused(
         "nginx verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"

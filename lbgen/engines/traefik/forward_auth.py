@@ -6,7 +6,7 @@ pool with its endpoints, checks, TLS and times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from lbgen.plan.auth import ForwardAuth
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Route
+    from lbgen.plan.model import Plan
 
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies
 # What Traefik adds to a question.
@@ -35,6 +35,16 @@ def name_asked(plan: Plan) -> dict[ForwardAuth, str]:
         number = numbers[auth.pool] = numbers.get(auth.pool, 0) + 1
         names[auth] = f"ask{MARK}{auth.pool}" if number == 1 else f"ask{MARK}{auth.pool}{MARK}{number}"
     return names
+
+
+def identity_headers(plan: Plan) -> dict[str, dict[str, None]]:
+    """The fields that no client of a route's listeners can send, by route."""
+    found: dict[str, dict[str, None]] = {}
+    for listener in http_listeners(plan):
+        if names := dict.fromkeys(plan.identity_headers(listener)):
+            for route in find_routes(plan, listener):
+                found.setdefault(route.name, {}).update(names)
+    return found
 
 
 def _way(auth: ForwardAuth) -> ForwardAuth:
@@ -61,15 +71,15 @@ def build_question(name: str, auth: ForwardAuth) -> Iterator[tuple[str, dict[str
 
 
 def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
-    if identities := _identity_headers(at.plan, at.route):
-        yield "identity", _without(identities)
+    if at.identities:
+        yield "identity", _without(at.identities)
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
     if at.listener.trusted_proxies:  # forwardAuth would believe them
         yield "asked", _without(["x-forwarded-method", "x-forwarded-uri"])
     _, mark, query = auth.target.partition("?")
-    address = f"http://127.0.0.1:{internal_port(at.plan)}/{name_asked(at.plan)[_way(auth)]}{mark}{query}"
+    address = f"http://127.0.0.1:{internal_port(at.plan)}/{at.asked[_way(auth)]}{mark}{query}"
     sent = auth.request_headers or ("x-forwarded-for",)  # of no names Traefik would send all
     forward: dict[str, Data] = {
         "address": address,
@@ -85,13 +95,7 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     yield "auth", {"forwardAuth": forward}
 
 
-def _identity_headers(plan: Plan, route: Route) -> list[str]:
-    """The fields that no client of the route's listeners can send."""
-    listeners = [each for each in http_listeners(plan) if route in find_routes(plan, each)]
-    return list(dict.fromkeys(name for each in listeners for name in plan.identity_headers(each)))
-
-
-def _without(names: list[str]) -> dict[str, Data]:
+def _without(names: Iterable[str]) -> dict[str, Data]:
     return {"headers": {"customRequestHeaders": {title(name): "" for name in names}}}
 
 

@@ -34,7 +34,7 @@ def have_same_routers(plan: Plan) -> bool:
 
 def describe_routers(plan: Plan, listener: Listener) -> tuple[object, ...]:
     """What the routers of a listener depend on, apart from TLS."""
-    routes = list(find_routes(plan, listener))
+    routes = find_routes(plan, listener)
     trusted = listener.trusted_proxies
     believed = trusted if trusted and any(map(looks_at_proxies, _rules(listener))) else ()
     redirects = any(isinstance(route.action, Redirect) for route in routes)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lbgen.engines.traefik.access import answer_with, build_access, denied_clients
 from lbgen.engines.traefik.error_pages import build_pages
 from lbgen.engines.traefik.features import FEATURES
-from lbgen.engines.traefik.forward_auth import build_asked_router, build_question, name_asked
+from lbgen.engines.traefik.forward_auth import build_asked_router, build_question, identity_headers, name_asked
 from lbgen.engines.traefik.headers import build_edits
 from lbgen.engines.traefik.middlewares import Middlewares
 from lbgen.engines.traefik.plugin import use_plugin
@@ -53,6 +53,8 @@ class Routes:
             status: self._middlewares.use("", f"refuse-{status}", answer_with(status))
             for status in _find_refusals(plan)
         }
+        self._identities = identity_headers(plan)
+        self._ways = name_asked(plan)
         self._asked = {
             name: (
                 tuple(
@@ -60,7 +62,7 @@ class Routes:
                 ),
                 self.services.asked(auth, name),
             )
-            for auth, name in name_asked(plan).items()
+            for auth, name in self._ways.items()
         }
         for listener in plan.listeners:
             if listener.mode is not Mode.L7:
@@ -151,7 +153,7 @@ class Routes:
 
     def _chain(self, route: Route, matched: Path, listener: Listener) -> _Chain:
         forward = route.action if isinstance(route.action, Forward) else None
-        at = HttpRoute(self._plan, route, forward, matched, listener)
+        at = HttpRoute(self._plan, route, forward, matched, listener, self._identities.get(route.name, ()), self._ways)
         answered = forward is None or any(data for each in _ANSWERING for _, data in each(at))
         at = replace(at, answered=answered)
         service = _NO_SERVICE if forward is None else self.services.of(route, forward, matched, listener)

@@ -21,6 +21,7 @@ _SUPPORT: dict[Feature, Verdict] = {
         "forwardAuth asks by way of the entry point for this host alone, whose routers lead to the pool, and the "
         "service sees Go's User-Agent and Accept-Encoding; every other status goes to the client as it is, an answer "
         "over 1 MiB is 401, and where there is none, the client gets 502, 504 or 500",
+        {"route.auth.forward.several": f"{AT_TIMES}header"},
     ),
     "route.auth.jwt": refused(
         "Traefik verifies no tokens; `auth: { forward: ... }` asks a service that does; HAProxy and Envoy can"
@@ -194,7 +195,8 @@ _SUPPORT: dict[Feature, Verdict] = {
     "listener.error_pages": emulated("the lbgen plugin looks at the status of each answer"),
     "route.error_pages": habit(
         "the lbgen plugin looks at the status of each answer, whose body it sends on piece by piece; a handshake of "
-        "WebSocket that fails has Traefik's own text"
+        "WebSocket that fails has Traefik's own text",
+        {"route.error_pages.failed_handshake": "text"},
     ),
     "route.access": emulated("access lists on its routers, and routers for the clients that are denied"),
     "timeouts.idle": habit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,14 +22,17 @@ CAN = "; nginx, HAProxy and Envoy can"  # ends a verdict
 
 
 class HttpRoute(Struct, frozen=True, eq=False):
-    """A route for the requests of a rule with the path `matched`. `answered`: something before its service may answer
-    by itself."""
+    """A route for the requests of a rule with the path `matched`. `identities`: the fields that no client of its
+    listeners can send; `asked`: the router for each way to ask a service. `answered`: something before its service may
+    answer by itself."""
 
     plan: Plan
     route: Route
     forward: Forward | None
     matched: Path
     listener: Listener
+    identities: Iterable[str]
+    asked: Mapping[ForwardAuth, str]
     answered: bool = False
 
 
@@ -64,16 +67,15 @@ def http_listeners(plan: Plan) -> list[Listener]:
     return [listener for listener in plan.listeners if listener.mode is Mode.L7]
 
 
-def find_routes(plan: Plan, *listeners: Listener) -> Iterator[Route]:
-    """The routes of L7 listeners, each once, in the order of their rules."""
-    rules = (rule for listener in listeners for table in listener.hosts for rule in table.rules)
-    for name in dict.fromkeys(rule.route for rule in rules):
-        yield plan.route(name)
+def find_routes(plan: Plan, listener: Listener) -> list[Route]:
+    """The routes of an L7 listener, each once, in the order of their rules."""
+    names = dict.fromkeys([rule.route for table in listener.hosts for rule in table.rules])
+    return [plan.route(name) for name in names]
 
 
 def http_routes(plan: Plan) -> list[Route]:
     """The routes that serve HTTP, in the order of the plan."""
-    served = {route.name for route in find_routes(plan, *http_listeners(plan))}
+    served = {rule.route for x in http_listeners(plan) for table in x.hosts for rule in table.rules}
     return [route for route in plan.routes if route.name in served]
 
 

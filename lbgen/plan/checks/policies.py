@@ -25,8 +25,9 @@ def check(context: Context) -> None:
             hint = f"drop it, or write policies: [{name}] on a route or listener"
             context.advise("LB251", f"policies.{name}", "no route or listener uses this policy", hint, key=True)
     inheritance = Inheritance(context.expanded)
-    for index in range(len(model.routes)):
-        _conflict(context, inheritance, index)
+    for index, names in enumerate(context.expanded.listeners):
+        if len(names) > 1:
+            _conflict(context, inheritance, index)
 
 
 def _named(context: Context) -> Iterator[tuple[str, str]]:

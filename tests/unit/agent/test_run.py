@@ -259,7 +259,7 @@ def test_a_whole_agent_writes_files_signals_and_remembers(tmp_path):
     log = (tmp_path / "log").read_text()
     assert f"app 127.0.0.1:{port} down after 2 failed checks: Connection refused" in log
     assert f"app 127.0.0.1:{port} up after 2 good checks" in log
-    assert "there is a new agent.json" in log
+    assert "there is a new specification" in log
     assert "error LB410: " in log
     assert "Is a directory" in log
     assert "Traceback" not in log

@@ -31,6 +31,7 @@ from lbgen.plan.model import (
 from lbgen.plan.path_conditions import RegexPath
 from lbgen.plan.policy import Buffering, Limits
 from lbgen.plan.resolve import findings
+from lbgen.spec.placeholders import NAMES
 from tests.support.plans import every_match
 
 POOLS = {"app": {"endpoints": [{"address": "10.0.0.1:80"}]}, "two": {"endpoints": [{"address": "10.0.0.2:80"}]}}
@@ -189,6 +190,7 @@ def test_minimal_asks_for_no_extra_headers() -> None:
 
 FORWARD = {"forward": {"url": "https://login.test/verify"}}
 JWT = {"jwt": {"issuer": "https://login.test", "audience": ["shop"], "jwks": "https://login.test/keys"}}
+PLACEHOLDERS = (*(each for each in NAMES if each != "endpoint"), "header.x-a", "cookie.c", "1")
 RICH: dict[str, Any] = {
     "version": 1,
     "name": "rich",
@@ -256,6 +258,14 @@ RICH: dict[str, Any] = {
         "unused": {"endpoints": [{"address": "a:1"}]},
     },
     "routes": [
+        {
+            "name": "values",
+            "hosts": ["values.test"],
+            "match": [{"path": {"regex": "/v/([a-z]+)"}}],
+            "forward": "a",
+            "request_headers": {"set": {f"x-{n}": f"{{{each}}}" for n, each in enumerate(PLACEHOLDERS)}},
+            "response_headers": {"set": {"x-endpoint": "{endpoint}"}},
+        },
         {
             "name": "a",
             "hosts": ["a.test", "*.a.test"],

@@ -144,7 +144,7 @@ def test_accepted(parse: Callable[[object], Any], written: object, value: Any) -
             "LB118",
             [r"\v", r"\C", r"\Qa\E", r"\pN", r"\p{L}", r"\z", r"\A", r"\s", r"\h", r"\K", r"\x{41}", r"\07"],
         ),
-        (parse_regex, "LB118", ["(?U)a", "(?P<n>a)", "(?<n>a)", "(?s).", "(?m)a", "(?#c)a", "a(?i)b", "(?>a)"]),
+        (parse_regex, "LB118", ["(?U)a", "(?<n>a)", "(?s).", "(?m)a", "(?#c)a", "a(?i)b", "(?>a)"]),
         (
             parse_regex,
             "LB118",

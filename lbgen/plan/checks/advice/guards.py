@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from heapq import merge
 from ipaddress import ip_address
+from itertools import product
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -33,20 +35,41 @@ class _Guarded(Struct, frozen=True):
     ranks: dict[_Place, int] = field(default_factory=dict)
 
 
+class _Index:
+    """What is guarded, in the order of rules, by what has to be common to it and to a rule that takes its requests."""
+
+    def __init__(self, guarded: Iterable[_Guarded]) -> None:
+        self.every = list(guarded)
+        self._numbers: dict[Hashable, list[int]] = {}
+        for number, each in enumerate(self.every):
+            path = each.rule.match.path
+            own = [] if path.covers_all else [path]
+            for key in (*own, *product(each.pools, dict.fromkeys(path.search_keys()))):
+                self._numbers.setdefault(key, []).append(number)
+
+    def candidates(self, rule: Rule, pools: frozenset[str]) -> Iterator[_Guarded]:
+        """What is guarded on the path of the rule, or of these pools where its path may cover it."""
+        path = rule.match.path
+        lists = [self._numbers.get(key, ()) for key in (path, *product(pools, path.index_keys()))]
+        return (self.every[number] for number in merge(*lists))
+
+
 def check(context: Context) -> None:
     """LB298: routes without a guard take requests that another one guards, on another host or listener."""
     indexes = {route.name: index for index, route in enumerate(context.model.routes)}
-    found = list(_guarded(context, indexes).values())
+    guarded = _Index(_guarded(context, indexes).values())
     beside: dict[int, tuple[_Guarded, str, list[str]]] = {}  # by the first open route
     first: dict[str, int] = {}  # the open route at which a guarded one is told
     told = set[int]()
-    for rule in context.expanded.rules if found else ():
+    for rule in context.expanded.rules if guarded.every else ():
         index = indexes[rule.route]
         route = context.model.routes[index]
         if index in told or route.forward is None or guards(route) or is_opened(route):
             continue
         for name in context.expanded.listeners[index]:
-            if not _is_closed(context.model.listeners[name]) and (by := _guarded_elsewhere(context, rule, name, found)):
+            if _is_closed(context.model.listeners[name]):
+                continue
+            if (by := _guarded_elsewhere(context, rule, name, guarded.candidates(rule, _pools(route)))) is not None:
                 told.add(index)
                 beside.setdefault(first.setdefault(by.rule.id, index), (by, name, []))[2].append(route.name)
                 break
@@ -80,11 +103,13 @@ def _guarded(context: Context, indexes: dict[str, int]) -> dict[tuple[Match, fro
     found: dict[tuple[Match, frozenset[str]], _Guarded] = {}
     for rule in context.expanded.rules:
         index = indexes[rule.route]
-        route, pools = context.model.routes[index], _pools(context.model.routes[index])
-        for name in context.expanded.listeners[index] if pools else ():
-            if how := guards(route):
-                each = found.setdefault((rule.match, pools), _Guarded(rule, " and ".join(how), pools))
-                each.ranks.setdefault((name, rule.host), rule.rank)
+        route = context.model.routes[index]
+        if route.forward is None or not (how := guards(route)):
+            continue
+        pools = _pools(route)
+        for name in context.expanded.listeners[index]:
+            each = found.setdefault((rule.match, pools), _Guarded(rule, " and ".join(how), pools))
+            each.ranks.setdefault((name, rule.host), rule.rank)
     return found
 
 
@@ -92,23 +117,17 @@ def _pools(route: Route) -> frozenset[str]:
     return frozenset(target.pool for target in route.forward or ())
 
 
-def _guarded_elsewhere(context: Context, rule: Rule, listener: str, found: Iterable[_Guarded]) -> _Guarded | None:
+def _guarded_elsewhere(context: Context, rule: Rule, listener: str, candidates: Iterable[_Guarded]) -> _Guarded | None:
     """What is guarded on another host or listener of the same tier, and open at this rule on this listener."""
-    tier, pools = context.model.listeners[listener].tier, _pools(context.model.routes[_index(context, rule)])
-    for each in found:
-        match = each.rule.match
-        same_path = match.path == rule.match.path and not match.path.covers_all
-        if not (same_path or each.pools & pools) or not covers(rule.match, match):
+    tier = context.model.listeners[listener].tier
+    for each in candidates:
+        if not covers(rule.match, each.rule.match):
             continue
         here = (each.ranks.get((listener, host)) for host in covering_hosts(rule.host))
         elsewhere = any(context.model.listeners[name].tier == tier for name, _ in each.ranks)
         if elsewhere and not any(rank is not None and rank < rule.rank for rank in here):
             return each
     return None
-
-
-def _index(context: Context, rule: Rule) -> int:
-    return int(rule.field.partition("[")[2].partition("]")[0])
 
 
 def _tell(context: Context, index: int, listener: str, by: _Guarded, names: list[str]) -> None:

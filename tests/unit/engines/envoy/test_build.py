@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,10 +88,14 @@ def test_a_pool_has_one_cluster_for_each_connect_time() -> None:
     assert [r["route"]["cluster"] for r in routes_of(plan)] == ["p@1000ms", "p@250ms"]
 
 
+# All that literal edits read of a route.
+AT: Any = SimpleNamespace(route=SimpleNamespace(name="r"), on=SimpleNamespace(listener=None))
+
+
 def test_edits_of_route_and_target_become_one_list() -> None:
     route = HeaderEdits(set=(("a", "1"), ("b", "1")), add=(("c", "1"),), remove=("d",))
     target = HeaderEdits(set=(("a", "2"),), add=(("b", "2"),), remove=("c", "e"))
-    removed, added = merge_edits(route, target)
+    removed, added = merge_edits(AT, "request", route, target)
     assert sorted(removed) == ["b", "c", "d", "e"]
     assert [(x["header"], x["append_action"]) for x in added] == [
         ({"key": "a", "value": "2"}, "OVERWRITE_IF_EXISTS_OR_ADD"),
@@ -100,7 +105,7 @@ def test_edits_of_route_and_target_become_one_list() -> None:
 
 
 def test_percent_signs_are_doubled_where_envoy_formats() -> None:
-    _, added = merge_edits(HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
+    _, added = merge_edits(AT, "request", HeaderEdits(set=(("x", "100% %PROTOCOL%"),)))
     assert added[0]["header"] == {"key": "x", "value": "100%% %%PROTOCOL%%"}
 
 

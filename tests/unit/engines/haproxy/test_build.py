@@ -27,6 +27,7 @@ from lbgen.plan.model import (
     Target,
     Timeouts,
 )
+from lbgen.plan.path_conditions import EVERY_PATH
 from tests.support import plans
 from tests.support.plans import by_match, endpoint, equals, exact, forward, prefix, route
 
@@ -189,7 +190,7 @@ def test_an_answer_that_the_log_tells_by_its_backend_has_one():
 def test_each_target_of_a_split_gets_its_share(one: int, two: int, three: int) -> None:
     weights = (one, two, three)
     targets = tuple(Target("p", weight, NO, "") for weight in weights)
-    route_key = RouteKey("r", "r", -1, "")
+    route_key = RouteKey("r", "r", -1, "", EVERY_PATH)
     made = plan((route("r", replace(forward("p"), targets=targets)), None, prefix("/")))
     left, shares = Fraction(1), []
     for choice in reversed(list(choices({"r": route_key}, made))):

@@ -47,10 +47,10 @@ LISTENER = by_match([]).listeners[0]  # of port 8080
     ],
 )
 def test_redirects(redirect, wanted):
-    data = build_redirect(redirect, PrefixPath("/from"), LISTENER)
+    data = build_redirect(redirect, PrefixPath("/from"), LISTENER, "r")
     assert data == {"plugin": {"lbgen": {"redirect": {"status": redirect.status, **wanted}}}}
 
 
 def test_a_redirect_of_an_exact_path_has_no_rest():
-    data = build_redirect(Redirect(302, prefix="/to/"), ExactPath("/from"), LISTENER)
+    data = build_redirect(Redirect(302, prefix="/to/"), ExactPath("/from"), LISTENER, "r")
     assert data["plugin"]["lbgen"]["redirect"]["whole"] is True
