@@ -33,6 +33,7 @@ class Level(StrEnum):
     NATIVE = "native"
     EMULATED = "emulated"
     HABIT = "habit"
+    DOCUMENTED = "documented"
     APPROXIMATE = "approximate"
     REFUSED = "refused"
 
@@ -42,6 +43,8 @@ class Verdict(Struct, frozen=True):
 
     A `habit` is a difference that a well-formed client or endpoint can observe but that no topology routes by, or the
     engine's own way to refuse what is malformed: `explain` lists it, and it stops nothing.
+
+    `documented`: as asked by the documentation of a system that does not run here, and proven by no traffic.
 
     `differs` is the same for the conformance suite: parts of the clause (`pool.backup.by_retry`) and what each shows
     instead. A case about such a part must show just that; what `FEATURE.everywhere` names may show in any case,
@@ -76,6 +79,11 @@ UNPORTABLE = Verdict(Level.NATIVE, "text for this engine alone, as it stands: no
 def emulated(how: str) -> Verdict:
     """Same behaviour by other means; `how` in a sentence."""
     return Verdict(Level.EMULATED, how)
+
+
+def documented(how: str) -> Verdict:
+    """As asked, by documentation alone; `how` in a sentence."""
+    return Verdict(Level.DOCUMENTED, how)
 
 
 def approximate(what_differs: str, differs: Differs | None = None, when: Condition | None = None) -> Verdict:

@@ -1,0 +1,143 @@
+"""Rules of an Application Load Balancer: conditions within its quotas, in the contract's order, and their actions.
+
+A rule holds at most five values to compare with, three of them in one condition ("Quotas for your Application Load
+Balancers"); where a rule of the topology needs more it becomes several with the same action.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from lbgen.plan.conditions import Cookie, Exact, Header, Method, OneOf, Present, Query, Regex, Source, Within
+from lbgen.plan.path_conditions import ExactPath, PrefixPath
+
+if TYPE_CHECKING:
+    from lbgen.engines.document import Data
+    from lbgen.plan.conditions import Condition
+    from lbgen.plan.model import HostPattern, Listener, Rule
+    from lbgen.plan.path_conditions import Path
+
+MOST_RULES = 100  # beside the default rule, of one load balancer; the quota can be raised
+_MOST_VALUES, _MOST_OF_CONDITION = 5, 3
+_EVERYWHERE = ("/*",)
+_WILDCARDS = re.compile(r"[*?\\]")
+# What a value of `path-pattern` may hold beside its wildcards.
+PATH_CHARACTERS = re.compile(r"[A-Za-z0-9_.$/~\"'@:+&-]*")
+
+
+class Test(Struct, frozen=True):
+    """A condition: one of `values` must hold. `field` is that of the API, `name` that of a header; `by_regex`: the
+    values are patterns."""
+
+    field: str
+    values: tuple[str | tuple[str, str], ...]
+    name: str = ""
+    by_regex: bool = False
+
+    def data(self) -> dict[str, Data]:
+        """As the API has it."""
+        key = "RegexValues" if self.by_regex else "Values"
+        values: Data = [{"Key": x[0], "Value": x[1]} if isinstance(x, tuple) else x for x in self.values]
+        config: dict[str, Data] = {"HttpHeaderName": self.name} if self.name else {}
+        return {"Field": self.field, _CONFIGS[self.field]: {**config, key: values}}
+
+
+_CONFIGS = {
+    "host-header": "HostHeaderConfig",
+    "path-pattern": "PathPatternConfig",
+    "http-request-method": "HttpRequestMethodConfig",
+    "http-header": "HttpHeaderConfig",
+    "query-string": "QueryStringConfig",
+    "source-ip": "SourceIpConfig",
+}
+
+
+def listener_rules(listener: Listener) -> list[Rule]:
+    """The rules of a listener in the order of trial, up to one that takes every request."""
+    every = {rule.id: rule for table in listener.hosts for rule in table.rules}
+    found: list[Rule] = []
+    for rule in sorted(every.values(), key=lambda rule: rule.rank):
+        found.append(rule)
+        if rule.host is None and rule.match.covers_all:
+            break
+    return found
+
+
+def tests(rule: Rule) -> list[Test]:
+    """The conditions of a rule; none for one that takes every request."""
+    return [*_host(rule.host), *_path(rule.match.path), *(_test(each) for each in rule.match.conditions)]
+
+
+def _host(host: HostPattern | None) -> Iterator[Test]:
+    if host is not None:
+        yield Test("host-header", (str(host),))
+
+
+def _path(path: Path) -> Iterator[Test]:
+    if isinstance(path, ExactPath):
+        yield Test("path-pattern", (path.value,))
+    elif isinstance(path, PrefixPath):
+        if not path.covers_all:
+            yield Test("path-pattern", (path.value, f"{path.value}/*"))
+    else:
+        yield Test("path-pattern", (f"^(?:{path.value})$",), by_regex=True)
+
+
+def _test(condition: Condition) -> Test:
+    subject, operator = condition.subject, condition.operator
+    if isinstance(operator, OneOf) and isinstance(subject, Method):
+        return Test("http-request-method", operator.values)
+    if isinstance(operator, Within) and isinstance(subject, Source):
+        return Test("source-ip", operator.networks)
+    if isinstance(subject, Query) and isinstance(operator, Exact | Present):
+        wanted = _escape(operator.value) if isinstance(operator, Exact) else "?*"
+        return Test("query-string", ((_escape(subject.name), wanted),))
+    if isinstance(subject, Header):
+        if isinstance(operator, Exact):
+            return Test("http-header", (_escape(operator.value),), subject.name)
+        if isinstance(operator, Present):
+            return Test("http-header", ("?*",), subject.name)
+        if isinstance(operator, Regex):
+            return Test("http-header", (f"^(?:{operator.value})$",), subject.name, by_regex=True)
+    if isinstance(subject, Cookie) and isinstance(operator, Exact | Present):
+        wanted = re.escape(operator.value) if isinstance(operator, Exact) else "[^; ]+"
+        return Test("http-header", (f"(?:^|; *){re.escape(subject.name)}={wanted}(?:;|$)",), "cookie", by_regex=True)
+    raise ValueError(f"a load balancer has no condition on {condition.field}")
+
+
+def _escape(value: str) -> str:
+    return _WILDCARDS.sub(lambda found: f"\\{found[0]}", value)
+
+
+def within_quotas(wanted: Sequence[Test]) -> Iterator[tuple[Test, ...]]:
+    """The same conditions as several lists, of which one must hold; each fits into a rule. ValueError where a rule
+    would need more than five conditions."""
+    if len(wanted) > _MOST_VALUES:
+        raise ValueError(f"a rule compares with {_MOST_VALUES} values at most, and this one needs {len(wanted)}")
+    largest = max(wanted, key=lambda test: len(test.values), default=None)
+    total = sum(len(test.values) for test in wanted)
+    if largest is None or (total <= _MOST_VALUES and len(largest.values) <= _MOST_OF_CONDITION):
+        yield tuple(wanted)
+        return
+    size = min(_MOST_OF_CONDITION, max(1, _MOST_VALUES - (total - len(largest.values))), len(largest.values) - 1)
+    for start in range(0, len(largest.values), size):
+        part = Test(largest.field, largest.values[start : start + size], largest.name, largest.by_regex)
+        yield from within_quotas([part if test is largest else test for test in wanted])
+
+
+def with_sources(wanted: Iterable[Test], networks: tuple[str, ...]) -> list[Test] | None:
+    """`wanted`, and that the client is in one of `networks`; None where the rule already asks for its address."""
+    found = list(wanted)
+    if any(test.field == "source-ip" for test in found):
+        return None
+    return [*found, Test("source-ip", networks)]
+
+
+def conditions(wanted: Iterable[Test]) -> list[Data]:
+    """The conditions of one rule; a rule must have one."""
+    found: list[Data] = [test.data() for test in wanted]
+    return found or [Test("path-pattern", _EVERYWHERE).data()]
