@@ -93,7 +93,7 @@ def test_folders_templates_and_entry_points_agree():
     modules = {p.name for p in package.iterdir() if (p / "__init__.py").is_file()}
     templates = {p.name for p in folder("templates").iterdir() if p.is_dir()}
     hint = "run pip install -e . again"
-    assert modules <= set(engine_names()), hint
+    assert modules - {"aws"} <= set(engine_names()), hint  # it leaves out fields without a word, so it is not installed
     assert templates - {"export"} <= modules, hint  # of lbgen.exporters
 
 
