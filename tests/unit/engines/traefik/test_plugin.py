@@ -12,28 +12,17 @@ import pytest
 
 from lbgen.engines.traefik.plugin import load_sources
 from lbgen.resources import folder
+from tests.support.go import find_go
 
 SOURCES = folder("templates") / "traefik" / "plugin"
 TESTS = Path(__file__).parent / "plugin"
-LEAST = (1, 22)  # as go.mod asks
-
-
-def find_go() -> str | None:
-    """The first Go that is new enough for the plugin."""
-    for path in (shutil.which("go"), shutil.which("go", path="/usr/local/go/bin")):
-        if path is not None:
-            done = subprocess.run([path, "version"], capture_output=True, text=True, check=True)
-            found = re.search(r"go(\d+)\.(\d+)", done.stdout)
-            if found is not None and (int(found[1]), int(found[2])) >= LEAST:
-                return path
-    return None
-
-
-GO = find_go()
+GO = find_go(SOURCES)
 MOST = 1_000  # lines
 
 
-@pytest.mark.skipif(GO is None, reason="no Go 1.22 here: the plugin is neither vetted nor tested by itself")
+@pytest.mark.skipif(
+    GO is None, reason="no Go here is new enough to vet and test the plugin by itself"
+)
 @pytest.mark.parametrize("command", ["vet", "test"])
 def test_go_is_content(command: str, tmp_path: Path) -> None:
     for path in (*SOURCES.iterdir(), *TESTS.iterdir()):
