@@ -20,9 +20,7 @@ GO = find_go(SOURCES)
 MOST = 1_000  # lines
 
 
-@pytest.mark.skipif(
-    GO is None, reason="no Go here is new enough to vet and test the plugin by itself"
-)
+@pytest.mark.skipif(GO is None, reason="no Go here is new enough to vet and test the plugin by itself")
 @pytest.mark.parametrize("command", ["vet", "test"])
 def test_go_is_content(command: str, tmp_path: Path) -> None:
     for path in (*SOURCES.iterdir(), *TESTS.iterdir()):
