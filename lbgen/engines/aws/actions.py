@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws.matching import Test, tests, with_sources, within_quotas
+from lbgen.engines.aws.view import ref
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.path_conditions import PrefixPath
 
@@ -69,12 +70,15 @@ def _action(plan: Plan, route: Route, group: Callable[[str], str]) -> Data:
         return {"Type": "redirect", "RedirectConfig": _redirect(action)}
     if isinstance(action, Respond):
         return answer(action.status, literal(action.body), media_type(action))
+    return forward(plan, action, group)
+
+
+def forward(plan: Plan, action: Forward, group: Callable[[str], str]) -> Data:
+    """To the target groups of its pools, by weight."""
     targets = [target for target in action.targets if target.weight]
     if len(targets) == 1:
-        return {"Type": "forward", "TargetGroupArn": {"Ref": group(targets[0].pool)}}
-    shares: list[Data] = [
-        {"TargetGroupArn": {"Ref": group(target.pool)}, "Weight": target.weight} for target in targets
-    ]
+        return {"Type": "forward", "TargetGroupArn": ref(group(targets[0].pool))}
+    shares: list[Data] = [{"TargetGroupArn": ref(group(target.pool)), "Weight": target.weight} for target in targets]
     config: dict[str, Data] = {"TargetGroups": shares}
     if any(plan.pool(target.pool).sticky for target in targets):
         config["TargetGroupStickinessConfig"] = {"Enabled": True, "DurationSeconds": _STICKY_SECONDS}

@@ -1,0 +1,131 @@
+"""Listeners of load balancers: their certificates and rules, and the target groups that these lead to."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lbgen.engines.aws import health_status
+from lbgen.engines.aws.actions import answer, default_action, forward, rules_of
+from lbgen.engines.aws.matching import conditions, listener_rules, tests
+from lbgen.engines.aws.upstreams import lists_targets, target_group
+from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
+from lbgen.plan.model import Forward, Protocol
+
+if TYPE_CHECKING:
+    from lbgen.engines.aws.view import Template
+    from lbgen.engines.document import Data
+    from lbgen.plan.model import Listener, Plan
+
+APPLICATION, NETWORK = "ApplicationLoadBalancer", "NetworkLoadBalancer"
+# TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone ("Security policies for your Application Load Balancer").
+_POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-2021-06", "1.3": "ELBSecurityPolicy-TLS13-1-3-2021-06"}
+_RAW_IDLE = (60, 6000)  # seconds that the API allows
+
+
+def add_web(template: Template, plan: Plan, listener: Listener) -> None:
+    """The listener of an Application Load Balancer with its rules, whose last one may be its default action."""
+    group = partial(_add_group, template, plan, None)
+    name, rules = template.names.of("listener", listener.name), listener_rules(listener)
+    default = default_action(plan, rules[-1], group) if rules and not tests(rules[-1]) else None
+    if default is not None:
+        rules = rules[:-1]
+    _add(template, listener, APPLICATION, "HTTPS" if listener.terminates_tls else "HTTP", default or answer(404))
+    priority = 0
+    for rule in rules:
+        for part, (wanted, action, transforms) in enumerate(rules_of(plan, rule, group), 1):
+            priority += 1
+            properties: dict[str, Data] = {
+                "ListenerArn": ref(name),
+                "Priority": priority,
+                "Conditions": conditions(wanted),
+                "Actions": [action],
+                **({"Transforms": transforms} if transforms else {}),
+            }
+            key = template.names.of("rule", listener.name, rule.id, *([f"part-{part}"] if part > 1 else []))
+            template.resources[key] = resource(RULE, properties, field=rule.field)
+
+
+def add_raw(template: Template, plan: Plan, listener: Listener) -> None:
+    """The listener of a Network Load Balancer, which has one action."""
+    action = plan.route(listener.l4_rules[0].route).action
+    assert isinstance(action, Forward)  # noqa: S101  # all routes of connections are
+    group = partial(_add_group, template, plan, listener.protocol)
+    plain = listener.protocol is Protocol.TCP and not listener.terminates_tls
+    idle = {"tcp.idle_timeout.seconds": str(seconds(action.timeouts.idle, _RAW_IDLE))} if plain else {}
+    protocol = "TLS" if listener.terminates_tls else str(listener.protocol).upper()
+    _add(template, listener, NETWORK, protocol, forward(plan, action, group), idle)
+
+
+def seconds(milliseconds: int, bounds: tuple[int, int]) -> int:
+    """Whole seconds within the bounds; 0 is no limit, hence the most."""
+    low, high = bounds
+    return min(high, max(low, -(-milliseconds // 1000))) if milliseconds else high
+
+
+def _add(
+    template: Template,
+    listener: Listener,
+    balancer: str,
+    protocol: str,
+    action: Data,
+    settings: dict[str, str] | None = None,
+) -> None:
+    name = template.names.of("listener", listener.name)
+    arns = _certificates(template, listener)
+    properties: dict[str, Data] = {
+        "LoadBalancerArn": ref(balancer),
+        "Port": listener.port,
+        "Protocol": protocol,
+        **(_tls(template, listener, arns[0]) if arns else {}),
+        "DefaultActions": [action],
+        **({"ListenerAttributes": attributes(settings)} if settings else {}),
+    }
+    template.resources[name] = resource(LISTENER, properties, field=listener.field)
+    if arns[1:]:
+        others: list[Data] = [{"CertificateArn": arn} for arn in arns[1:]]
+        properties = {"ListenerArn": ref(name), "Certificates": others}
+        key = template.names.of("certificates", listener.name)
+        template.resources[key] = resource(CERTIFICATES, properties, field=listener.field)
+
+
+def _certificates(template: Template, listener: Listener) -> list[Data]:
+    """ARNs of its certificates, the default one first: a parameter for each certificate of the topology."""
+    if listener.tls is None or not listener.terminates_tls:
+        return []
+    found = []
+    for number, certificate in enumerate(listener.tls.certificates, 1):
+        names = ", ".join(map(str, certificate.names)) or listener.name
+        key = template.names.of("certificate", listener.name, *([str(number)] if number > 1 else []))
+        found.append(template.add_parameter(key, f"ARN of a certificate of ACM for {names}"))
+    return found
+
+
+def _tls(template: Template, listener: Listener, arn: Data) -> dict[str, Data]:
+    assert listener.tls is not None  # noqa: S101  # it has certificates
+    found: dict[str, Data] = {
+        "SslPolicy": _POLICIES[listener.tls.min_version],
+        "Certificates": [{"CertificateArn": arn}],
+    }
+    if listener.tls.client_ca is not None:
+        what = f"ARN of a trust store with the authorities of clients of the listener {listener.name}"
+        store = template.add_parameter(template.names.of("trust-store", listener.name), what)
+        found["MutualAuthentication"] = {"Mode": "verify", "TrustStoreArn": store}
+    return found
+
+
+def _add_group(template: Template, plan: Plan, protocol: Protocol | None, name: str) -> str:
+    """The logical name of the target group of a pool, for connections of that protocol or for requests (None)."""
+    pool = plan.pool(name)
+    key = template.names.of("pool", name, *(["udp"] if protocol is Protocol.UDP else []))
+    if key in template.groups:
+        return key
+    kind: Data = "ip"
+    if not lists_targets(pool):
+        types: list[Data] = ["ip", "instance"]
+        what = f"type of the targets that are registered with the pool {name}: instance for an Auto Scaling group"
+        kind = template.add_parameter(f"{key}TargetType", what, Default=types[0], AllowedValues=types)
+        template.add_output(f"{key}Arn", f"where to register the targets of the pool {name}", ref(key))
+    template.groups[key] = target_group(pool, protocol, kind)
+    health_status.add_target_alarm(template, key, APPLICATION if protocol is None else NETWORK)
+    return key
