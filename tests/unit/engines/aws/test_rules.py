@@ -107,7 +107,7 @@ def expected(outcome: Outcome, method: str) -> tuple[object, ...]:
     if outcome.location is not None:
         return "redirect", outcome.status, _address(outcome.location)
     if outcome.status is not None:
-        return "answer", outcome.status, outcome.body if outcome.route and method != "HEAD" else None
+        return "answer", outcome.status, outcome.body if not outcome.made and method != "HEAD" else None
     return "forward", {(each.pool, each.target, each.host) for each in outcome.upstreams}
 
 
