@@ -11,6 +11,7 @@ from lbgen.plan.model import Balance, PoolProtocol, Protocol
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Pool
+    from lbgen.plan.policy import Sticky
 
 _ALGORITHMS = {
     Balance.ROUND_ROBIN: "round_robin",
@@ -28,6 +29,11 @@ def lists_targets(pool: Pool) -> bool:
     """Whether the template has its targets: a target group holds addresses, and whoever knows the address of a name
     registers it."""
     return all(each.is_ip for each in pool.endpoints)
+
+
+def sticky_seconds(sticky: Sticky) -> int:
+    """How long its cookie lasts; there is none that ends with the browser."""
+    return _within(sticky.ttl or _STICKY[1], _STICKY)
 
 
 def target_group(pool: Pool, protocol: Protocol | None, kind: Data) -> Data:
@@ -110,5 +116,5 @@ def _web(pool: Pool) -> dict[str, str]:
     if pool.sticky is not None:
         found["stickiness.enabled"] = "true"
         found["stickiness.type"] = "lb_cookie"
-        found["stickiness.lb_cookie.duration_seconds"] = str(_within(pool.sticky.ttl or _STICKY[1], _STICKY))
+        found["stickiness.lb_cookie.duration_seconds"] = str(sticky_seconds(pool.sticky))
     return found

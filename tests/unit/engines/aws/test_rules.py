@@ -124,8 +124,8 @@ def found(
             "query": parsed.query or "",
         }
         protocol, host, port, path, query = (
-            re.sub(r"#\{(\w+)\}", lambda mention: parts[mention[1]], config[key])
-            for key in ("Protocol", "Host", "Port", "Path", "Query")
+            re.sub(r"#\{(\w+)\}", lambda mention: parts[mention[1]], config.get(key, default))
+            for key, default in _KEPT.items()
         )
         address = f"{protocol.lower()}://{host}:{port}{path}" + (f"?{query}" if query else "")
         return "redirect", int(config["StatusCode"].removeprefix("HTTP_")), _address(address)
@@ -143,6 +143,15 @@ def found(
             host = re.sub(rewrite["Regex"], lambda _, text=replacement: text, host or "", count=1)
     shares = action.get("ForwardConfig", {}).get("TargetGroups") or [action]
     return "forward", {(groups[each["TargetGroupArn"]["Ref"]], target, host) for each in shares}
+
+
+_KEPT = {
+    "Protocol": "#{protocol}",
+    "Host": "#{host}",
+    "Port": "#{port}",
+    "Path": "/#{path}",
+    "Query": "#{query}",
+}
 
 
 def _address(url: str) -> tuple[object, ...]:
