@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lbgen.plan.values import Value
 
 Part = tuple[tuple[Test, ...], "Data", "list[Data]"]
+"""A rule of the API: conditions, action and transforms."""
 _PORTS = {"http": "80", "https": "443"}
 
 

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws import health_status
-from lbgen.engines.aws.actions import answer, default_action, forward, rules_of
-from lbgen.engines.aws.matching import conditions, listener_rules, tests
+from lbgen.engines.aws.actions import Part, answer, default_action, forward, rules_of
+from lbgen.engines.aws.matching import Test, conditions, listener_rules, tests
+from lbgen.engines.aws.paths import AMBIGUOUS
 from lbgen.engines.aws.upstreams import lists_targets, target_group
 from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
 from lbgen.plan.model import Forward, Protocol
@@ -24,26 +25,28 @@ _RAW_IDLE = (60, 6000)  # seconds that the API allows
 
 
 def add_web(template: Template, plan: Plan, listener: Listener) -> None:
-    """The listener of an Application Load Balancer with its rules, whose last one may be its default action."""
+    """The listener of an Application Load Balancer with its rules: the first refuses ambiguous paths, and the last one may
+    be the default action."""
     group = partial(_add_group, template, plan, None)
     name, rules = template.names.of("listener", listener.name), listener_rules(listener)
     default = default_action(plan, rules[-1], group) if rules and not tests(rules[-1]) else None
     if default is not None:
         rules = rules[:-1]
     _add(template, listener, APPLICATION, "HTTPS" if listener.terminates_tls else "HTTP", default or answer(404))
-    priority = 0
+    refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
+    found: list[tuple[str, tuple[str, ...], Part]] = [(listener.field, ("paths",), ((refused,), answer(400), []))]
     for rule in rules:
-        for part, (wanted, action, transforms) in enumerate(rules_of(plan, rule, group), 1):
-            priority += 1
-            properties: dict[str, Data] = {
-                "ListenerArn": ref(name),
-                "Priority": priority,
-                "Conditions": conditions(wanted),
-                "Actions": [action],
-                **({"Transforms": transforms} if transforms else {}),
-            }
-            key = template.names.of("rule", listener.name, rule.id, *([f"part-{part}"] if part > 1 else []))
-            template.resources[key] = resource(RULE, properties, field=rule.field)
+        for number, part in enumerate(rules_of(plan, rule, group), 1):
+            found.append((rule.field, (rule.id, *([f"part-{number}"] if number > 1 else [])), part))
+    for priority, (field, words, (wanted, action, transforms)) in enumerate(found, 1):
+        properties: dict[str, Data] = {
+            "ListenerArn": ref(name),
+            "Priority": priority,
+            "Conditions": conditions(wanted),
+            "Actions": [action],
+            **({"Transforms": transforms} if transforms else {}),
+        }
+        template.resources[template.names.of("rule", listener.name, *words)] = resource(RULE, properties, field=field)
 
 
 def add_raw(template: Template, plan: Plan, listener: Listener) -> None:

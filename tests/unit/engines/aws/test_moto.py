@@ -168,8 +168,9 @@ def expected_actions(plan: Plan, listener: Listener) -> list[tuple[object, ...]]
 
 
 def without_repetition(actions: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """Several rules may be one of the plan, and those of `access` answer 403."""
-    return [action for action, _ in groupby(each for each in actions if each != ("answer", 403))]
+    """Several rules may be one of the plan; those of `access` answer 403, and that for ambiguous paths 400."""
+    refusals = (("answer", 400), ("answer", 403))
+    return [action for action, _ in groupby(each for each in actions if each not in refusals)]
 
 
 def check(plan: Plan, stack: Deployed) -> None:
