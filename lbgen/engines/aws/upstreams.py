@@ -21,6 +21,7 @@ _ALGORITHMS = {
 _VERSIONS = {PoolProtocol.HTTP1: "HTTP1", PoolProtocol.HTTP2: "HTTP2", PoolProtocol.GRPC: "GRPC"}
 # Bounds that the API sets, in seconds and checks.
 INTERVAL, TIMEOUT, THRESHOLD, SLOW_START = (5, 300), (2, 120), (2, 10), (30, 900)
+STATUSES = (200, 499)  # that a check of an Application Load Balancer may expect
 _STICKY = (1, 604_800)
 _DEREGISTRATION = "30"  # seconds in which requests under way may end
 

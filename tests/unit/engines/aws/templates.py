@@ -62,8 +62,13 @@ def attributes(properties: dict[str, Any], of: str) -> dict[str, str]:
     return {each["Key"]: each["Value"] for each in properties[of] if "Key" in each}
 
 
+def refusals(plan: Plan) -> list[str]:
+    """The fields for which the engine does not render the topology."""
+    return [each.field for each in judge(plan, ENGINE, ENGINE.versions[0], ("all",))[1]]
+
+
 def is_taken(plan: Plan) -> bool:
-    return not judge(plan, ENGINE, ENGINE.versions[0], ("all",))[1]
+    return not refusals(plan)
 
 
 def expressible() -> Iterator[Plan]:

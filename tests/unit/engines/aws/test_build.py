@@ -9,7 +9,16 @@ import pytest
 
 from lbgen.engines.aws import ENGINE
 from tests.topologies import draw
-from tests.unit.engines.aws.templates import attributes, drawn, expressible, is_taken, plan_of, resources, template
+from tests.unit.engines.aws.templates import (
+    attributes,
+    drawn,
+    expressible,
+    is_taken,
+    plan_of,
+    refusals,
+    resources,
+    template,
+)
 
 
 def test_listeners_admit_their_own_networks() -> None:
@@ -148,3 +157,33 @@ def test_rules_are_within_the_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sum(map(len, values)) <= 5
             assert len(re.findall(r"(?<!\\)[*?]", " ".join(plain))) <= 5
         assert all(sorted(each) == list(range(1, len(each) + 1)) for each in priorities.values())
+
+
+def test_a_prefix_is_one_pattern_where_a_rule_would_need_too_many_values() -> None:
+    match = {"path": {"prefix": "/api"}, "methods": ["GET", "HEAD", "POST", "PUT"], "headers": {"x-canary": "1"}}
+    rules = resources(plan_of(routes=[{"name": "a", "match": [match], "forward": "app"}]), "ListenerRule").values()
+    paths = [each["Conditions"][0]["PathPatternConfig"] for each in rules if each["Priority"] > 1]
+    assert paths == [{"RegexValues": ["^/api(/.*)?$"]}] * 2
+
+
+ENDPOINTS = [{"address": "10.0.0.1:80"}]
+LAYER_4 = {
+    "listeners": {"tcp": {"port": 81, "mode": "l4"}},
+    "routes": [{"name": "a", "listeners": ["tcp"], "forward": "app"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "topology"),
+    [
+        ("slow_start", {"pools": {"app": {"endpoints": ENDPOINTS, "slow_start": "30s", "balance": "random"}}}),
+        ("endpoints[0].address", {"pools": {"app": {"endpoints": [{"address": "127.0.0.1:80"}]}}}),
+        (
+            "health.active.expect",
+            {"pools": {"app": {"endpoints": ENDPOINTS, "health": {"active": {"path": "/", "expect": ["200-599"]}}}}},
+        ),
+        ("tls", {**LAYER_4, "pools": {"app": {"endpoints": ENDPOINTS, "tls": {"verify": False}}}}),
+    ],
+)
+def test_what_the_api_does_not_take_is_refused(field: str, topology: dict[str, Any]) -> None:
+    assert refusals(plan_of(**topology)) == [f"pools.app.{field}"]
