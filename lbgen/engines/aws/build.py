@@ -27,10 +27,10 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """The template."""
     template = Template()
     template.add_parameter("VpcId", "VPC of the load balancers and their targets", Type=Plain("AWS::EC2::VPC::Id"))
-    zones = "subnets of the load balancers, in two zones or more"
+    zones = "Subnets of the load balancers, in two zones or more"
     template.add_parameter("SubnetIds", zones, Type=Plain("List<AWS::EC2::Subnet::Id>"))
     schemes: list[Data] = ["internet-facing", "internal"]
-    template.add_parameter("Scheme", "who reaches the load balancers", Default=schemes[0], AllowedValues=schemes)
+    template.add_parameter("Scheme", "Who reaches the load balancers", Default=schemes[0], AllowedValues=schemes)
     web = [each for each in plan.listeners if each.mode is Mode.L7]
     if web:
         _add_load_balancer(template, plan, listeners.APPLICATION, web, _web_attributes(plan, web))
@@ -71,10 +71,10 @@ def _add_load_balancer(
         "LoadBalancerAttributes": [*attributes(settings), *(_log_attributes(template, name) if logs else [])],
     }
     template.resources[name] = resource(LOAD_BALANCER, properties)
-    template.add_output(f"{name}DnsName", "name to point an alias or CNAME record at", attribute_of(name, "DNSName"))
+    template.add_output(f"{name}DnsName", "Name to point an alias or CNAME record at", attribute_of(name, "DNSName"))
     zone = attribute_of(name, "CanonicalHostedZoneID")
-    template.add_output(f"{name}HostedZoneId", "zone of that name, for an alias record of Route 53", zone)
-    template.add_output(f"{group}Id", "what the security groups of targets have to admit", ref(group))
+    template.add_output(f"{name}HostedZoneId", "Zone of that name, for an alias record of Route 53", zone)
+    template.add_output(f"{group}Id", "What the security groups of targets have to admit", ref(group))
 
 
 def _security_group(plan: Plan, served: Sequence[Listener]) -> Data:
@@ -104,7 +104,7 @@ def _is_dual_stack(plan: Plan, served: Sequence[Listener]) -> bool:
 
 
 def _log_attributes(template: Template, name: str) -> list[Data]:
-    bucket = "bucket of S3 for access logs, in the same region and with a policy that admits them"
+    bucket = "Bucket of S3 for access logs, in the same region and with a policy that admits them"
     condition, value = template.add_option("AccessLogBucket", bucket)
     logs = {"enabled": '"true"', "bucket": value, "prefix": name}
     return [

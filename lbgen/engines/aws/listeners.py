@@ -25,16 +25,18 @@ _RAW_IDLE = (60, 6000)  # seconds that the API allows
 
 
 def add_web(template: Template, plan: Plan, listener: Listener) -> None:
-    """The listener of an Application Load Balancer with its rules: the first refuses ambiguous paths, and the last one may
-    be the default action."""
+    """The listener of an Application Load Balancer with its rules: the first refuses ambiguous paths for endpoints, the
+    last one may be the default action."""
     group = partial(_add_group, template, plan, None)
     name, rules = template.names.of("listener", listener.name), listener_rules(listener)
     default = default_action(plan, rules[-1], group) if rules and not tests(rules[-1]) else None
     if default is not None:
         rules = rules[:-1]
     _add(template, listener, APPLICATION, "HTTPS" if listener.terminates_tls else "HTTP", default or answer(404))
-    refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
-    found: list[tuple[str, tuple[str, ...], Part]] = [(listener.field, ("paths",), ((refused,), answer(400), []))]
+    found: list[tuple[str, tuple[str, ...], Part]] = []
+    if any(isinstance(plan.route(rule.route).action, Forward) for rule in listener_rules(listener)):
+        refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
+        found.append((listener.field, ("paths",), ((refused,), answer(400), [])))
     for rule in rules:
         for number, part in enumerate(rules_of(plan, rule, group), 1):
             found.append((rule.field, (rule.id, *([f"part-{number}"] if number > 1 else [])), part))
@@ -100,7 +102,7 @@ def _certificates(template: Template, listener: Listener) -> list[Data]:
     for number, certificate in enumerate(listener.tls.certificates, 1):
         names = ", ".join(map(str, certificate.names)) or listener.name
         key = template.names.of("certificate", listener.name, *([str(number)] if number > 1 else []))
-        found.append(template.add_parameter(key, f"ARN of a certificate of ACM for {names}"))
+        found.append(template.add_parameter(key, f"ARN of the certificate of ACM for {names}"))
     return found
 
 
@@ -111,7 +113,7 @@ def _tls(template: Template, listener: Listener, arn: Data) -> dict[str, Data]:
         "Certificates": [{"CertificateArn": arn}],
     }
     if listener.tls.client_ca is not None:
-        what = f"ARN of a trust store with the authorities of clients of the listener {listener.name}"
+        what = f"ARN of the trust store with the authorities of clients of the listener {listener.name}"
         store = template.add_parameter(template.names.of("trust-store", listener.name), what)
         found["MutualAuthentication"] = {"Mode": "verify", "TrustStoreArn": store}
     return found
@@ -126,9 +128,9 @@ def _add_group(template: Template, plan: Plan, protocol: Protocol | None, name: 
     kind: Data = "ip"
     if not lists_targets(pool):
         types: list[Data] = ["ip", "instance"]
-        what = f"type of the targets that are registered with the pool {name}: instance for an Auto Scaling group"
+        what = f"Type of the targets that are registered with the pool {name}: instance for an Auto Scaling group"
         kind = template.add_parameter(f"{key}TargetType", what, Default=types[0], AllowedValues=types)
-        template.add_output(f"{key}Arn", f"where to register the targets of the pool {name}", ref(key))
+        template.add_output(f"{key}Arn", f"Where to register the targets of the pool {name}", ref(key))
     template.groups[key] = target_group(pool, protocol, kind)
     health_status.add_target_alarm(template, key, APPLICATION if protocol is None else NETWORK)
     return key

@@ -141,19 +141,37 @@ def _escape(value: str) -> str:
 def within_quotas(wanted: Sequence[Test]) -> Iterator[tuple[Test, ...]]:
     """The same conditions as several lists, of which one must hold; each fits into a rule. ValueError where they fit
     into none, or the API has no such condition."""
+    if not _fits(wanted):
+        wanted = [_shortest(test) for test in wanted]
     for test in wanted:
         test.check()
     yield from _split(wanted)
 
 
+def _fits(wanted: Sequence[Test]) -> bool:
+    sizes = [len(test.values) for test in wanted]
+    return (
+        sum(sizes) <= _MOST_VALUES
+        and max(sizes, default=0) <= _MOST_OF_CONDITION
+        and sum(test.wildcards for test in wanted) <= _MOST_WILDCARDS
+    )
+
+
+def _shortest(test: Test) -> Test:
+    """A prefix as one value: a pattern, which is harder to read than two."""
+    if test.field != "path-pattern" or len(test.values) == 1:
+        return test
+    return Test(test.field, (f"^{re.escape(str(test.values[0]))}(/.*)?$",), by_regex=True)
+
+
 def _split(wanted: Sequence[Test]) -> Iterator[tuple[Test, ...]]:
-    largest = max(wanted, key=lambda test: len(test.values), default=None)
-    total, wildcards = sum(len(test.values) for test in wanted), sum(test.wildcards for test in wanted)
-    fits = total <= _MOST_VALUES and wildcards <= _MOST_WILDCARDS
-    if largest is None or (fits and len(largest.values) <= _MOST_OF_CONDITION):
+    if _fits(wanted):
         yield tuple(wanted)
         return
+    largest = max(wanted, key=lambda test: len(test.values))
+    total = sum(len(test.values) for test in wanted)
     if len(largest.values) == 1:
+        wildcards = sum(test.wildcards for test in wanted)
         most = f"{_MOST_VALUES} values and {_MOST_WILDCARDS} wildcards"
         raise ValueError(f"a rule has {most} at most, and this one needs {total} and {wildcards}")
     size = min(_MOST_OF_CONDITION, max(1, _MOST_VALUES - (total - len(largest.values))), len(largest.values) - 1)
