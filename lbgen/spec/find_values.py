@@ -15,21 +15,23 @@ def find_values(model: BaseModel, kind: object, place: str = "") -> Iterator[tup
     `kind` is the class of a model, or an annotated type of `lbgen.spec.values` for text, such as `FilePath`. `place` is
     the field of the model itself.
     """
-    for key in _leading(type(model), kind if isinstance(kind, type) else get_args(kind)[1]):
-        yield from _inside(getattr(model, key), kind, f"{place}.{key}" if place else key)
-
-
-def _inside(value: object, kind: object, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, kind if isinstance(kind, type) else str):
-        yield place, value
-    elif isinstance(value, BaseModel):
-        yield from find_values(value, kind, place)
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _inside(each, kind, f"{place}[{index}]")
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from _inside(each, kind, f"{place}.{name}")
+    mark = kind if isinstance(kind, type) else get_args(kind)[1]
+    wanted = kind if isinstance(kind, type) else str
+    left: list[tuple[str, Any]] = [(place, model)]
+    while left:
+        at, value = left.pop()
+        if value is None:
+            continue
+        if isinstance(value, wanted):
+            yield at, value
+        elif isinstance(value, BaseModel):
+            dot = f"{at}." if at else ""
+            fields = [(f"{dot}{key}", getattr(value, key)) for key in _leading(type(value), mark)]
+            left += fields[::-1]
+        elif isinstance(value, list):
+            left += [(f"{at}[{index}]", each) for index, each in enumerate(value)][::-1]
+        elif isinstance(value, dict):
+            left += [(f"{at}.{name}", each) for name, each in value.items()][::-1]
 
 
 @cache
