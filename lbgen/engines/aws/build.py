@@ -25,7 +25,7 @@ _EVERYBODY = ("0.0.0.0/0", "::/0")
 
 def render(plan: Plan) -> tuple[RenderedFile, ...]:
     """The template."""
-    template = Template()
+    template = Template(plan)
     template.add_parameter("VpcId", "VPC of the load balancers and their targets", Type=Plain("AWS::EC2::VPC::Id"))
     zones = "Subnets of the load balancers, in two zones or more"
     template.add_parameter("SubnetIds", zones, Type=Plain("List<AWS::EC2::Subnet::Id>"))
@@ -33,39 +33,36 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     template.add_parameter("Scheme", "Who reaches the load balancers", Default=schemes[0], AllowedValues=schemes)
     web = [each for each in plan.listeners if each.mode is Mode.L7]
     if web:
-        _add_load_balancer(template, plan, listeners.APPLICATION, web, _web_attributes(plan, web))
+        _add_load_balancer(template, listeners.APPLICATION, web, _web_attributes(plan, web))
         health_status.add_error_alarm(template, listeners.APPLICATION)
-        for listener in web:
-            listeners.add_web(template, plan, listener)
+    for listener in web:
+        listeners.add_web(template, listener)
     raw = [each for each in plan.listeners if each.mode is Mode.L4]
     if raw:
-        _add_load_balancer(template, plan, listeners.NETWORK, raw, {"load_balancing.cross_zone.enabled": "true"})
-        for listener in raw:
-            listeners.add_raw(template, plan, listener)
-    header = f"{origin(plan)}\n{_command(plan, template)}"
-    return (RenderedFile(FILE, *dump(template.data(f"Load balancers of the topology {plan.name}"), header)),)
+        _add_load_balancer(template, listeners.NETWORK, raw, {"load_balancing.cross_zone.enabled": "true"})
+    for listener in raw:
+        listeners.add_raw(template, listener)
+    return (RenderedFile(FILE, *dump(template.data(), f"{origin(plan)}\n{_command(template)}")),)
 
 
-def _command(plan: Plan, template: Template) -> str:
+def _command(template: Template) -> str:
     """What deploys the template, with the parameters that have no default."""
     needed = " ".join(f"{name}=..." for name in template.required)
     return (
-        f"aws cloudformation deploy --template-file {FILE} --stack-name {plan.name} \\\n"
+        f"aws cloudformation deploy --template-file {FILE} --stack-name {template.plan.name} \\\n"
         f"  --parameter-overrides {needed}"
     )
 
 
-def _add_load_balancer(
-    template: Template, plan: Plan, name: str, served: Sequence[Listener], settings: Mapping[str, str]
-) -> None:
+def _add_load_balancer(template: Template, name: str, served: Sequence[Listener], settings: Mapping[str, str]) -> None:
     group = f"{name}SecurityGroup"
-    template.resources[group] = _security_group(plan, served)
+    template.resources[group] = _security_group(template.plan, served)
     # A Network Load Balancer logs TLS connections alone.
     logs = any(each.access_log and (each.mode is Mode.L7 or each.terminates_tls) for each in served)
     properties: dict[str, Data] = {
         "Type": "application" if name == listeners.APPLICATION else "network",
         "Scheme": ref("Scheme"),
-        **({"IpAddressType": "dualstack"} if _is_dual_stack(plan, served) else {}),
+        **({"IpAddressType": "dualstack"} if _is_dual_stack(template.plan, served) else {}),
         "Subnets": ref("SubnetIds"),
         "SecurityGroups": [ref(group)],
         "LoadBalancerAttributes": [*attributes(settings), *(_log_attributes(template, name) if logs else [])],

@@ -11,12 +11,14 @@ from lbgen.engines.aws.matching import Test, conditions, listener_rules, tests
 from lbgen.engines.aws.paths import AMBIGUOUS
 from lbgen.engines.aws.upstreams import lists_targets, target_group
 from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
-from lbgen.plan.model import Forward, Protocol
+from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbgen.engines.aws.view import Template
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener, Plan
+    from lbgen.plan.model import Listener
 
 APPLICATION, NETWORK = "ApplicationLoadBalancer", "NetworkLoadBalancer"
 # TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone ("Security policies for your Application Load Balancer").
@@ -24,20 +26,18 @@ _POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-2021-06", "1.3": "ELBSecuri
 _RAW_IDLE = (60, 6000)  # seconds that the API allows
 
 
-def add_web(template: Template, plan: Plan, listener: Listener) -> None:
+def add_web(template: Template, listener: Listener) -> None:
     """The listener of an Application Load Balancer with its rules: the first refuses ambiguous paths for endpoints, the
     last one may be the default action."""
-    group = partial(_add_group, template, plan, None)
-    name, rules = template.names.of("listener", listener.name), listener_rules(listener)
+    plan, group = template.plan, partial(_add_group, template, None)
+    rules = listener_rules(listener)
     default = default_action(plan, rules[-1], group) if rules and not tests(rules[-1]) else None
-    if default is not None:
-        rules = rules[:-1]
-    _add(template, listener, APPLICATION, "HTTPS" if listener.terminates_tls else "HTTP", default or answer(404))
+    name = _add(template, listener, default or answer(404), {})
     found: list[tuple[str, tuple[str, ...], Part]] = []
-    if any(isinstance(plan.route(rule.route).action, Forward) for rule in listener_rules(listener)):
+    if any(isinstance(plan.route(rule.route).action, Forward) for rule in rules):
         refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
         found.append((listener.field, ("paths",), ((refused,), answer(400), [])))
-    for rule in rules:
+    for rule in rules if default is None else rules[:-1]:
         for number, part in enumerate(rules_of(plan, rule, group), 1):
             found.append((rule.field, (rule.id, *([f"part-{number}"] if number > 1 else [])), part))
     for priority, (field, words, (wanted, action, transforms)) in enumerate(found, 1):
@@ -51,15 +51,14 @@ def add_web(template: Template, plan: Plan, listener: Listener) -> None:
         template.resources[template.names.of("rule", listener.name, *words)] = resource(RULE, properties, field=field)
 
 
-def add_raw(template: Template, plan: Plan, listener: Listener) -> None:
+def add_raw(template: Template, listener: Listener) -> None:
     """The listener of a Network Load Balancer, which has one action."""
-    action = plan.route(listener.l4_rules[0].route).action
+    action = template.plan.route(listener.l4_rules[0].route).action
     assert isinstance(action, Forward)  # noqa: S101  # all routes of connections are
-    group = partial(_add_group, template, plan, listener.protocol)
+    group = partial(_add_group, template, listener.protocol)
     plain = listener.protocol is Protocol.TCP and not listener.terminates_tls
     idle = {"tcp.idle_timeout.seconds": str(seconds(action.timeouts.idle, _RAW_IDLE))} if plain else {}
-    protocol = "TLS" if listener.terminates_tls else str(listener.protocol).upper()
-    _add(template, listener, NETWORK, protocol, forward(plan, action, group), idle)
+    _add(template, listener, forward(template.plan, action, group), idle)
 
 
 def seconds(milliseconds: int, bounds: tuple[int, int]) -> int:
@@ -68,20 +67,16 @@ def seconds(milliseconds: int, bounds: tuple[int, int]) -> int:
     return min(high, max(low, -(-milliseconds // 1000))) if milliseconds else high
 
 
-def _add(
-    template: Template,
-    listener: Listener,
-    balancer: str,
-    protocol: str,
-    action: Data,
-    settings: dict[str, str] | None = None,
-) -> None:
+def _add(template: Template, listener: Listener, action: Data, settings: dict[str, str]) -> str:
+    """The logical name of the listener, which does that by default."""
     name = template.names.of("listener", listener.name)
+    l7 = listener.mode is Mode.L7
+    plain, over_tls = ("HTTP", "HTTPS") if l7 else (str(listener.protocol).upper(), "TLS")
     arns = _certificates(template, listener)
     properties: dict[str, Data] = {
-        "LoadBalancerArn": ref(balancer),
+        "LoadBalancerArn": ref(APPLICATION if l7 else NETWORK),
         "Port": listener.port,
-        "Protocol": protocol,
+        "Protocol": over_tls if listener.terminates_tls else plain,
         **(_tls(template, listener, arns[0]) if arns else {}),
         "DefaultActions": [action],
         **({"ListenerAttributes": attributes(settings)} if settings else {}),
@@ -92,12 +87,16 @@ def _add(
         properties = {"ListenerArn": ref(name), "Certificates": others}
         key = template.names.of("certificates", listener.name)
         template.resources[key] = resource(CERTIFICATES, properties, field=listener.field)
+    return name
 
 
-def _certificates(template: Template, listener: Listener) -> list[Data]:
-    """ARNs of its certificates, the default one first: a parameter for each certificate of the topology."""
+def _certificates(template: Template, listener: Listener) -> Sequence[Data]:
+    """ARNs, the default one first: those that the topology has, else a parameter for each of its certificates."""
     if listener.tls is None or not listener.terminates_tls:
-        return []
+        return ()
+    written = dict(template.plan.options("aws").certificate_arns).get(listener.name)
+    if written is not None:
+        return written
     found = []
     for number, certificate in enumerate(listener.tls.certificates, 1):
         names = ", ".join(map(str, certificate.names)) or listener.name
@@ -119,9 +118,9 @@ def _tls(template: Template, listener: Listener, arn: Data) -> dict[str, Data]:
     return found
 
 
-def _add_group(template: Template, plan: Plan, protocol: Protocol | None, name: str) -> str:
+def _add_group(template: Template, protocol: Protocol | None, name: str) -> str:
     """The logical name of the target group of a pool, for connections of that protocol or for requests (None)."""
-    pool = plan.pool(name)
+    pool = template.plan.pool(name)
     key = template.names.of("pool", name, *(["udp"] if protocol is Protocol.UDP else []))
     if key in template.groups:
         return key

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbgen.engines.document import Data
+    from lbgen.plan.model import Plan
 
 LISTENER, RULE, CERTIFICATES = (
     f"ElasticLoadBalancingV2::{x}" for x in ("Listener", "ListenerRule", "ListenerCertificate")
@@ -36,10 +37,11 @@ class Names:
 
 
 class Template:
-    """What the parts of a plan add to. `groups` are target groups, which stand behind the listeners that lead to them;
-    an optional parameter is empty by default, and its condition says whether it is given."""
+    """What the parts of its plan add to. `groups` are target groups, which stand behind the listeners that lead to
+    them; an optional parameter is empty by default, and its condition says whether it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.names = Names()
         self.parameters: dict[str, Data] = {}
         self.conditions: dict[str, Data] = {}
@@ -67,7 +69,7 @@ class Template:
         """A value that a stack shows once it is deployed."""
         self.outputs[name] = {"Description": description, "Value": value}
 
-    def data(self, description: str) -> dict[str, Data]:
+    def data(self) -> dict[str, Data]:
         """The document."""
         sections = {
             "Parameters": self.parameters,
@@ -77,7 +79,7 @@ class Template:
         }
         return {
             "AWSTemplateFormatVersion": "2010-09-09",
-            "Description": description,
+            "Description": f"Load balancers of the topology {self.plan.name}",
             **{name: Commented("", section, apart=True) for name, section in sections.items() if section},
         }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lbgen.engines.aws import ENGINE
+from lbgen.runtime.common.certificates import write_self_signed
 from tests.topologies import draw
 from tests.unit.engines.aws.templates import (
     attributes,
@@ -19,6 +20,9 @@ from tests.unit.engines.aws.templates import (
     resources,
     template,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_listeners_admit_their_own_networks() -> None:
@@ -157,6 +161,19 @@ def test_rules_are_within_the_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sum(map(len, values)) <= 5
             assert len(re.findall(r"(?<!\\)[*?]", " ".join(plain))) <= 5
         assert all(sorted(each) == list(range(1, len(each) + 1)) for each in priorities.values())
+
+
+def test_certificates_of_the_topology_need_no_parameters(tmp_path: Path) -> None:
+    write_self_signed(tmp_path / "a.crt", tmp_path / "a.key", ("a.example",))
+    pair = {"cert": str(tmp_path / "a.crt"), "key": str(tmp_path / "a.key")}
+    arns = [f"arn:aws:acm:eu-west-1:111122223333:certificate/{name}" for name in ("one", "two", "three")]
+    listeners = {"web": {"port": 443, "tls": {"certificates": [pair]}}}
+    plan = plan_of(listeners=listeners, engines={"aws": {"certificate_arns": {"web": arns}}})
+    assert not any(name.startswith("Certificate") for name in template(plan)["Parameters"])
+    (listener,) = resources(plan, "Listener").values()
+    (others,) = resources(plan, "ListenerCertificate").values()
+    assert listener["Certificates"] == [{"CertificateArn": arns[0]}]
+    assert others["Certificates"] == [{"CertificateArn": arn} for arn in arns[1:]]
 
 
 def test_a_prefix_is_one_pattern_where_a_rule_would_need_too_many_values() -> None:
