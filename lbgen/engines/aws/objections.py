@@ -123,12 +123,10 @@ def _pool(pool: Pool) -> Iterator[Objection]:
         yield Objection(refused("a slow start needs balance: round_robin"), f"{pool.field}.slow_start")
     if pool.slow_start:
         yield from _bounded(pool, "slow_start", "pool.slow_start", pool.slow_start // 1000, SLOW_START)
-    for endpoint in pool.endpoints:
-        if endpoint.is_ip and not _is_reachable(ip_address(endpoint.host)):
-            why = refused(
-                "a target group holds addresses of its VPC and private ones, and no loopback or link-local ones"
-            )
-            yield Objection(why, f"{endpoint.field}.address")
+    beyond = next((x for x in pool.endpoints if x.is_ip and not _is_reachable(ip_address(x.host))), None)
+    if beyond is not None:
+        why = refused("a target group holds addresses of its VPC and private ones, and no loopback or link-local ones")
+        yield Objection(why, f"{beyond.field}.address")
 
 
 def _is_reachable(address: IPv4Address | IPv6Address) -> bool:

@@ -6,8 +6,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec.structs import replace
 
 import lbgen
+from lbgen.conformance.case import case_files
+from lbgen.conformance.prepare import plan_of as case_plan
 from lbgen.diagnostics import LbgenError
 from lbgen.engines.aws import ENGINE
 from lbgen.engines.verdicts import judge
@@ -80,6 +83,14 @@ def expressible() -> Iterator[Plan]:
             continue
         if plan.listeners and is_taken(plan):
             yield plan
+
+
+def cases() -> Iterator[Plan]:
+    """The topologies of conformance cases that the engine does not refuse."""
+    for file in case_files():
+        plan = case_plan(file.topology)
+        if plan.listeners and is_taken(plan):
+            yield replace(plan, name=file.name)
 
 
 def drawn(count: int) -> Iterator[Plan]:

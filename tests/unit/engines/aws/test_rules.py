@@ -18,7 +18,7 @@ from lbgen.plan.model import Mode
 from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.simulate import simulate
 from tests.topologies import draw
-from tests.unit.engines.aws.templates import drawn, expressible, template
+from tests.unit.engines.aws.templates import cases, drawn, expressible, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,6 +196,15 @@ def test_rules_lead_where_the_oracle_says(plan: Plan, every: bool) -> None:
     tried, wrong = differences(plan, 5_000 if every else REQUESTS)
     assert tried
     assert not wrong, f"{len(wrong)} of {tried}: {wrong[:3]}"
+
+
+def test_rules_of_conformance_cases() -> None:
+    for plan in cases():
+        if not any(each.mode is Mode.L7 for each in plan.listeners):
+            continue
+        tried, wrong = differences(plan, 150)
+        assert tried
+        assert not wrong, f"{plan.name}: {len(wrong)} of {tried}: {wrong[:3]}"
 
 
 def test_rules_of_random_topologies(every: bool) -> None:
