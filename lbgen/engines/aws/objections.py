@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.aws import matching
+from lbgen.engines.aws import matching, pool_objections
 from lbgen.engines.aws.actions import literal, media_type, rules_of
-from lbgen.engines.aws.upstreams import INTERVAL, SLOW_START, STATUSES, THRESHOLD, TIMEOUT
-from lbgen.plan.model import Balance, Forward, Mode, Redirect, Respond
+from lbgen.engines.aws.upstreams import INTERVAL, THRESHOLD, TIMEOUT
+from lbgen.plan.model import Forward, Mode, Redirect, Respond
 
 if TYPE_CHECKING:
     from lbgen.plan.model import Listener, Plan, Pool, Route
-    from lbgen.plan.policy import ActiveHealth
 
 _MEDIA = ("application/javascript", "application/json", "text/css", "text/html", "text/plain")
 _LONGEST_BODY = 1024
@@ -24,14 +22,13 @@ _HEAVIEST = 999
 
 def objections(plan: Plan) -> Iterator[Objection]:
     """Refusals by place."""
+    yield from pool_objections.objections(plan)
     for listener in plan.listeners:
         yield from _listener(plan, listener)
     for route in plan.routes:
         yield from _route(plan, route)
     for pool in plan.pools:
         yield from _pool(pool)
-        if pool.active is not None:
-            yield from _checks(pool, pool.active)
 
 
 def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
@@ -41,7 +38,6 @@ def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         if len(listener.l4_rules) > 1:
             why = refused("a Network Load Balancer has one action for a listener")
             yield Objection(why, plan.route(listener.l4_rules[1].route).field)
-        yield from _raw(plan, listener)
         return
     if listener.http2 and not listener.terminates_tls:
         yield Objection(refused("clients speak HTTP/2 with TLS alone"), f"{listener.field}.http2")
@@ -61,18 +57,6 @@ def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if count > matching.MOST_RULES:
         note = f"it needs {count} rules, and a load balancer has {matching.MOST_RULES} until the quota is raised"
         yield Objection(approximate(note), listener.field, "listener.l7")
-
-
-def _raw(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    if listener.tls is not None and listener.tls.client_ca is not None:
-        why = refused("a Network Load Balancer does not ask clients for certificates")
-        yield Objection(why, f"{listener.field}.tls.client")
-    for rule in listener.l4_rules if not listener.terminates_tls else ():
-        action = plan.route(rule.route).action
-        for target in action.targets if isinstance(action, Forward) else ():
-            if plan.pool(target.pool).tls is not None:
-                why = refused("a TCP listener leads to TCP targets; write `tls` on the listener too")
-                yield Objection(why, f"{plan.pool(target.pool).field}.tls")
 
 
 def _route(plan: Plan, route: Route) -> Iterator[Objection]:
@@ -119,42 +103,19 @@ def _pool(pool: Pool) -> Iterator[Objection]:
         yield Objection(refused("a target group holds addresses of one family"), pool.field)
     if pool.proxy_protocol == "v1":
         yield Objection(refused("a target group sends version 2 of the PROXY protocol"), f"{pool.field}.proxy_protocol")
-    if pool.slow_start and pool.balance is not Balance.ROUND_ROBIN:
-        yield Objection(refused("a slow start needs balance: round_robin"), f"{pool.field}.slow_start")
-    if pool.slow_start:
-        yield from _bounded(pool, "slow_start", "pool.slow_start", pool.slow_start // 1000, SLOW_START)
-    beyond = next((x for x in pool.endpoints if x.is_ip and not _is_reachable(ip_address(x.host))), None)
-    if beyond is not None:
-        why = refused("a target group holds addresses of its VPC and private ones, and no loopback or link-local ones")
-        yield Objection(why, f"{beyond.field}.address")
-
-
-def _is_reachable(address: IPv4Address | IPv6Address) -> bool:
-    return not (address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified)
-
-
-def _checks(pool: Pool, active: ActiveHealth) -> Iterator[Objection]:
-    feature, place = "pool.health.active", "health.active"
-    interval, timeout = active.interval // 1000, active.timeout // 1000
-    yield from _bounded(pool, f"{place}.interval", feature, interval, INTERVAL)
-    yield from _bounded(pool, f"{place}.timeout", feature, timeout, TIMEOUT)
-    yield from _bounded(pool, f"{place}.rise", feature, active.rise, THRESHOLD)
-    yield from _bounded(pool, f"{place}.fall", feature, active.fall, THRESHOLD)
-    if timeout >= max(interval, INTERVAL[0]):
-        why = approximate("the time of a check is a second below the interval at most")
-        yield Objection(why, f"{pool.field}.{place}.timeout", feature)
+    active = pool.active
+    if active is None:
+        return
+    for key, value, (low, high) in (
+        ("interval", active.interval // 1000, INTERVAL),
+        ("timeout", active.timeout // 1000, TIMEOUT),
+        ("rise", active.rise, THRESHOLD),
+        ("fall", active.fall, THRESHOLD),
+    ):
+        if not low <= value <= high:
+            near = min(high, max(low, value))
+            why = approximate(f"{key} of a health check is {low} to {high}; it becomes {near}")
+            yield Objection(why, f"{pool.field}.health.active.{key}", "pool.health.active")
     if active.path is None:
         why = approximate("an Application Load Balancer checks by requests for /, where any answer below 500 is good")
-        yield Objection(why, f"{pool.field}.{place}", feature)
-    elif not all(STATUSES[0] <= first and last <= STATUSES[1] for first, last in active.statuses):
-        why = refused(f"a health check expects statuses of {STATUSES[0]} to {STATUSES[1]}")
-        yield Objection(why, f"{pool.field}.{place}.expect")
-
-
-def _bounded(pool: Pool, key: str, feature: str, value: int, bounds: tuple[int, int]) -> Iterator[Objection]:
-    """Values that the API does not take, in whole units of it."""
-    low, high = bounds
-    if not low <= value <= high:
-        near = min(high, max(low, value))
-        why = approximate(f"{key.rpartition('.')[2]} is {low} to {high}; it becomes {near}")
-        yield Objection(why, f"{pool.field}.{key}", feature)
+        yield Objection(why, f"{pool.field}.health.active", "pool.health.active")

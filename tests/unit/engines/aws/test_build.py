@@ -60,7 +60,7 @@ def test_names_are_registered_by_others() -> None:
 
 def test_datagrams_and_connections_have_groups_of_their_own() -> None:
     listeners = {
-        "tcp": {"port": 53, "mode": "l4"},
+        "tcp": {"port": 5300, "mode": "l4"},
         "udp": {"port": 53, "mode": "l4", "protocol": "udp"},
     }
     routes = [{"name": name, "listeners": [name], "forward": "app"} for name in listeners]
@@ -181,6 +181,12 @@ def test_a_prefix_is_one_pattern_where_a_rule_would_need_too_many_values() -> No
     rules = resources(plan_of(routes=[{"name": "a", "match": [match], "forward": "app"}]), "ListenerRule").values()
     paths = [each["Conditions"][0]["PathPatternConfig"] for each in rules if each["Priority"] > 1]
     assert paths == [{"RegexValues": ["^/api(/.*)?$"]}] * 2
+
+
+def test_a_port_has_one_layer_4_listener() -> None:
+    listeners = {"tcp": {"port": 53, "mode": "l4"}, "udp": {"port": 53, "mode": "l4", "protocol": "udp"}}
+    routes = [{"name": name, "listeners": [name], "forward": "app"} for name in listeners]
+    assert refusals(plan_of(listeners=listeners, routes=routes)) == ["listeners.udp.port"]
 
 
 ENDPOINTS = [{"address": "10.0.0.1:80"}]
