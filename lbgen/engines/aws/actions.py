@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws.matching import Test, tests, with_sources, within_quotas
@@ -14,7 +14,7 @@ from lbgen.plan.path_conditions import PrefixPath
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Plan, Rewrite, Route, Rule
+    from lbgen.plan.model import HostPattern, Plan, Rewrite, Route, Rule
     from lbgen.plan.path_conditions import Path
     from lbgen.plan.values import Value
 
@@ -23,20 +23,13 @@ Part = tuple[tuple[Test, ...], "Data", "list[Data]"]
 _PORTS = {"http": "80", "https": "443"}
 
 
-def default_action(plan: Plan, rule: Rule, group: Callable[[str], str]) -> Data:
-    """The action of a rule for every request, None where it needs conditions or transforms after all."""
-    parts = list(rules_of(plan, rule, group))
-    (wanted, action, transforms), *more = parts
-    return None if wanted or transforms or more else action
-
-
-def rules_of(plan: Plan, rule: Rule, group: Callable[[str], str]) -> Iterator[Part]:
-    """The rules that one of the topology becomes: conditions, action and transforms; `group` names a pool's targets.
+def rules_of(plan: Plan, rule: Rule, hosts: Sequence[HostPattern], group: Callable[[str], str]) -> Iterator[Part]:
+    """The rules that one of the topology becomes, for these hosts (none: all); `group` names a pool's targets.
 
     Clients whom `access` of the route does not admit have rules of their own, since a rule that does not hold is passed
     over. ValueError where a rule would need more conditions than there may be.
     """
-    route, wanted = plan.route(rule.route), tests(rule)
+    route, wanted = plan.route(rule.route), tests(rule, hosts)
     action, transforms = _action(plan, route, group), list(_transforms(route, rule.match.path))
     access = route.access
     refused = with_sources(wanted, access.deny) if access is not None and access.deny else None

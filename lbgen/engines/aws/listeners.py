@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws import health_status
-from lbgen.engines.aws.actions import Part, answer, default_action, forward, rules_of
-from lbgen.engines.aws.matching import Test, conditions, listener_rules, tests
+from lbgen.engines.aws.actions import Part, answer, forward, rules_of
+from lbgen.engines.aws.matching import Test, by_hosts, conditions, listener_rules
 from lbgen.engines.aws.paths import AMBIGUOUS
 from lbgen.engines.aws.upstreams import lists_targets, target_group
 from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
@@ -31,15 +31,17 @@ def add_web(template: Template, listener: Listener) -> None:
     last one may be the default action."""
     plan, group = template.plan, partial(_add_group, template, None)
     rules = listener_rules(listener)
-    default = default_action(plan, rules[-1], group) if rules and not tests(rules[-1]) else None
-    name = _add(template, listener, default or answer(404), {})
     found: list[tuple[str, tuple[str, ...], Part]] = []
     if any(isinstance(plan.route(rule.route).action, Forward) for rule in rules):
         refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
         found.append((listener.field, ("paths",), ((refused,), answer(400), [])))
-    for rule in rules if default is None else rules[:-1]:
-        for number, part in enumerate(rules_of(plan, rule, group), 1):
+    for rule, hosts in by_hosts(rules):
+        for number, part in enumerate(rules_of(plan, rule, hosts, group), 1):
             found.append((rule.field, (rule.id, *([f"part-{number}"] if number > 1 else [])), part))
+    default = answer(404)
+    if found and not any(found[-1][2][::2]):  # for every request, without transforms
+        default = found.pop()[2][1]
+    name = _add(template, listener, default, {})
     for priority, (field, words, (wanted, action, transforms)) in enumerate(found, 1):
         properties: dict[str, Data] = {
             "ListenerArn": ref(name),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -90,14 +91,18 @@ def listener_rules(listener: Listener) -> list[Rule]:
     return found
 
 
-def tests(rule: Rule) -> list[Test]:
-    """The conditions of a rule; none for one that takes every request."""
-    return [*_host(rule.host), *_path(rule.match.path), *(_test(each) for each in rule.match.conditions)]
+def by_hosts(rules: Iterable[Rule]) -> Iterator[tuple[Rule, tuple[HostPattern, ...]]]:
+    """Rules in the order of trial, neighbours that differ in their hosts alone as one: the first of them, and the hosts
+    of all."""
+    for (_, _, every), group in groupby(rules, lambda rule: (rule.route, rule.match, rule.host is None)):
+        first, *others = group
+        yield first, () if every else tuple(rule.host for rule in (first, *others) if rule.host is not None)
 
 
-def _host(host: HostPattern | None) -> Iterator[Test]:
-    if host is not None:
-        yield Test("host-header", (str(host),))
+def tests(rule: Rule, hosts: Sequence[HostPattern]) -> list[Test]:
+    """The conditions of a rule for these hosts (none: all); none for one that takes every request."""
+    found = [Test("host-header", tuple(map(str, hosts)))] if hosts else []
+    return [*found, *_path(rule.match.path), *(_test(each) for each in rule.match.conditions)]
 
 
 def _path(path: Path) -> Iterator[Test]:

@@ -45,13 +45,13 @@ def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
         why = refused("a trust store refuses clients without a certificate; write verify: required")
         yield Objection(why, f"{listener.field}.tls.client.verify")
     count = 1  # the one for ambiguous paths
-    for rule in matching.listener_rules(listener):
+    for rule, hosts in matching.by_hosts(matching.listener_rules(listener)):
         path = rule.match.path
         if path.is_text and not matching.PATH_CHARACTERS.fullmatch(path.value):
             why = refused("a path condition holds letters, digits and _-.$/~\"'@:+& alone")
             yield Objection(why, f"{rule.field}.path")
         try:
-            count += len(list(rules_of(plan, rule, str)))
+            count += len(list(rules_of(plan, rule, hosts, str)))
         except ValueError as error:
             yield Objection(refused(str(error)), rule.field)
     if count > matching.MOST_RULES:

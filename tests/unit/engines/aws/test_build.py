@@ -39,13 +39,12 @@ def test_denied_networks_of_a_listener_are_refused() -> None:
 
 def test_a_route_answers_403_to_networks_that_it_does_not_admit() -> None:
     routes = [{"name": "a", "forward": "app", "access": {"deny": ["192.0.2.0/24"], "allow": ["192.0.0.0/16"]}}]
-    rules = sorted(resources(plan_of(routes=routes), "ListenerRule").values(), key=lambda each: each["Priority"])
-    found = [(each["Actions"][0]["Type"], each["Conditions"][0].get("SourceIpConfig")) for each in rules[1:]]
-    assert found == [
-        ("fixed-response", {"Values": ["192.0.2.0/24"]}),
-        ("forward", {"Values": ["192.0.0.0/16"]}),
-        ("fixed-response", None),
-    ]
+    plan = plan_of(routes=routes)
+    rules = sorted(resources(plan, "ListenerRule").values(), key=lambda each: each["Priority"])
+    found = [(each["Actions"][0]["Type"], each["Conditions"][0]["SourceIpConfig"]["Values"]) for each in rules[1:]]
+    assert found == [("fixed-response", ["192.0.2.0/24"]), ("forward", ["192.0.0.0/16"])]
+    (listener,) = resources(plan, "Listener").values()
+    assert listener["DefaultActions"][0]["FixedResponseConfig"]["StatusCode"] == "403"
 
 
 def test_names_are_registered_by_others() -> None:
@@ -210,3 +209,11 @@ LAYER_4 = {
 )
 def test_what_the_api_does_not_take_is_refused(field: str, topology: dict[str, Any]) -> None:
     assert refusals(plan_of(**topology)) == [f"pools.app.{field}"]
+
+
+def test_hosts_of_a_route_share_rules() -> None:
+    hosts = ["a.example", "b.example", "*.c.example"]
+    match = [{"path": {"prefix": "/x"}}, {"path": {"prefix": "/yy"}}]
+    rules = resources(plan_of(routes=[{"name": "a", "hosts": hosts, "match": match, "forward": "app"}]), "ListenerRule")
+    found = [each["Conditions"][0]["HostHeaderConfig"]["Values"] for each in rules.values() if each["Priority"] > 1]
+    assert found == [["a.example", "b.example"], ["a.example", "b.example"], ["*.c.example"], ["*.c.example"]]
