@@ -15,11 +15,13 @@ from lbgen.diagnostics import LbgenError
 from lbgen.engines.aws import ENGINE
 from lbgen.engines.verdicts import judge
 from lbgen.resources import folder
+from lbgen.runtime.common.certificates import write_self_signed
 from tests.topologies import draw
 from tests.topologies.run import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lbgen.plan.model import Plan
 
@@ -83,6 +85,70 @@ def expressible() -> Iterator[Plan]:
             continue
         if plan.listeners and is_taken(plan):
             yield plan
+
+
+def everything(folder: Path) -> Plan:
+    """A topology with one of each kind of resource and parameter, whose certificates are in the folder."""
+    for name in ("a.example", "b.example"):
+        write_self_signed(folder / f"{name}.crt", folder / f"{name}.key", (name,))
+    return plan_of(
+        listeners={
+            "http": {"port": 80},
+            "web": {"port": 443, "tls": {"certificates": _pairs(folder, "a.example", "b.example")}},
+            "partners": {
+                "port": 8443,
+                "tls": {
+                    "certificates": _pairs(folder, "a.example"),
+                    "client": {"ca": str(folder / "a.example.crt"), "verify": "required"},
+                },
+                "access": {"allow": ["192.0.2.0/24", "2001:db8::/32"]},
+            },
+            "sql": {"port": 5432, "mode": "l4"},
+            "mail": {"port": 993, "mode": "l4", "tls": {"certificates": _pairs(folder, "a.example")}},
+            "dns": {"port": 53, "mode": "l4", "protocol": "udp"},
+        },
+        pools={
+            "app": {
+                "endpoints": [{"address": "10.0.0.1:80"}, {"address": "10.0.0.2:80"}],
+                "health": {"active": {"path": "/up"}},
+                "sticky": {"cookie": "s", "ttl": "1h"},
+                "slow_start": "30s",
+            },
+            "six": {"endpoints": [{"address": "[2001:db8::1]:80"}], "balance": "least_connections"},
+            "names": {"endpoints": [{"address": "names.internal:80"}], "tls": {"verify": False}},
+            "calls": {"endpoints": [{"address": "10.0.0.3:80"}], "protocol": "grpc"},
+            "db": {"endpoints": [{"address": "10.0.0.4:5432"}], "proxy_protocol": "v2"},
+            "mail": {"endpoints": [{"address": "10.0.0.5:143"}]},
+            "dns": {"endpoints": [{"address": "10.0.0.6:53"}]},
+        },
+        routes=[
+            {"name": "https", "listeners": ["http"], "redirect": {"scheme": "https", "status": 301}},
+            {
+                "name": "admin",
+                "listeners": ["web"],
+                "match": [{"path": {"prefix": "/admin"}, "methods": ["GET", "POST", "PUT", "DELETE"]}],
+                "access": {"allow": ["10.0.0.0/8"], "deny": ["10.0.0.0/24"]},
+                "forward": "names",
+                "rewrite": {"prefix": "/", "host": "admin.internal"},
+            },
+            {"name": "calls", "listeners": ["web"], "hosts": ["calls.example"], "forward": "calls"},
+            {"name": "ok", "listeners": ["web"], "match": [{"path": {"exact": "/ok"}}], "respond": {"status": 200}},
+            {
+                "name": "site",
+                "listeners": ["web", "partners"],
+                "forward": [{"pool": "app", "weight": 9}, {"pool": "six", "weight": 1}],
+            },
+            *({"name": f"l4-{name}", "listeners": [name], "forward": pool} for name, pool in _L4.items()),
+        ],
+        access_log="json",
+    )
+
+
+_L4 = {"sql": "db", "mail": "mail", "dns": "dns"}
+
+
+def _pairs(folder: Path, *names: str) -> list[dict[str, str]]:
+    return [{"cert": str(folder / f"{name}.crt"), "key": str(folder / f"{name}.key")} for name in names]
 
 
 def cases() -> Iterator[Plan]:

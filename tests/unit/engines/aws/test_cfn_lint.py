@@ -11,7 +11,7 @@ import pytest
 
 from lbgen.engines.aws import ENGINE
 from tests.topologies import draw
-from tests.unit.engines.aws.templates import cases, drawn, expressible, text_of
+from tests.unit.engines.aws.templates import cases, drawn, everything, expressible, text_of
 
 LINT = shutil.which("cfn-lint", path=str(Path(sys.executable).parent)) or shutil.which("cfn-lint")
 
@@ -20,7 +20,7 @@ LINT = shutil.which("cfn-lint", path=str(Path(sys.executable).parent)) or shutil
 def test_cfn_lint_finds_nothing(tmp_path: Path, every: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "engine", lambda name: ENGINE)
     files = []
-    for number, plan in enumerate([*expressible(), *cases(), *drawn(50 if every else 10)]):
+    for number, plan in enumerate([everything(tmp_path), *expressible(), *cases(), *drawn(50 if every else 10)]):
         path = tmp_path / f"{number}-{plan.name}.yaml"
         path.write_text(text_of(plan), encoding="utf-8")
         files.append(str(path))

@@ -1,9 +1,9 @@
 """moto, which stands in for the API, deploys the templates; what it holds then is what the plan says.
 
-Its CloudFormation leaves out some properties (`LEFT_OUT`, the type of a load balancer), which the test passes to the
-same API itself, and refuses conditions with patterns, which are not checked then. It has no IPv6 networks, trust
-stores, transforms, further certificates and alarms in a stack: these are read from the template alone, by cfn-lint and
-the other tests here.
+Its CloudFormation leaves out some properties (`LEFT_OUT`, the type of a load balancer, weights of default actions),
+which the test passes to the same API itself, and refuses conditions with patterns, which are not checked then. It has
+no IPv6 networks, trust stores, transforms, further certificates and alarms in a stack: these are read from the template
+alone, by cfn-lint and the other tests here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lbgen.engines.aws import ENGINE
 from lbgen.plan.model import Balance, Forward, Mode, Redirect
 from lbgen.runtime.common.certificates import write_self_signed
 from tests.topologies import draw
-from tests.unit.engines.aws.templates import attributes, drawn, expressible, plan_of, template, text_of
+from tests.unit.engines.aws.templates import attributes, drawn, everything, expressible, plan_of, template, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ class Deployed:
 
 @pytest.fixture(autouse=True)
 def _without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load balancers of a stack have their type, and conditions may have patterns."""
+    """Load balancers of a stack have their type, conditions may have patterns, and default actions weights."""
     validate = elbv2.ELBv2Backend._validate_conditions
 
     def without_patterns(self: Any, conditions: list[dict[str, Any]]) -> None:
@@ -116,6 +116,7 @@ def _without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(elbv2.ELBv2Backend, "_validate_conditions", without_patterns)
+    monkeypatch.setattr(elbv2.ELBv2Backend, "convert_and_validate_properties", lambda _, has: has["DefaultActions"])
     monkeypatch.setattr(elbv2.FakeLoadBalancer, "create_from_cloudformation_json", classmethod(create))
 
 
@@ -225,6 +226,12 @@ def check_group(plan: Plan, stack: Deployed, name: str, arn: str) -> None:
 
 @pytest.mark.parametrize("plan", [pytest.param(each, id=each.name) for each in expressible()])
 def test_examples(plan: Plan) -> None:
+    with deployed(plan) as stack:
+        check(plan, stack)
+
+
+def test_one_of_each_kind(tmp_path: Path) -> None:
+    plan = everything(tmp_path)
     with deployed(plan) as stack:
         check(plan, stack)
 
