@@ -11,6 +11,7 @@ from lbgen.engines.aws.matching import Test, by_hosts, conditions, listener_rule
 from lbgen.engines.aws.paths import AMBIGUOUS
 from lbgen.engines.aws.upstreams import lists_targets, target_group
 from lbgen.engines.aws.view import CERTIFICATES, LISTENER, RULE, attributes, ref, resource
+from lbgen.engines.document import Commented
 from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -31,18 +32,17 @@ def add_web(template: Template, listener: Listener) -> None:
     last one may be the default action."""
     plan, group = template.plan, partial(_add_group, template, None)
     rules = listener_rules(listener)
-    found: list[tuple[str, tuple[str, ...], Part]] = []
+    found: list[tuple[str, str, Part]] = []
     if any(isinstance(plan.route(rule.route).action, Forward) for rule in rules):
         refused = Test("path-pattern", AMBIGUOUS, by_regex=True)
-        found.append((listener.field, ("paths",), ((refused,), answer(400), [])))
+        found.append((listener.field, "Paths that can be read in two ways", ((refused,), answer(400), [])))
     for rule, hosts in by_hosts(rules):
-        for number, part in enumerate(rules_of(plan, rule, hosts, group), 1):
-            found.append((rule.field, (rule.id, *([f"part-{number}"] if number > 1 else [])), part))
+        found += ((rule.field, f"Route {rule.route}", part) for part in rules_of(plan, rule, hosts, group))
     default = answer(404)
     if found and not any(found[-1][2][::2]):  # for every request, without transforms
         default = found.pop()[2][1]
     name = _add(template, listener, default, {})
-    for priority, (field, words, (wanted, action, transforms)) in enumerate(found, 1):
+    for priority, (field, comment, (wanted, action, transforms)) in enumerate(found, 1):
         properties: dict[str, Data] = {
             "ListenerArn": ref(name),
             "Priority": priority,
@@ -50,7 +50,9 @@ def add_web(template: Template, listener: Listener) -> None:
             "Actions": [action],
             **({"Transforms": transforms} if transforms else {}),
         }
-        template.resources[template.names.of("rule", listener.name, *words)] = resource(RULE, properties, field=field)
+        # Named by their places: CloudFormation cannot give a rule the priority that another one has.
+        key = template.names.of("rule", listener.name, f"{priority:03}")
+        template.resources[key] = Commented(comment, resource(RULE, properties, field=field))
 
 
 def add_raw(template: Template, listener: Listener) -> None:

@@ -86,7 +86,11 @@ class Template:
 
 def _spaced(resources: Mapping[str, Data]) -> dict[str, Data]:
     """With an empty line before each but the first."""
-    return {name: Commented("", each, apart=number > 0) for number, (name, each) in enumerate(resources.items())}
+    found: dict[str, Data] = {}
+    for name, each in resources.items():
+        comment, value = (each.comment, each.value) if isinstance(each, Commented) else ("", each)
+        found[name] = Commented(comment, value, apart=bool(found))
+    return found
 
 
 def resource(kind: str, properties: Mapping[str, Data], *, field: str = "", condition: str = "") -> Data:

@@ -19,7 +19,16 @@ from lbgen.engines.aws import ENGINE
 from lbgen.plan.model import Balance, Forward, Mode, Redirect
 from lbgen.runtime.common.certificates import write_self_signed
 from tests.topologies import draw
-from tests.unit.engines.aws.templates import attributes, drawn, everything, expressible, plan_of, template, text_of
+from tests.unit.engines.aws.templates import (
+    attributes,
+    drawn,
+    everything,
+    expressible,
+    plan_of,
+    resources,
+    template,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +80,7 @@ class Deployed:
         self.ids = {
             each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found if "LogicalResourceId" in each
         }
+        self.formation, self.parameters = formation, parameters
         for name, each in made["Resources"].items():
             kind = each["Type"].rpartition("::")[2]
             for key, call in LEFT_OUT.get(kind, {}).items():
@@ -78,6 +88,11 @@ class Deployed:
                 if values:
                     argument = "Targets" if key == "Targets" else "Attributes"
                     getattr(self.elb, call)(**{f"{kind}Arn": self.ids[name], argument: values})
+
+    def update(self, plan: Plan) -> None:
+        self.formation.update_stack(StackName="stack", TemplateBody=text_of(plan), Parameters=self.parameters)
+        (stack,) = self.formation.describe_stacks(StackName="stack")["Stacks"]
+        assert stack["StackStatus"] == "UPDATE_COMPLETE"
 
     def listeners(self) -> list[dict[str, Any]]:
         balancers = self.elb.describe_load_balancers()["LoadBalancers"]
@@ -241,6 +256,18 @@ def test_random_topologies(monkeypatch: pytest.MonkeyPatch, every: bool) -> None
     for plan in drawn(50 if every else 5):
         with deployed(plan) as stack:
             check(plan, stack)
+
+
+def test_a_route_in_the_middle_changes_no_priority() -> None:
+    """CloudFormation cannot give a rule the priority that another one has."""
+    routes = [{"name": x, "match": [{"path": {"prefix": f"/{x}"}}], "respond": {"status": 200}} for x in "acd"]
+    added = {"name": "bb", "match": [{"path": {"prefix": "/bb"}}], "redirect": {"host": "b.example", "status": 301}}
+    before, after = plan_of(routes=routes), plan_of(routes=[*routes, added])
+    places = [{name: x["Priority"] for name, x in resources(each, "ListenerRule").items()} for each in (before, after)]
+    assert places[0].items() < places[1].items()
+    with deployed(before) as stack:
+        stack.update(after)
+        check(after, stack)
 
 
 def test_attributes_of_the_load_balancer() -> None:
