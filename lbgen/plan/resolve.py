@@ -11,7 +11,6 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
-from lbgen.plan.checks.files import named_files
 from lbgen.plan.error_pages import resolve_pages
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
@@ -45,7 +44,9 @@ from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 from lbgen.plan.values import read_value
+from lbgen.spec.find_values import find_values
 from lbgen.spec.model import ForwardedHeaders
+from lbgen.spec.values import FilePath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +154,7 @@ def _placed_fields(topology: Topology) -> list[str]:
     """Objects and the fields of routes and engines; deeper fields use the place of their parent."""
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
-    fields += [place for place, _ in named_files(model)]
+    fields += [place for place, _ in find_values(model, FilePath)]
     for name, pool in model.pools.items():
         fields += [f"pools.{name}", *(f"pools.{name}.endpoints[{i}]" for i in range(len(pool.endpoints)))]
     for index, route in enumerate(model.routes):

@@ -117,6 +117,11 @@ def parse_file(value: object) -> str:
     return path
 
 
+def parse_folder(value: object) -> str:
+    """The path of a folder, relative to the topology or absolute."""
+    return parse_file(value)
+
+
 def parse_regex(value: object) -> str:
     """A portable regular expression; LB118 with the reason otherwise."""
     pattern = require_text("a regular expression", value)
@@ -285,4 +290,5 @@ RetryCause = Annotated[
 ]
 Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
 MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
+FolderPath = Annotated[str, PlainValidator(parse_folder), _text(_LINE, minLength=1, format="path")]
 FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1, format="path")]
