@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import UNPORTABLE, Verdict, VerdictTable, approximate, documented, refused
+from lbgen.engines.api import Verdict, VerdictTable, approximate, documented, refused
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
@@ -128,7 +128,7 @@ _VERDICTS: dict[Feature, Verdict] = {
     "headers.hop_by_hop": documented("made anew for targets"),
     "headers.connection_nominated": approximate("not documented"),
     "statuses": documented("its own pages; 502, 503 and 504 for failed targets, and 460 and 463 in its logs alone"),
-    "engines.verbatim": UNPORTABLE,
+    "engines.verbatim": refused("a template has no place for text of its own; add to it what you deploy beside it"),
 }
 
 SUPPORT = VerdictTable(_VERDICTS)
