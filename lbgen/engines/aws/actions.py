@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.aws.matching import Test, tests, with_sources, within_quotas
+from lbgen.engines.aws.upstreams import sticky_seconds
+from lbgen.engines.aws.view import ref
 from lbgen.plan.model import Forward, Redirect, Respond
 from lbgen.plan.path_conditions import PrefixPath
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from lbgen.plan.values import Value
 
 Part = tuple[tuple[Test, ...], "Data", "list[Data]"]
-_STICKY_SECONDS = 86_400
+"""A rule of the API: conditions, action and transforms."""
 _PORTS = {"http": "80", "https": "443"}
 
 
@@ -69,15 +71,20 @@ def _action(plan: Plan, route: Route, group: Callable[[str], str]) -> Data:
         return {"Type": "redirect", "RedirectConfig": _redirect(action)}
     if isinstance(action, Respond):
         return answer(action.status, literal(action.body), media_type(action))
+    return forward(plan, action, group)
+
+
+def forward(plan: Plan, action: Forward, group: Callable[[str], str]) -> Data:
+    """To the target groups of its pools, by weight."""
     targets = [target for target in action.targets if target.weight]
     if len(targets) == 1:
-        return {"Type": "forward", "TargetGroupArn": {"Ref": group(targets[0].pool)}}
-    shares: list[Data] = [
-        {"TargetGroupArn": {"Ref": group(target.pool)}, "Weight": target.weight} for target in targets
-    ]
+        return {"Type": "forward", "TargetGroupArn": ref(group(targets[0].pool))}
+    shares: list[Data] = [{"TargetGroupArn": ref(group(target.pool)), "Weight": target.weight} for target in targets]
     config: dict[str, Data] = {"TargetGroups": shares}
-    if any(plan.pool(target.pool).sticky for target in targets):
-        config["TargetGroupStickinessConfig"] = {"Enabled": True, "DurationSeconds": _STICKY_SECONDS}
+    sticky = [pool.sticky for target in targets if (pool := plan.pool(target.pool)).sticky is not None]
+    if sticky:
+        seconds = max(map(sticky_seconds, sticky))
+        config["TargetGroupStickinessConfig"] = {"Enabled": True, "DurationSeconds": seconds}
     return {"Type": "forward", "ForwardConfig": config}
 
 
@@ -87,10 +94,9 @@ def _redirect(action: Redirect) -> dict[str, Data]:
     return {
         "StatusCode": f"HTTP_{action.status}",
         "Protocol": action.scheme.upper() if action.scheme is not None else "#{protocol}",
-        "Host": "#{host}" if action.host is None else literal(action.host),
         "Port": own if action.port is None else str(action.port),
-        "Path": "/#{path}" if action.path is None else literal(action.path),
-        "Query": "#{query}",
+        **({"Host": literal(action.host)} if action.host is not None else {}),
+        **({"Path": literal(action.path)} if action.path is not None else {}),
     }
 
 
@@ -120,4 +126,7 @@ def _url(rewrite: Rewrite, matched: Path) -> tuple[str, str] | None:
 
 
 def _literal(text: str) -> str:
-    return text.replace("$", "$$")
+    """As a replacement; ValueError for `$`, which begins a group there and has no documented escape."""
+    if "$" in text:
+        raise ValueError("a rewrite has no $")
+    return text

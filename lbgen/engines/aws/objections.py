@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
-from lbgen.engines.aws import matching
+from lbgen.engines.aws import matching, pool_objections
 from lbgen.engines.aws.actions import literal, media_type, rules_of
 from lbgen.engines.aws.upstreams import INTERVAL, THRESHOLD, TIMEOUT
 from lbgen.plan.model import Balance, Forward, Mode, Redirect, Respond
@@ -24,6 +24,7 @@ _HEAVIEST = 999
 def objections(plan: Plan) -> Iterator[Objection]:
     """Refusals by place."""
     arns = dict(plan.options("aws").certificate_arns)
+    yield from pool_objections.objections(plan)
     for listener in plan.listeners:
         yield from _listener(plan, listener)
         if listener.name in arns and not listener.terminates_tls:
@@ -68,7 +69,7 @@ def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.tls is not None and listener.tls.client_ca is not None and not listener.tls.client_required:
         why = refused("a trust store refuses clients without a certificate; write verify: required")
         yield Objection(why, f"{listener.field}.tls.client.verify")
-    count = 0
+    count = 1  # the one for ambiguous paths
     for rule in matching.listener_rules(listener):
         path = rule.match.path
         if path.is_text and not matching.PATH_CHARACTERS.fullmatch(path.value):

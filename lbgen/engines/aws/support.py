@@ -40,10 +40,7 @@ _VERDICTS: dict[Feature, Verdict] = {
         "`keepalive` is `client_keep_alive.seconds` of the load balancer, from 60 s to 7 days; slow heads and bodies "
         "are cut by its idle timeout"
     ),
-    "paths.strict": approximate(
-        "desync mitigation in its strictest mode refuses what is ambiguous by its own list (400); dot segments and "
-        "escapes are matched as they come"
-    ),
+    "paths.strict": documented("a first rule answers 400 to ambiguous paths, beside its own desync mitigation"),
     "headers_with_underscores.drop": documented("`routing.http.drop_invalid_header_fields.enabled`"),
     # Rules.
     "match.host": _RULE,
@@ -96,14 +93,20 @@ _VERDICTS: dict[Feature, Verdict] = {
     "timeouts.response": approximate(
         "one idle timeout of the load balancer, from 1 to 4000 s: the longest `timeouts.idle` of its routes; 504"
     ),
-    "timeouts.idle": approximate("one idle timeout of the load balancer for all routes, from 1 to 4000 s: the longest"),
+    "timeouts.idle": approximate(
+        "one idle timeout of an Application Load Balancer for all routes, from 1 to 4000 s: the longest; that of a TCP "
+        "listener, from 60 to 6000 s; 350 s of TLS and 120 s of UDP listeners"
+    ),
     # Pools.
     "pool.balance.round_robin": documented("`round_robin`; connections go by a hash of their addresses and ports"),
     "pool.balance.least_connections": documented("`least_outstanding_requests`"),
     "pool.balance.random": documented("`weighted_random`"),
     "pool.weights": refused("targets of a group have no weights; write a pool for each, and weights in `forward`"),
     "pool.weights.zero": documented("left out of the target group"),
-    "pool.endpoint_names": refused("a target group holds addresses or instances"),
+    "pool.endpoint_names": approximate(
+        "names are not resolved: the target group has no targets until somebody registers them, or attaches an Auto "
+        "Scaling group, by its ARN in the outputs"
+    ),
     "pool.endpoint_ipv6": documented("a target group of IPv6 addresses"),
     "pool.health.active": documented("health checks of the target group"),
     "pool.health.passive": refused("only health checks take a target out"),
@@ -120,9 +123,9 @@ _VERDICTS: dict[Feature, Verdict] = {
         "X-Forwarded-For is appended to whatever the client sends, -Proto and -Port are set, -Host is not"
     ),
     "request_id": approximate("X-Amzn-Trace-Id instead of X-Request-Id"),
-    "access_log": approximate("its own format, in a bucket of S3"),
-    "access_log.l4": approximate("of TLS listeners alone, its own format, in a bucket of S3"),
-    "metrics": approximate("its own metrics, in CloudWatch"),
+    "access_log": approximate("its own format, in a bucket of S3 that is a parameter; none without it"),
+    "access_log.l4": approximate("of TLS listeners alone, its own format, in a bucket of S3 that is a parameter"),
+    "metrics": approximate("its own metrics, in CloudWatch, with alarms for a topic that is a parameter"),
     "framing": documented("HTTP/1.1 and HTTP/2 to clients, made anew for targets"),
     "framing.malformed": approximate("refused or closed by its own list of desync mitigation"),
     "headers.hop_by_hop": documented("made anew for targets"),
