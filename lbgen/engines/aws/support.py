@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbgen.engines.api import UNPORTABLE, Verdict, VerdictTable, approximate, documented, refused
+from lbgen.engines.api import Verdict, VerdictTable, approximate, documented, refused
 
 if TYPE_CHECKING:
     from lbgen.plan.features import Feature
@@ -14,12 +14,18 @@ _NO_CASE = approximate("the comparison ignores case")
 _RULE = documented("a condition of a rule")
 
 _VERDICTS: dict[Feature, Verdict] = {
-    "": refused("it has no such setting"),
+    "": refused("a load balancer of AWS has no such setting"),
     # Listeners.
     "listener.l7": documented("a listener of an Application Load Balancer"),
     "listener.l4.tcp": documented("a listener of a Network Load Balancer"),
     "listener.l4.udp": documented("a listener of a Network Load Balancer"),
     "listener.tls": documented("certificates of ACM by ARN, a parameter for each listener"),
+    "listener.tls.acme": refused(
+        "ACM issues certificates there: write `certificates`, and their ARN in `engines: { aws: { certificate_arns } }`"
+    ),
+    "listener.address": refused("its subnets give a load balancer its addresses; leave it out"),
+    "listener.proxy_protocol": refused("it does not read PROXY headers"),
+    "listener.limits": refused("its limits of heads are its own, and cannot be changed"),
     "listener.tls.no_sni": documented("the first certificate serves clients that send no name"),
     "listener.tls.client": documented("a trust store by ARN, a parameter; a certificate is required"),
     "listener.tls.curves": refused("a security policy names the curves, and is one of Amazon's"),
@@ -62,6 +68,7 @@ _VERDICTS: dict[Feature, Verdict] = {
     "route.priority": documented("the priorities of rules follow the order of trial"),
     # Actions.
     "route.forward": documented("a target group"),
+    "route.forward.request_headers": refused("a rule rewrites Host and the URL, and no other field"),
     "route.forward.split": documented("target groups with weights"),
     "route.redirect": documented("a redirect action"),
     "route.respond": documented("a fixed response"),
@@ -71,6 +78,15 @@ _VERDICTS: dict[Feature, Verdict] = {
     "route.request_headers": refused("a rule rewrites Host and the URL, and no other field"),
     "route.response_headers": refused("it sets a few fields by attributes of a listener, for all of its routes"),
     "route.rate_limit": refused(f"no limit of requests; {_WAF} has rate-based rules"),
+    "route.auth": refused("it asks OpenID providers, which the topology does not name; leave it to the service"),
+    "route.cors": refused(
+        "it answers no preflight, and sets fields for all routes of a listener; leave it to the service"
+    ),
+    "route.compression": refused("it does not compress; Amazon CloudFront in front of it does"),
+    "route.mirror": refused("it does not copy requests"),
+    "route.concurrency": refused(f"no limit of requests at a time; {_WAF} has rate-based rules"),
+    "route.buffering": refused("it holds no whole bodies for rules that forward to addresses"),
+    "route.error_pages": refused("its error pages are its own; Amazon CloudFront in front of it replaces them"),
     "route.retries": refused("a failed request is not sent again; the client gets 502, 503 or 504"),
     "route.max_body": refused(f"no limit of bodies; {_WAF} can limit them"),
     "timeouts.connect": approximate("10 s, which cannot be changed"),
@@ -114,8 +130,8 @@ _VERDICTS: dict[Feature, Verdict] = {
     "framing.malformed": approximate("refused or closed by its own list of desync mitigation"),
     "headers.hop_by_hop": documented("made anew for targets"),
     "headers.connection_nominated": approximate("not documented"),
-    "statuses": approximate("502, 503 and 504 for failed targets, 460 and 463 in its logs, each with its own page"),
-    "engines.verbatim": UNPORTABLE,
+    "statuses": documented("its own pages; 502, 503 and 504 for failed targets, and 460 and 463 in its logs alone"),
+    "engines.verbatim": refused("a template has no place for text of its own; add to it what you deploy beside it"),
 }
 
 SUPPORT = VerdictTable(_VERDICTS)
