@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbgen.engines.aws import ENGINE
 from lbgen.runtime.common.certificates import write_self_signed
-from tests.topologies import draw
 from tests.unit.engines.aws.templates import (
     attributes,
     drawn,
@@ -147,8 +145,7 @@ def test_hosts_without_a_dot_are_refused() -> None:
     assert not is_taken(plan_of(routes=[{"name": "a", "hosts": ["localhost"], "forward": "app"}]))
 
 
-def test_rules_are_within_the_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "engine", lambda name: ENGINE)
+def test_rules_are_within_the_quotas() -> None:
     for plan in [*expressible(), *drawn(10)]:
         priorities: dict[str, list[int]] = {}
         for rule in resources(plan, "ListenerRule").values():

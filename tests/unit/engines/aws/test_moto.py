@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbgen.engines.aws import ENGINE
 from lbgen.plan.model import Balance, Forward, Mode, Redirect
 from lbgen.runtime.common.certificates import write_self_signed
-from tests.topologies import draw
 from tests.unit.engines.aws.templates import (
     attributes,
     drawn,
@@ -251,8 +249,7 @@ def test_one_of_each_kind(tmp_path: Path) -> None:
         check(plan, stack)
 
 
-def test_random_topologies(monkeypatch: pytest.MonkeyPatch, every: bool) -> None:
-    monkeypatch.setattr(draw, "engine", lambda name: ENGINE)
+def test_random_topologies(every: bool) -> None:
     for plan in drawn(50 if every else 5):
         with deployed(plan) as stack:
             check(plan, stack)

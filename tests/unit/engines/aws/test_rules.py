@@ -12,12 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from lbgen.conformance.corpus import corpus
-from lbgen.engines.aws import ENGINE
 from lbgen.engines.aws.view import Names
 from lbgen.plan.model import Mode
 from lbgen.plan.request import RefusedError, parse_request
 from lbgen.plan.simulate import simulate
-from tests.topologies import draw
 from tests.unit.engines.aws.templates import cases, drawn, expressible, template
 
 if TYPE_CHECKING:
@@ -29,11 +27,6 @@ if TYPE_CHECKING:
 
 REQUESTS = 1_000  # of each example, with --drills 5,000
 DRAWN = 10  # random topologies of 200 requests, with --drills 50
-
-
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "engine", lambda name: ENGINE)  # it is not installed
 
 
 class Evaluator:
