@@ -7,20 +7,22 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from lbgen.engines.api import Objection, approximate, refused
+from lbgen.engines.aws.matching import listener_rules
 from lbgen.engines.aws.upstreams import INTERVAL, SLOW_START, STATUSES
-from lbgen.plan.model import Balance, Forward, Mode
+from lbgen.plan.model import Balance, Forward, Mode, PoolProtocol
 
 if TYPE_CHECKING:
-    from lbgen.plan.model import Listener, Plan, Pool
+    from lbgen.plan.model import Listener, Plan, Pool, Target
     from lbgen.plan.policy import ActiveHealth
 
 
 def objections(plan: Plan) -> Iterator[Objection]:
     """Refusals and differences by place."""
     yield from _ports(plan)
-    for listener in plan.listeners:
-        if listener.mode is Mode.L4 and not listener.terminates_tls:
-            yield from _plain(plan, listener)
+    plain = [each for each in plan.listeners if not each.terminates_tls]
+    pools = {target.pool: each.mode for each in plain for name in _routes(each) for target in _targets(plan, name)}
+    for name, mode in pools.items():
+        yield from _behind_plain(plan.pool(name), mode)
     for pool in plan.pools:
         yield from _addresses(pool)
         yield from _slow_start(pool)
@@ -37,14 +39,23 @@ def _ports(plan: Plan) -> Iterator[Objection]:
             yield Objection(why, f"{listener.field}.port")
 
 
-def _plain(plan: Plan, listener: Listener) -> Iterator[Objection]:
-    for rule in listener.l4_rules:
-        action = plan.route(rule.route).action
-        for target in action.targets if isinstance(action, Forward) else ():
-            pool = plan.pool(target.pool)
-            if pool.tls is not None:
-                why = refused("a TCP listener leads to TCP targets alone; write `tls` on the listener too")
-                yield Objection(why, f"{pool.field}.tls")
+def _routes(listener: Listener) -> Iterator[str]:
+    yield from (rule.route for rule in listener_rules(listener))
+    yield from (rule.route for rule in listener.l4_rules)
+
+
+def _targets(plan: Plan, route: str) -> tuple[Target, ...]:
+    action = plan.route(route).action
+    return action.targets if isinstance(action, Forward) else ()
+
+
+def _behind_plain(pool: Pool, mode: Mode) -> Iterator[Objection]:
+    """A pool behind a listener without TLS."""
+    if mode is Mode.L4 and pool.tls is not None:
+        why = refused("a TCP listener leads to TCP targets alone; write `tls` on the listener too")
+        yield Objection(why, f"{pool.field}.tls")
+    if mode is Mode.L7 and pool.protocol is PoolProtocol.GRPC:
+        yield Objection(refused("gRPC needs a listener with TLS"), f"{pool.field}.protocol")
 
 
 def _addresses(pool: Pool) -> Iterator[Objection]:

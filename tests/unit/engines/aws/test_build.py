@@ -201,6 +201,7 @@ LAYER_4 = {
             "health.active.expect",
             {"pools": {"app": {"endpoints": ENDPOINTS, "health": {"active": {"path": "/", "expect": ["200-599"]}}}}},
         ),
+        ("protocol", {"pools": {"app": {"endpoints": ENDPOINTS, "protocol": "grpc"}}}),
         ("tls", {**LAYER_4, "pools": {"app": {"endpoints": ENDPOINTS, "tls": {"verify": False}}}}),
     ],
 )
