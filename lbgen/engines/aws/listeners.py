@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from lbgen.plan.model import Listener
 
 APPLICATION, NETWORK = "ApplicationLoadBalancer", "NetworkLoadBalancer"
-# TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone ("Security policies for your Application Load Balancer").
-_POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-2021-06", "1.3": "ELBSecurityPolicy-TLS13-1-3-2021-06"}
+# TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone, both with hybrid key exchange: what AWS recommends
+# ("Security policies for your Application Load Balancer").
+_POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-PQ-2025-09", "1.3": "ELBSecurityPolicy-TLS13-1-3-PQ-2025-09"}
 _RAW_IDLE = (60, 6000)  # seconds that the API allows
 
 
