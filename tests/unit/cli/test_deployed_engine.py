@@ -98,7 +98,7 @@ def test_cfn_lint_checks_it(topology, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def misspelt(self, plan, version):
         (file,) = broken(self, plan, version)
-        return (type(file)(file.name, file.text.replace("SubnetIds }", "SubnetId }")),)
+        return (type(file)(file.name, file.text.replace("!Ref SubnetIds", "!Ref SubnetId")),)
 
     monkeypatch.setattr(type(aws), "render", misspelt)
     code, text = run("check", topology(), "-e", "aws", "--accept", "all")
