@@ -23,10 +23,10 @@ from lbgen.conformance.own_answers import (
     no_answer,
     own_differences,
 )
-from lbgen.conformance.pages import apply_edits, intercepted, own_pages, page_differences
+from lbgen.conformance.pages import intercepted, own_pages, page_differences
 from lbgen.plan.compression import compresses
 from lbgen.plan.error_pages import page_for
-from lbgen.plan.forwarding import DEFAULT_PORTS
+from lbgen.plan.forwarding import DEFAULT_PORTS, apply_edits
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
@@ -199,8 +199,8 @@ def _proxy_made(
     text = b"" if bodiless or body is None else body.encode("latin-1")
     if body is not None and answer.body != text:
         yield Difference(Kind.BODY, repr(answer.body), repr(text))
-    headers = apply_edits(headers, outcome.cors_edits)
-    expected = [h for h in apply_edits(headers, outcome.response_edits) if h[0].lower() != "location"]
+    edited = apply_edits(headers, outcome.cors_edits, outcome.response_edits)
+    expected = [line for line in edited if line[0].lower() != "location"]
     extra = {*outcome.free, *(("location",) if outcome.location is not None else ())}
     if not body:  # a redirect's body is its own affair, and so is the type of none
         extra |= {"content-type"}
@@ -269,7 +269,7 @@ def _forwarded(case: Case, outcome: Outcome, answer: Answer) -> Iterator[Differe
     elif outcome.compression is not None:  # caches may be told of the other form, too
         shown = [(n, _without_encoding(v) if n == "vary" else v) for n, v in shown]
         shown = [(n, v) for n, v in shown if v or n != "vary"]
-    expected = apply_edits(apply_edits(kept, outcome.cors_edits), outcome.response_edits)
+    expected = apply_edits(kept, outcome.cors_edits, outcome.response_edits)
     named = {n.lower() for n, _ in expected}
     yield from header_differences("answer", expected, shown, ((_HOP | free) - named) | {*outcome.free})
     yield from _pattern_differences("answer", outcome.patterns, shown)

@@ -175,14 +175,17 @@ class Facts(Struct, frozen=True):
         parts = [to_wire(part) if isinstance(part, str) else self._find(part) for part in parts_of(value)]
         return None if any(part is None for part in parts) else "".join(part or "" for part in parts)
 
+    def fill(self, value: Value) -> Value:
+        """`value` as latin-1 text, with placeholders left where the fact is not known."""
+        return join_parts(map(self._fill, parts_of(value)))
+
+    def _fill(self, part: str | Placeholder) -> str | Placeholder:
+        known = to_wire(part) if isinstance(part, str) else self._find(part)
+        return part if known is None else known
+
     def pattern(self, value: Value) -> str:
         """A regular expression for the texts that `value` may make, where some fact is not known."""
-        found = ""
-        for part in parts_of(value):
-            known = to_wire(part) if isinstance(part, str) else self._find(part)
-            open_ = _OPEN.get(part.fact, ".*") if isinstance(part, Placeholder) else ""
-            found += open_ if known is None else re.escape(known)
-        return found
+        return text_pattern(self.fill(value))
 
     def _find(self, placeholder: Placeholder) -> str | None:
         known = _FACTS.get(placeholder.fact)
@@ -197,6 +200,11 @@ class Facts(Struct, frozen=True):
         number = group_number(self.path, name)
         found = compile_pattern(self.path.value).fullmatch(self.parsed.path.encode("latin-1")) if number else None
         return "" if found is None else (found.group(number) or b"").decode("latin-1")
+
+
+def text_pattern(value: Value) -> str:
+    """A regular expression for the texts that a value may make whose literal parts are latin-1."""
+    return "".join(re.escape(part) if isinstance(part, str) else _OPEN.get(part.fact, ".*") for part in parts_of(value))
 
 
 # What a fact looks like that the oracle does not know.

@@ -20,7 +20,8 @@ from lbgen.engines.nginx.strings import EMPTY, directive, text
 from lbgen.engines.nginx.support import VERSIONS
 from lbgen.engines.nginx.timeouts import duration
 from lbgen.engines.nginx.upstream_protocols import PROXY, upstream_module, upstream_protocol
-from lbgen.engines.nginx.view import Contributor, HttpRoute
+from lbgen.engines.nginx.values import write_value
+from lbgen.engines.nginx.view import Contributor, HttpListener, HttpRoute
 from lbgen.engines.text import Atom
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.error_pages import intercepts
@@ -77,7 +78,7 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
         yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
         if auth.redirect_to is not None:
-            answer = Answer(302, on.definitions.text(auth.redirect_to))
+            answer = Answer(302, write_value(HttpListener(on, listener), auth.redirect_to))
             yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
     if found:
         origin = Atom(next(iter(found.values())).field)

@@ -14,13 +14,17 @@ from msgspec.structs import replace
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.traefik.headers import title
 from lbgen.engines.traefik.names import ADMIN, MARK
+from lbgen.engines.traefik.plugin import use_plugin
+from lbgen.engines.traefik.values import write_shared
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners, http_routes, internal_port
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.values import Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
+_LOGIN = "X-Lbgen-Login"
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies
 # What Traefik adds to a question.
 _ADDED = ("x-forwarded-port", "x-forwarded-server", "x-real-ip", "x-replaced-path")
@@ -49,7 +53,8 @@ def identity_headers(plan: Plan) -> dict[str, dict[str, None]]:
 
 def _way(auth: ForwardAuth) -> ForwardAuth:
     """What the questions depend on beyond forwardAuth itself."""
-    return replace(auth, field="", request_headers=(), response_headers=(), redirect_to=None)
+    login = auth.redirect_to if isinstance(auth.redirect_to, Template) else None
+    return replace(auth, field="", request_headers=(), response_headers=(), redirect_to=login)
 
 
 def build_asking(plan: Plan) -> dict[str, Data]:
@@ -64,6 +69,8 @@ def build_asked_router(name: str) -> dict[str, Data]:
 
 def build_question(name: str, auth: ForwardAuth) -> Iterator[tuple[str, dict[str, Data]]]:
     """The middlewares of that router: the path and the host that the service knows."""
+    if auth.redirect_to is not None:
+        yield f"{name}{MARK}login", use_plugin("login", {"header": _LOGIN})
     path = auth.target.partition("?")[0]
     yield name, {"replacePath": {"path": path}}
     headers: dict[str, Data] = {"Host": auth.host, **{title(each): "" for each in _ADDED}}
@@ -76,6 +83,10 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
+    login = auth.redirect_to
+    if isinstance(login, Template):  # the question takes it along, as forwardAuth knows one address for all requests
+        edit: dict[str, Data] = {"name": _LOGIN, "value": write_shared(login, at.listener)}
+        yield "login", use_plugin("values", {"request": [edit]})
     if at.listener.trusted_proxies:  # forwardAuth would believe them
         yield "asked", _without(["x-forwarded-method", "x-forwarded-uri"])
     _, mark, query = auth.target.partition("?")
@@ -84,15 +95,17 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     forward: dict[str, Data] = {
         "address": address,
         "trustForwardHeader": True,
-        "authRequestHeaders": [title(name) for name in sent],
+        "authRequestHeaders": [*map(title, sent), *([_LOGIN] if isinstance(login, Template) else [])],
         "maxResponseBodySize": _MOST_BODY,
         "preserveLocationHeader": True,
     }
     if auth.response_headers:
         forward["authResponseHeaders"] = [title(name) for name in auth.response_headers]
-    if auth.redirect_to is not None:
-        forward["authSigninURL"] = auth.redirect_to
+    if isinstance(login, str):
+        forward["authSigninURL"] = login
     yield "auth", {"forwardAuth": forward}
+    if isinstance(login, Template):
+        yield "asked", _without([_LOGIN])
 
 
 def _without(names: Iterable[str]) -> dict[str, Data]:
