@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbgen.engines.document import Data
     from lbgen.plan.model import Plan
 
-_LOGIN = "X-Lbgen-Login"
+_SIGN_IN = "https://lbgen.invalid/login"  # see values.go
 _MOST_BODY = 1 << 20  # bytes of an answer; a longer one denies
 # What Traefik adds to a question.
 _ADDED = ("x-forwarded-port", "x-forwarded-server", "x-real-ip", "x-replaced-path")
@@ -53,8 +53,7 @@ def identity_headers(plan: Plan) -> dict[str, dict[str, None]]:
 
 def _way(auth: ForwardAuth) -> ForwardAuth:
     """What the questions depend on beyond forwardAuth itself."""
-    login = auth.redirect_to if isinstance(auth.redirect_to, Template) else None
-    return replace(auth, field="", request_headers=(), response_headers=(), redirect_to=login)
+    return replace(auth, field="", request_headers=(), response_headers=(), redirect_to=None)
 
 
 def build_asking(plan: Plan) -> dict[str, Data]:
@@ -69,8 +68,6 @@ def build_asked_router(name: str) -> dict[str, Data]:
 
 def build_question(name: str, auth: ForwardAuth) -> Iterator[tuple[str, dict[str, Data]]]:
     """The middlewares of that router: the path and the host that the service knows."""
-    if auth.redirect_to is not None:
-        yield f"{name}{MARK}login", use_plugin("login", {"header": _LOGIN})
     path = auth.target.partition("?")[0]
     yield name, {"replacePath": {"path": path}}
     headers: dict[str, Data] = {"Host": auth.host, **{title(each): "" for each in _ADDED}}
@@ -83,10 +80,8 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
-    login = auth.redirect_to
-    if isinstance(login, Template):  # the question takes it along, as forwardAuth knows one address for all requests
-        edit: dict[str, Data] = {"name": _LOGIN, "value": write_shared(login, at.listener)}
-        yield "login", use_plugin("values", {"request": [edit]})
+    if isinstance(auth.redirect_to, Template):  # forwardAuth knows one address for all requests
+        yield "login", use_plugin("values", {"login": write_shared(auth.redirect_to, at.listener)})
     if at.listener.trusted_proxies:  # forwardAuth would believe them
         yield "asked", _without(["x-forwarded-method", "x-forwarded-uri"])
     _, mark, query = auth.target.partition("?")
@@ -95,17 +90,15 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     forward: dict[str, Data] = {
         "address": address,
         "trustForwardHeader": True,
-        "authRequestHeaders": [*map(title, sent), *([_LOGIN] if isinstance(login, Template) else [])],
+        "authRequestHeaders": [title(name) for name in sent],
         "maxResponseBodySize": _MOST_BODY,
         "preserveLocationHeader": True,
     }
     if auth.response_headers:
         forward["authResponseHeaders"] = [title(name) for name in auth.response_headers]
-    if isinstance(login, str):
-        forward["authSigninURL"] = login
+    if auth.redirect_to is not None:
+        forward["authSigninURL"] = auth.redirect_to if isinstance(auth.redirect_to, str) else _SIGN_IN
     yield "auth", {"forwardAuth": forward}
-    if isinstance(login, Template):
-        yield "asked", _without([_LOGIN])
 
 
 def _without(names: Iterable[str]) -> dict[str, Data]:

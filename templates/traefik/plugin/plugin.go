@@ -19,7 +19,6 @@ type Config struct {
 	HashBy     *HashBy
 	ErrorPages *ErrorPages
 	Values     *Values
-	Login      *Login // on routers that lead to a service of authentication
 }
 
 // CreateConfig is called by Traefik before it fills in what the file says.
@@ -48,8 +47,6 @@ func New(_ context.Context, next http.Handler, config *Config, _ string) (http.H
 		return hashBy(next, config.HashBy), nil
 	case config.Values != nil:
 		return writeValues(next, config.Values)
-	case config.Login != nil:
-		return leadToLogin(next, config.Login.Header), nil
 	}
 	return nil, errors.New("a middleware of lbgen without a job")
 }
