@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import DEFAULT_PORTS, apply_edits
 from lbgen.plan.own_statuses import FAILURES
 from lbgen.plan.request import Headers, Request, connection_options
+from lbgen.plan.values import text_pattern
 from lbgen.runtime.standins.http1 import CONTROL, NAME, SEEN, body_of
 from lbgen.runtime.standins.stand_in import Behaviour
 
@@ -142,6 +144,10 @@ def _denied(expect: Expect, outcome: Outcome, answer: Answer) -> Iterator[Differ
     """Differences of an answer that the service which was asked, or the proxy, has to make."""
     if not expect.denied or (account_of(answer) is not None and not _of_service(outcome, answer)):
         yield Difference(Kind.ACCEPTED, f"answer {answer.status} of {account_of(answer)}: {answer.body[:80]!r}")
+    if outcome.login is not None and answer.status == HTTPStatus.FOUND and not _of_service(outcome, answer):
+        address = text_pattern(outcome.login)
+        if not re.fullmatch(address, answer.header("location") or ""):
+            yield Difference(Kind.HEADER, answer.header("location"), address, "location", "answer")
     yield from _literals(expect, answer)
 
 

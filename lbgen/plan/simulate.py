@@ -43,7 +43,7 @@ from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan,
 from lbgen.plan.path_conditions import EVERY_PATH, Path
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
-from lbgen.plan.values import Facts
+from lbgen.plan.values import Facts, Value
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
@@ -114,7 +114,7 @@ class Outcome(Struct, frozen=True):
     or of an endpoint's, with bodies of latin-1 text and placeholders where a fact is not known,
     and `causes` the statuses of an answer that the engine makes before a page replaces them.
     `asked`: the pool of the service that has to admit the request ("" = none); what it says instead is the answer, or a
-    refusal."""
+    refusal, and a 401 of it leads to `login`, whose literal parts are latin-1."""
 
     route: str | None
     rule: str | None
@@ -134,6 +134,7 @@ class Outcome(Struct, frozen=True):
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
     asked: str = ""
+    login: Value | None = None
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
     contest: Contest[Rule] = Contest()
 
@@ -224,7 +225,9 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         compression = route.compression
         if isinstance(route.auth, ForwardAuth):
             reason = f"{outcome.reason}, once pool {route.auth.pool} admits it"
-            outcome = replace(outcome, asked=route.auth.pool, reason=reason)
+            to = route.auth.redirect_to
+            login = None if to is None else of_request().fill(to)
+            outcome = replace(outcome, asked=route.auth.pool, reason=reason, login=login)
     if not asks_cors:
         others = (*auth.unsure, *shared_limit_statuses(route))
     if route.cors is not None and not asks_cors:

@@ -64,8 +64,7 @@ def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[Sched
     tried = [f"{pool.field}.{word}" for word in ("protocol", "tls.ca", "tls.server_name", "tls.verify")]
     if len(pool.endpoints) == 1:
         tried += [f"{pool.field}.balance", f"{pool.field}.endpoints[0].address"]
-    shows = {} if auth.redirect_to is None else {"location": auth.redirect_to}
-    no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=302 if shows else 401, shows=shows)
+    no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=401 if auth.redirect_to is None else 302)
     others = (403, 500, 502, 503, 504)
     gone = fault_case(f"{_CLAUSE}.gone", hit, route, denied=True, status=others, within_ms=(0, _MARGIN))
     found = [(no, Phase.REFUSING), (gone, Phase.REFUSED)]
