@@ -182,7 +182,8 @@ LB246 a placeholder that does not exist
   example: routes: [{ name: app, forward: app, request_headers: { set: { x-real-ip: "{client_ipp}" } } }]
   remedy: Correct the name as the finding proposes; for the text itself double the braces.
 LB247 a placeholder that has no value there
-  cause: Where the placeholder stands the fact is not known, or a client could choose a redirect's host by it.
+  cause: Where the placeholder stands the fact is not known, such as the route in an error page, or a client could
+    choose a redirect's host by it.
   example: routes: [{ name: app, forward: app, request_headers: { set: { x-endpoint: "{endpoint}" } } }]
   remedy: Do what the finding proposes, or drop the placeholder.
 LB251 a pool or policy that nothing uses

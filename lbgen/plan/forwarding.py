@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from lbgen.plan.addresses import is_within
+from lbgen.plan.facts import Facts, bind
 from lbgen.plan.path_conditions import Path, PrefixPath
 from lbgen.plan.request import ParsedRequest, connection_options, to_wire
 from lbgen.plan.route import HeaderEdits
 from lbgen.plan.values import PROXY_FIELDS as PROXY_FIELDS
-from lbgen.plan.values import Fact, Facts, Placeholder, Template, Value, bind, join_parts, parts_of
+from lbgen.plan.values import Fact, Placeholder, Template, Value, join_parts, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

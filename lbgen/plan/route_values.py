@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.facts import bind
 from lbgen.plan.route import Forward
-from lbgen.plan.values import Fact, Placeholder, Value, bind, placeholders_of
+from lbgen.plan.values import Fact, Placeholder, Value, placeholders_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,6 +23,7 @@ from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
+from lbgen.plan.facts import Facts
 from lbgen.plan.forwarding import (
     FORWARDED_FOR,
     PROXY_FIELDS,
@@ -43,10 +44,10 @@ from lbgen.plan.model import Forward, HeaderEdits, L4Rule, Listener, Mode, Plan,
 from lbgen.plan.path_conditions import EVERY_PATH, Path
 from lbgen.plan.request import Headers, ParsedRequest, RefusedError, Request, parse_request
 from lbgen.plan.rule_index import l4_index, rule_index
-from lbgen.plan.values import Facts, Value
 
 if TYPE_CHECKING:
     from lbgen.plan.policy import Compression
+    from lbgen.plan.values import Value
 
 
 _R = TypeVar("_R", Rule, L4Rule)

@@ -21,12 +21,13 @@ SHARED = (Place.PAGE, Place.LOGIN)
 
 
 class WrittenText(Struct, frozen=True):
-    """`route` is the number of its route, None for a text of the whole topology."""
+    """`route` is the number of its route, None for a text of the whole topology; `media` the type of a body."""
 
     field: str
     text: str
     place: Place
     route: int | None = None
+    media: str = ""
 
     @property
     def mentions(self) -> list[Mention]:
@@ -50,7 +51,8 @@ def written_texts(model: TopologyModel) -> Iterator[WrittenText]:
             yield from _edits(place, target.request_headers, Place.REQUEST, index)
         yield from _edits(f"{field}.response_headers", route.response_headers, Place.RESPONSE, index)
         if (respond := route.respond) is not None:
-            yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index)
+            media = respond.headers.get("content-type", "")
+            yield WrittenText(f"{field}.respond.body", respond.body, Place.BODY, index, media)
             for name, value in respond.headers.items():
                 yield WrittenText(f"{field}.respond.headers.{name}", value, Place.BODY, index)
         for key in ("host", "path", "to") if route.redirect is not None else ():
@@ -65,7 +67,7 @@ def _pages(field: str, pages: ErrorPages | None, route: int | None) -> Iterator[
     """Those in the topology; a file is literal."""
     for key, page in (pages or {}).items():
         if page.body is not None:
-            yield WrittenText(f"{field}.{key}.body", page.body, Place.PAGE, route)
+            yield WrittenText(f"{field}.{key}.body", page.body, Place.PAGE, route, page.content_type or "")
 
 
 def _edits(field: str, edits: HeaderEdits | None, place: Place, route: int | None) -> Iterable[WrittenText]:

@@ -16,21 +16,12 @@ from lbgen.engines.envoy.forwarded_headers import PROTO, SAVED_PROTO, build_id_f
 from lbgen.engines.envoy.mutations import escape_format
 from lbgen.engines.envoy.protobuf import extension, typed
 from lbgen.engines.envoy.view import Contributor, HttpListener, HttpRoute, http_routes
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS, REQUEST_ID, redirect_value
 from lbgen.plan.model import Forward, Listener, Plan, Redirect, Respond, Route
 from lbgen.plan.path_conditions import EVERY_PATH
 from lbgen.plan.route_values import answer_values, request_values, route_facts, shared_facts
-from lbgen.plan.values import (
-    Fact,
-    Placeholder,
-    Template,
-    Value,
-    bind,
-    group_number,
-    may_be_empty,
-    parts_of,
-    placeholders_of,
-)
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

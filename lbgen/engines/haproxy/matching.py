@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from lbgen.engines.haproxy.conditions import Conditions
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, acl_named, is_set, set_var, statement
-from lbgen.engines.haproxy.values import HOST
+from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, acl_named, is_set, set_var, statement
 from lbgen.engines.text import Literal
 from lbgen.plan.model import Forward, HostPattern, Redirect, Rule
 from lbgen.plan.path_conditions import ExactPath, PrefixPath

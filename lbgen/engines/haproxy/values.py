@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING
 from lbgen.engines import escapes
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.haproxy.quote import Sample, argument, log_format
-from lbgen.engines.haproxy.statements import Acl, Statement, acl, set_var, statement
+from lbgen.engines.haproxy.statements import HOST, Acl, Statement, acl, set_var, statement
 from lbgen.engines.haproxy.view import Contributor, HttpListener
 from lbgen.engines.text import Literal
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Listener, Plan, Redirect, Respond, Route
 from lbgen.plan.route_values import answer_values, route_facts, shared_facts
-from lbgen.plan.values import (
-    Fact,
-    Placeholder,
-    Template,
-    Value,
-    bind,
-    group_number,
-    may_be_empty,
-    parts_of,
-    placeholders_of,
-)
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, may_be_empty, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.haproxy.matching import RouteKey
@@ -34,8 +25,6 @@ if TYPE_CHECKING:
 ROOM = 2048  # bytes that HAProxy keeps free for each fact of a client's choice
 LONG_FACTS = frozenset({Fact.PATH, Fact.QUERY, Fact.ARGS, Fact.URI, Fact.HEADER, Fact.COOKIE, Fact.CAPTURE})
 _LONGEST_LITERAL = 200  # bytes of a fact of another kind, such as the subject of a certificate
-HOST = "req.fhdr(host),host_only,lower,rtrim(.)"
-"""The host as rules compare it."""
 _REQUEST = {  # while the request is there
     Fact.METHOD: "method",
     Fact.PATH: "path",

@@ -16,9 +16,10 @@ from lbgen.engines.nginx.statements import Entry
 from lbgen.engines.nginx.strings import EMPTY, text
 from lbgen.engines.nginx.view import HttpRoute, http_routes
 from lbgen.engines.text import Atom, Literal
+from lbgen.plan.facts import bind
 from lbgen.plan.model import Plan, Respond
 from lbgen.plan.route_values import has_captures, route_facts, shared_facts
-from lbgen.plan.values import Fact, Placeholder, Template, Value, bind, group_number, parts_of
+from lbgen.plan.values import Fact, Placeholder, Template, Value, group_number, parts_of
 
 if TYPE_CHECKING:
     from lbgen.engines.nginx.statements import Text

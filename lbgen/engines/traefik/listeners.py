@@ -14,9 +14,10 @@ from lbgen.engines.traefik.names import MARK
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.timeouts import FOREVER, duration
 from lbgen.engines.traefik.view import find_routes
+from lbgen.plan.facts import bind
 from lbgen.plan.model import Forward, Listener, Mode, Plan, Protocol, Redirect, Rule
 from lbgen.plan.route_values import route_facts, shared_facts
-from lbgen.plan.values import Fact, Placeholder, Template, bind
+from lbgen.plan.values import Fact, Placeholder, Template
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.traefik.plugin import use_plugin
 from lbgen.engines.traefik.view import Contributor, HttpRoute, find_routes, http_listeners
+from lbgen.plan.facts import bind
 from lbgen.plan.forwarding import PROXY_FIELDS
 from lbgen.plan.model import Forward, HeaderEdits, Listener, Plan, Route
 from lbgen.plan.path_conditions import EVERY_PATH
 from lbgen.plan.route_values import route_facts, shared_facts
-from lbgen.plan.values import Fact, Placeholder, Value, bind, group_number, parts_of, placeholders_of
+from lbgen.plan.values import Fact, Placeholder, Value, group_number, parts_of, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data
