@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
 from lbgen.plan.checks.context import suggest_known
 from lbgen.plan.forwarding import FORWARDED_FOR, REAL_IP, RFC_7239
+from lbgen.spec.auth import Auth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.checks.context import Context
-    from lbgen.spec.auth import Auth
     from lbgen.spec.listener import Listener
     from lbgen.spec.model import TopologyModel
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def check(context: Context) -> None:
     """LB119 an identity in a field about the client's address, LB201 unknown pool, LB241 a file of users or keys, LB242
     an identity that a client can send."""
-    for field, auth in written_auths(context).items():
+    for field, auth in context.values(Auth).items():
         _files(context, field, auth)
         if auth.forward is not None and auth.forward.pool is not None and auth.forward.pool not in context.model.pools:
             hint = suggest_known(auth.forward.pool, context.model.pools)
@@ -29,17 +29,6 @@ def check(context: Context) -> None:
     for index, route in enumerate(context.model.routes):
         if route.auth is not None and context.expanded.is_l7(index):
             _identities(context, index, route.auth)
-
-
-def written_auths(context: Context) -> dict[str, Auth]:
-    """Every auth that is written, or that a route inherits, by its field."""
-    model, origins = context.model, context.topology.marks.origins
-    found = {f"listeners.{name}.auth": each.auth for name, each in model.listeners.items() if each.auth is not None}
-    for index, route in enumerate(model.routes):
-        if route.auth is not None:
-            field = f"routes[{index}].auth"
-            found[origins.get(field, field)] = route.auth
-    return found
 
 
 def _files(context: Context, field: str, auth: Auth) -> None:
