@@ -85,7 +85,7 @@ LB118 a regular expression that is not portable
   remedy: Write the expression in RE2's syntax, or split it into several matches.
 LB119 a malformed header name, or a header that may not be edited
   cause: The name has characters that HTTP does not allow, or the header belongs to the engine: those of one connection
-    (`Connection`, `Transfer-Encoding`), of the message's length and of forwarding, also where `auth` names one.
+    (`Connection`, `Transfer-Encoding`), of the message's length and of forwarding.
   example: response_headers: { set: { Connection: close } }
   remedy: Correct the name, or drop the edit.
 LB120 control characters

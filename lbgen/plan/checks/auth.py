@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> None:
-    """LB119 an identity in a field about the client's address, LB201 unknown pool, LB241 a file of users or keys, LB242
+    """LB201 unknown pool, LB229 an identity in a field about the client's address, LB241 a file of users or keys, LB242
     an identity that a client can send."""
     for field, auth in context.values(Auth).items():
         _files(context, field, auth)
@@ -57,7 +57,7 @@ def _identities(context: Context, index: int, auth: Auth) -> None:
     for name in context.expanded.listeners[index]:
         if taken := sorted(client_fields(model, model.listeners[name]).intersection(map(str.lower, headers))):
             message = f'{taken[0]} holds the client\'s address on listener "{name}", not who the client is'
-            context.add("LB119", f"routes[{index}].auth", message, "write a name such as x-user")
+            context.add("LB229", f"routes[{index}].auth", message, "write a name such as x-user")
         if (model.listeners[name].headers_with_underscores or model.headers_with_underscores) == "pass":
             like = headers[0].replace("-", "_")
             message = f'listener "{name}" passes {like} of clients, which endpoints may take for {headers[0]}'
