@@ -148,8 +148,8 @@ def watch_option(command: F) -> F:
         "--watch",
         "again",
         is_flag=True,
-        help="Run again whenever a file of the topology changes: overlays, included files, the profile, variables. "
-        "Ctrl-C ends (exit 130).",
+        help="Run again whenever a file of the topology changes: overlays, included files, the profile, variables, and "
+        "files that it names, such as certificates. Ctrl-C ends (exit 130).",
     )
     @wraps(command)
     def with_watch(*, again: bool, topology: TopologyFiles, **rest: object) -> object:

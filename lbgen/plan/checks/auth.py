@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
 from lbgen.plan.checks.context import suggest_known
+from lbgen.spec.source import note_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,7 @@ def _files(context: Context, field: str, auth: Auth) -> None:
         place, name, read = f"{field}.jwt.jwks", auth.jwt.jwks, read_keys
     else:
         return
+    note_read(base / name)
     try:
         read(base / name)
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lbgen.plan.error_pages import LARGEST_PAGE, read_page
 from lbgen.plan.files import certificate_names
 from lbgen.plan.sticky import SHORTEST_SECRET, read_secret
+from lbgen.spec.source import note_read
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
@@ -20,6 +21,7 @@ def check(context: Context) -> None:
     """LB211: every file must exist and be readable; relative paths start at the folder of the topology."""
     for field, name in named_files(context.model):
         path = context.topology.base / name
+        note_read(path)
         hint = "" if name.startswith("/") else f"looked for {Path(context.topology.file).parent / name}"
         try:
             with path.open("rb"):
@@ -85,8 +87,10 @@ def check_error_pages(context: Context) -> None:
         for key, page in (pages or {}).items():
             if page.file is None:
                 continue
+            path = context.topology.base / page.file
+            note_read(path)
             try:
-                read_page(context.topology.base / page.file)
+                read_page(path)
             except (OSError, ValueError) as error:
                 reason = (getattr(error, "strerror", None) or str(error)).lower()
                 hint = f"an error page is text in UTF-8 of at most {LARGEST_PAGE >> 10} KiB"
@@ -103,6 +107,7 @@ def check_secrets(context: Context) -> None:
         if pool.sticky is None or pool.sticky.secret is None:
             continue
         path = context.topology.base / pool.sticky.secret
+        note_read(path)
         try:
             read_secret(path)
         except (OSError, ValueError) as error:
