@@ -156,6 +156,8 @@ def _placed_fields(topology: Topology) -> list[str]:
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
     fields += [place for place, _ in named_files(model)]
+    if model.acme_challenge is not None:
+        fields.append("acme_challenge.directory")
     for name, pool in model.pools.items():
         fields += [f"pools.{name}", *(f"pools.{name}.endpoints[{i}]" for i in range(len(pool.endpoints)))]
     for index, route in enumerate(model.routes):
