@@ -24,7 +24,18 @@ from lbgen.spec.policy import Buffering, Timeouts
 from lbgen.spec.pool import Pool, PoolSettings
 from lbgen.spec.route import HeaderEdits, Route, RoutePolicies
 from lbgen.spec.value_errors import invalid, wrong_type
-from lbgen.spec.values import BodyText, ByteSize, DeviceName, IpAddress, Name, NetworkName, PlainHost, Port, Resolver
+from lbgen.spec.values import (
+    BodyText,
+    ByteSize,
+    CertificateArn,
+    DeviceName,
+    IpAddress,
+    Name,
+    NetworkName,
+    PlainHost,
+    Port,
+    Resolver,
+)
 
 SUPPORTED_VERSION = 1
 MOST_REPLICAS = 64
@@ -113,6 +124,12 @@ class EngineBlock(Strict, extra="allow"):
         description="nftables, with `forwarding: direct`: the balancer's interface to the segment that it shares with "
         "all endpoints; it then rewrites MAC addresses, not IP addresses; when left out, IP addresses are rewritten",
         examples=["eth0"],
+    )
+    certificate_arns: dict[Name, Annotated[list[CertificateArn], Field(min_length=1)]] | None = Field(
+        default=None,
+        description="aws: certificates of AWS for listeners, by the listener's name; the first serves clients that "
+        "send no name; a parameter of the template for one of each listener when left out",
+        examples=[{"main": ["arn:aws:acm:eu-west-1:111122223333:certificate/12345678-1234-1234-1234-123456789012"]}],
     )
 
     @property

@@ -333,5 +333,5 @@ def test_another_client_gets_its_certificate(engine, how, tmp_path):
 def test_a_folder_of_challenges_that_is_not_there_is_a_finding(tmp_path):
     need_binary("haproxy", None)
     data = kept_elsewhere(tmp_path, "directory", "", 0)
-    with pytest.raises(LbgenError, match=r"LB424 acme_challenge\.directory: there is no folder"):
+    with pytest.raises(LbgenError, match=r"LB211 acme_challenge\.directory: the folder"):
         lbgen.up(data, engine="haproxy", accept=("all",), runtime="local")

@@ -34,16 +34,11 @@ def with_store(plan: Plan, owner: tuple[int | None, int | None]) -> Plan:
     """`plan` with its certificates from ACME authorities in the folder of its stack, which is then the `owner`'s (uid,
     gid; None = ours). Where it has no certificate for any of the names, a self-signed one is written into it.
 
-    Raises EngineError LB402 without the library that orders them, LB407 where only root can give it away, LB408, LB424
-    without the folder of challenges.
+    Raises EngineError LB402 without the library that orders them, LB407 where only root can give it away, LB408.
     """
     if plan.acme is None:
         return plan
     _require_library(plan)
-    if plan.acme.webroot is not None and not Path(plan.acme.webroot).is_dir():
-        field, hint = "acme_challenge.directory", "make it, or name where the ACME client puts challenges"
-        message = f"there is no folder {plan.acme.webroot}"
-        raise EngineError(Diagnostic("LB424", message, plan.span(field), field, hint))
     uid, gid = owner
     if uid not in (None, os.geteuid()) and os.geteuid() != 0:
         message = f"certificates by ACME are kept in a folder of user {uid}, whom only root can give one"
