@@ -7,6 +7,7 @@ places the orders, all answer challenges, and each gives its engine what is ther
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -89,6 +90,8 @@ class CertificateKeeper:
     async def _bind(self) -> ThreadingHTTPServer:
         """The server; an agent before may hold its port for a while."""
         folders = (self.store.tokens, *(() if self.spec.webroot is None else (Path(self.spec.webroot),)))
+        if self.spec.webroot is not None and not os.access(self.spec.webroot, os.R_OK | os.X_OK):
+            self.log(f"user {os.getuid()} cannot read {self.spec.webroot}: its challenges are answered with 404")
         failure = ""
         while True:
             try:
