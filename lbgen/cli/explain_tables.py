@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lbgen.cli.output import console
-from lbgen.engines.api import engine, target_version
+from lbgen.engines.api import Level, engine, target_version
 from lbgen.engines.costs import Cost, Costs, costs
-from lbgen.engines.verdicts import LEGEND, mark, notes, obstacles_by_version, worst_by_feature
+from lbgen.engines.verdicts import BY_DOCUMENTATION, LEGEND, mark, notes, obstacles_by_version, worst_by_feature
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +27,7 @@ _SHOWN = {
     "native": ("native", "green"),
     "emulated": ("emulated", "green"),
     "habit": ("habit", "green"),
+    "documented": ("docs", "cyan"),
     "approximate": ("approx.", "yellow"),
     "refused": ("refused", "red"),
 }
@@ -56,6 +57,8 @@ def print_verdicts(columns: Mapping[str, Sequence[Answer]], titles: Mapping[str,
     for each, meaning in LEGEND.items():
         if each in marks:
             _wrapped(out, f"approx.{each}  ", meaning)
+    if any(answer.verdict.level is Level.DOCUMENTED for found in columns.values() for answer in found):
+        _wrapped(out, "docs     ", BY_DOCUMENTATION)
     for name, found in columns.items():
         _notes(out, titles[name], found)
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from lbgen.cli import options
 from lbgen.cli.output import console, print_json, say
-from lbgen.engines.api import engine, engines
+from lbgen.engines.api import engine, local_engines
 from lbgen.json_types import Printed
 from lbgen.runtime.docker import client, images
 
@@ -57,7 +57,7 @@ def build(chosen: tuple[str, ...], as_json: bool) -> None:
     Engines that are not installed are listed and skipped. Exit 3 if no image was built, or if an engine given by -e
     is missing.
     """
-    selected = tuple(engine(name) for name in chosen) or tuple(engines().values())
+    selected = tuple(engine(name) for name in chosen) or tuple(local_engines().values())
     daemon = client.connect()
     out = console(stderr=True)
     out.quiet = out.quiet or as_json

@@ -15,8 +15,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from lbgen.diagnostics import Diagnostic, EngineError
-from lbgen.engines.api import Binary, Engine
-from lbgen.engines.api import engines as installed
+from lbgen.engines.api import Binary, Engine, local_engines
 from lbgen.json_types import Printed
 from lbgen.plan.model import Plan
 from lbgen.runtime.common.driver import Progress, Step
@@ -80,7 +79,7 @@ def environment_variable(engine: str) -> str:
 
 def list_images(client: DockerClient, engines: Sequence[Engine] | None = None) -> tuple[ImageRow, ...]:
     """What `up` would run for every supported version of every engine."""
-    every = installed().values() if engines is None else engines
+    every = local_engines().values() if engines is None else engines
     return tuple(_row(client, engine, version) for engine in every for version in engine.versions)
 
 
