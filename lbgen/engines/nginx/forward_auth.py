@@ -35,8 +35,14 @@ if TYPE_CHECKING:
 
 _REFUSED = Atom("@auth/refused")
 """Names of routes contain no slash."""
+_TARGET = Atom("$service_target")
 _AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
+_SUBREQUEST = (
+    directive("internal"),
+    directive("proxy_intercept_errors", "on"),
+    directive("error_page", *_PASSED_ON, "=", _REFUSED),
+)
 
 
 def identity_headers(listener: Listener, plan: Plan, definitions: Definitions) -> HeaderLines:
@@ -72,13 +78,12 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
     found = {_key(on, auth): auth for auth in auths if isinstance(auth, ForwardAuth)}
     for auth in found.values():
         origin = Atom(auth.field)
-        intercept = (directive("proxy_intercept_errors", "on"), directive("error_page", *_PASSED_ON, "=", _REFUSED))
-        first = _proxy(on, listener, auth, (directive("internal"), *intercept))
-        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=first)
-        yield Location(origin, name=_name(on, auth), proxy=_proxy(on, listener, auth, tuple(_answer(on, auth))))
+        proxy = _proxy(on, listener, auth)
+        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=proxy, lines=_SUBREQUEST)
+        yield Location(origin, name=_name(on, auth), proxy=proxy, lines=tuple(_answer(on, auth)))
         if auth.redirect_to is not None:
             answer = Answer(302, on.definitions.text(auth.redirect_to))
-            yield Location(origin, name=_login(on, auth), answer=answer, log_variables=(_AS_WRITTEN,))
+            yield Location(origin, name=_login(on, auth), answer=answer, lines=(_AS_WRITTEN,))
     if found:
         origin = Atom(next(iter(found.values())).field)
         errors = NO_PAGES if listener.error_pages else ()
@@ -93,23 +98,23 @@ def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
         yield directive("error_page", "401", "=", _login(on, auth))
 
 
-def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth, lines: tuple[Line, ...]) -> Proxy:
+def _proxy(on: HttpBlock, listener: Listener, auth: ForwardAuth) -> Proxy:
     protocol = upstream_protocol(on.plan.pool(auth.pool), on.version)
     response = duration(auth.response)
     own = (
         directive("proxy_method", "GET"),
         directive("proxy_pass_request_body", "off"),
         directive("proxy_pass_request_headers", "off"),
-        directive("set", "$asked", on.definitions.text(auth.target)),
+        directive("set", _TARGET.text, on.definitions.text(auth.target)),
     )
     return Proxy(
         upstream=Atom(auth.pool),
-        target=Atom("$asked"),
+        target=_TARGET,
         headers=tuple(_headers(on, listener, auth)),
         times=Times(duration(auth.connect), response, response),
         module=Atom(protocol.module),
         scheme=Atom(protocol.scheme),
-        lines=(*lines, *own, *protocol.lines),
+        lines=(*own, *protocol.lines),
     )
 
 

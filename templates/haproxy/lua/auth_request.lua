@@ -10,7 +10,7 @@ local function lines_of(fields, name)
   return lines
 end
 
-core.register_action("ask", { "http-req" }, function(txn, address, backend, host, target, sent, kept, milliseconds)
+core.register_action("auth_request", { "http-req" }, function(txn, address, backend, host, target, sent, kept, milliseconds)
   local fields, asked = txn.http:req_get_headers(), { ["host"] = { host } }
   asked["x-forwarded-method"], asked["x-forwarded-uri"] = { txn.f:method() }, { txn.f:pathq() }
   asked["x-forwarded-for"], asked["x-forwarded-host"] = { txn.f:src() }, { txn.f:req_fhdr("host") }
