@@ -66,6 +66,7 @@ def _used_pools(routes: Iterable[Route]) -> frozenset[str]:
     actions = [route.action for route in routes if isinstance(route.action, Forward)]
     targets = {target.pool for action in actions for target in action.targets}
     asked = {route.auth.pool for route in routes if isinstance(route.auth, ForwardAuth)}
+    asked |= {pool for pool, _ in asked_clusters(route.auth for route in routes)}
     return frozenset(targets | asked | {mirror.pool for action in actions for mirror in action.mirrors})
 
 

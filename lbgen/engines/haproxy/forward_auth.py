@@ -48,7 +48,9 @@ def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> It
     backends = {backend_of(plan.pool(auth.pool), _times(auth)): auth.field for auth in found}
     if backends:
         field = found[0].field
-        head = statement("frontend lbgen:auth", origin=field, comment="leads requests of lua.auth_request to their backend")
+        head = statement(
+            "frontend lbgen:auth", origin=field, comment="leads what lua.auth_request sends to its backend"
+        )
         yield block(
             head,
             "http",

@@ -24,7 +24,10 @@ core.register_action("auth_request", { "http-req" }, function(txn, address, back
   local status, login, headers = answer.status or 0, txn:get_var("txn.login"), answer.headers
   if status >= 200 and status < 300 then
     for name in kept:gmatch("[^,]+") do
-      for _, line in ipairs(lines_of(headers, name)) do txn.http:req_add_header(name, line) end
+      local lines = lines_of(headers, name)
+      for _, line in ipairs(lines) do txn.http:req_add_header(name, line) end
+      -- What has no room in the buffer is not added, without an error.
+      if #lines_of(txn.http:req_get_headers(), name) < #lines then return end
     end
     txn:set_var("txn.admitted", true)
   elseif status == 401 and login then
