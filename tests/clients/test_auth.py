@@ -172,10 +172,21 @@ def name_of(both: Both) -> str:
 def test_a_denied_upload(both: Both, version: Version, how: tuple[str, ...]) -> None:  # noqa: F811
     path = f"/denied/echo/{name_of(both)}"
     got = curl(both.through, version, path, "-T", "FILE", *how, data=content(UPLOAD))
-    # Over HTTP/2 curl 7.88 may lose an early answer in the reset that follows.
-    assert got["status"] in ((401,) if version[1] == "--http1.1" else (401, 0))
+    # Over HTTP/2 curl 7.88 may lose an early answer in the reset that follows. nginx counts a body without a length.
+    early = {401} if version[1] == "--http1.1" else {401, 0}
+    assert got["status"] in (early | {413} if "chunked" in str(how) and "nginx" in path else early)
     assert_unseen(both, path)
     assert ask(both.through, "/http/echo/next")[0] == 200
+
+
+def test_a_denied_upload_is_not_awaited(both: Both) -> None:
+    """A client that nobody knows can make no engine keep what it sends."""
+    path = f"/denied/large/{name_of(both)}"
+    head = f"PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD}\r\n\r\n"
+    with socket.create_connection((both.through.host, both.through.ports[PLAIN]), timeout=5) as client:
+        client.sendall(head.encode() + bytes(1_000))
+        assert client.recv(65_536).startswith(b"HTTP/1.1 401")
+    assert_unseen(both, path)
 
 
 def test_a_denied_client_that_waits_for_100(both: Both) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lbgen.engines.api import Objection, refused
 from lbgen.engines.nginx.error_pages import NO_PAGES
+from lbgen.engines.nginx.limits import check_length
 from lbgen.engines.nginx.names import header_name, inline
 from lbgen.engines.nginx.request_values import header_variable, is_readable
 from lbgen.engines.nginx.statements import Answer, Header, Line, Location, Proxy, Times
@@ -38,6 +39,8 @@ _REFUSED = Atom("@auth/refused")
 _TARGET = Atom("$service_target")
 _AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
+_MOST_BODY = 999_999
+"""Bytes of the body of a refused request that nginx reads; nines make a short regex."""
 _SUBREQUEST = (
     directive("internal"),
     directive("proxy_intercept_errors", "on"),
@@ -80,7 +83,8 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
         origin = Atom(auth.field)
         proxy = _proxy(on, listener, auth)
         yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=proxy, lines=_SUBREQUEST)
-        yield Location(origin, name=_name(on, auth), proxy=proxy, lines=tuple(_answer(on, auth)))
+        large = check_length(on.definitions, _MOST_BODY, 401)
+        yield Location(origin, name=_name(on, auth), proxy=proxy, checks=(large,), lines=tuple(_answer(on, auth)))
         if auth.redirect_to is not None:
             answer = Answer(302, on.definitions.text(auth.redirect_to))
             yield Location(origin, name=_login(on, auth), answer=answer, lines=(_AS_WRITTEN,))
@@ -91,7 +95,9 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
 
 
 def _answer(on: HttpBlock, auth: ForwardAuth) -> Iterator[Line]:
-    """nginx itself has sent WWW-Authenticate of the first answer."""
+    """nginx itself has sent WWW-Authenticate of the first answer. It reads the whole body before it asks again, to a
+    file; clients that are refused must not fill the disk."""
+    yield directive("client_max_body_size", str(_MOST_BODY))
     yield directive("proxy_hide_header", "WWW-Authenticate")
     if auth.redirect_to is not None:
         yield directive("proxy_intercept_errors", "on")

@@ -5,9 +5,8 @@ local MOST = 8192 -- bytes of a body that is passed on, as an answer must fit in
 local REDIRECTS = { [301] = true, [302] = true, [303] = true, [307] = true, [308] = true }
 
 local function lines_of(fields, name)
-  local lines = {}
-  for i = 0, fields[name] and #fields[name] or -1 do table.insert(lines, fields[name][i]) end
-  return lines
+  local lines = fields[name] or {} -- from 0 on
+  return table.move(lines, 0, #lines, 1, {})
 end
 
 core.register_action("auth_request", { "http-req" }, function(txn, address, backend, host, target, sent, kept, milliseconds)
@@ -34,10 +33,8 @@ core.register_action("auth_request", { "http-req" }, function(txn, address, back
     txn:done(txn:reply { status = 302, headers = { location = { login } } })
   elseif status == 401 or status == 403 or REDIRECTS[status] then
     headers["connection"], headers["keep-alive"], headers["transfer-encoding"], headers["content-length"] = nil
-    local reply = txn:reply { status = status, body = #(answer.body or "") <= MOST and answer.body or nil }
-    for name in pairs(headers) do
-      for _, line in ipairs(lines_of(headers, name)) do reply:add_header(name, line) end
-    end
-    txn:done(reply)
+    local all, body = {}, #(answer.body or "") <= MOST and answer.body or nil
+    for name in pairs(headers) do all[name] = lines_of(headers, name) end
+    txn:done(txn:reply { status = status, headers = all, body = body })
   end
 end, 7)
