@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -157,6 +158,14 @@ def test_every_request_is_asked_about(both: Both, service: AuthService) -> None:
     path = f"/http/echo/{name_of(both)}"
     assert ask(both.through, path)[0] == 200
     assert [each.method for each in service.about(path)] == ["GET"]
+
+
+def test_many_are_asked_about_at_once(both: Both) -> None:
+    def several(number: int) -> set[int]:
+        return {ask(both.through, f"/http/echo/{number}/{turn}")[0] for turn in range(10)}
+
+    with ThreadPoolExecutor(32) as clients:
+        assert set().union(*clients.map(several, range(32))) == {200}
 
 
 def name_of(both: Both) -> str:

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from lbgen.spec.load import load
-from tests.clients.place import HERE, PLAIN, Both, Place, name, program, run
+from tests.clients.place import HERE, PLAIN, SECURE, Both, Place, name, program, run
+from tests.clients.test_python import context
 from tests.support.openid import CLIENT, EMAIL, USER, openid_provider
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def both(places: Places, subject: EngineUnderTest, proxy: int, request: pytest.F
     def loaded(ports: dict[str, int]) -> Topology:
         """The example, on other addresses."""
         data: dict[str, Any] = yaml.safe_load((EXAMPLE / "topology.yaml").read_text(encoding="utf-8"))
-        data["listeners"] = {PLAIN: {**data["listeners"]["web"], "address": "127.0.0.1", "port": ports[PLAIN]}}
+        web = {**data["listeners"]["web"], "address": "127.0.0.1"}
+        tls = {"certificates": [{"cert": "local.crt", "key": "local.key"}]}
+        data["listeners"] = {PLAIN: {**web, "port": ports[PLAIN]}, SECURE: {**web, "port": ports[SECURE], "tls": tls}}
         for pool, port in (("app", ports["http"]), ("oauth2-proxy", proxy)):
             data["pools"][pool]["endpoints"] = [{"address": f"127.0.0.1:{port}"}]
         data["routes"][-1]["auth"]["forward"] |= WAYS[request.param]
@@ -88,9 +91,11 @@ def both(places: Places, subject: EngineUnderTest, proxy: int, request: pytest.F
 
 
 @contextmanager
-def browser(place: Place) -> Iterator[httpx.Client]:
-    """A client with cookies of its own, which follows redirects."""
-    with httpx.Client(base_url=place.url(""), trust_env=False, follow_redirects=True, timeout=20) as client:
+def browser(place: Place, listener: str = PLAIN) -> Iterator[httpx.Client]:
+    """A client with cookies of its own, which follows redirects; over TLS by HTTP/2."""
+    url, verify = place.url("", listener), context(place)
+    options: dict[str, Any] = {"trust_env": False, "follow_redirects": True, "timeout": 20}
+    with httpx.Client(base_url=url, verify=verify, http2=listener == SECURE, **options) as client:
         yield client
 
 
@@ -100,8 +105,9 @@ def account(answer: httpx.Response) -> dict[str, Any]:
     return {key.lower(): value for key, value in answer.json()["fields"]}
 
 
-def test_a_login(both: Both) -> None:
-    with browser(both.through) as client:
+@pytest.mark.parametrize("listener", [PLAIN, SECURE])
+def test_a_login(both: Both, listener: str) -> None:
+    with browser(both.through, listener) as client:
         first = client.get(PAGE)
         assert {each.status_code for each in first.history} == {302}
         assert first.history[-1].url.path == "/oauth2/callback"
