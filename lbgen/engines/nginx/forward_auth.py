@@ -39,6 +39,10 @@ _REFUSED = Atom("@auth/refused")
 _TARGET = Atom("$service_target")
 _AS_WRITTEN = directive("absolute_redirect", "off")
 _PASSED_ON = ("300", "301", "302", "303", "307", "308", "401", "403")
+_NOTES = (
+    Atom("auth_request asks by paths that no client can send, and takes a redirect for an error: it is a 401 there."),
+    Atom("A 401 leads to the location below, which asks once more, for the answer that the client gets."),
+)
 _MOST_BODY = 999_999
 """Bytes of the body of a refused request that nginx reads; nines make a short regex."""
 _SUBREQUEST = (
@@ -79,10 +83,11 @@ def _locations(on: HttpBlock, listener: Listener, routes: Iterable[HttpRoute]) -
     """Where the services of these routes are asked, and asked again for the answer to a client."""
     auths = [at.route.auth for at in routes]
     found = {_key(on, auth): auth for auth in auths if isinstance(auth, ForwardAuth)}
-    for auth in found.values():
+    for number, auth in enumerate(found.values()):
         origin = Atom(auth.field)
         proxy = _proxy(on, listener, auth)
-        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=proxy, lines=_SUBREQUEST)
+        notes = () if number else _NOTES
+        yield Location(origin, name=Atom(f"= {_path(on, auth)}"), proxy=proxy, lines=_SUBREQUEST, notes=notes)
         large = check_length(on.definitions, _MOST_BODY, 401)
         yield Location(origin, name=_name(on, auth), proxy=proxy, checks=(large,), lines=tuple(_answer(on, auth)))
         if auth.redirect_to is not None:

@@ -152,6 +152,7 @@ class Location(Struct, frozen=True):
     route: Atom = NONE  # the name of its route, not printed
     checks: tuple[Check, ...] = ()  # with `lines`, of this location alone, whoever shares its body
     lines: tuple[Line, ...] = ()
+    notes: tuple[Atom, ...] = ()  # comment lines
     include: Atom | None = None  # the file with the body, where several locations have it
 
 
