@@ -124,6 +124,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(phase)
         if _folder(item.path) in _FIXED_PORTS:
             item.add_marker(pytest.mark.xdist_group("runtime"))
+        elif phase == "clients":
+            item.add_marker(pytest.mark.xdist_group(_subject(item) or "clients"))
         if (phase == "measures" or item.get_closest_marker("drill")) and not config.getoption("--drills"):
             item.add_marker(drill)
     places = _places(items)

@@ -39,12 +39,13 @@ class Phase:
     workers: int  # 0: one test at a time, after all others
     network: str = "own"  # of each worker: one of its own, where that can be, or the host's
     nice: int = 0
+    dist: str = "load"  # of tests to workers (pytest-xdist): one by one, or by group where they share what is started
 
 
 PHASES = (
     Phase("computes", min(CPUS, WAITING), nice=10),
     Phase("serves", WAITING),
-    Phase("clients", 1),  # starts every engine, database and compiled client once; its tests are short
+    Phase("clients", min(CPUS, 2), dist="loadgroup"),  # a worker for each engine: it starts once, its tests are short
     Phase("containers", min(WAITING, 2 * CPUS, 4), network="host", nice=5),  # one daemon, the ports of this host
     Phase("measures", 0),
 )
@@ -104,7 +105,7 @@ def look(phase: Phase, folder: str, arguments: list[str]) -> FirstLook:
     """Run a phase with its workers."""
     print(f"== tests: {phase.mark}", flush=True)
     begun, cache = time.monotonic(), f"{folder}/{phase.mark}"
-    dist = ("--dist", "load" if APART else "loadgroup", "--maxschedchunk", "1")
+    dist = ("--dist", phase.dist if APART else "loadgroup", "--maxschedchunk", "1")
     spread = ["-n", str(phase.workers), *dist] if phase.workers else []
     Path(cache).mkdir()
     report = Path(cache) / "report.xml"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How the types of lbgen.spec.values are called in the tables.
 TYPES = {
     "Duration": "duration",
+    "CertificateArn": "ARN",
     "ByteSize": "size",
     "Name": "name",
     "NetworkName": "docker network",

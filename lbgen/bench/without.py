@@ -10,10 +10,14 @@ from msgspec.structs import replace
 
 from lbgen.bench.target import LoadTarget, choose_target
 from lbgen.diagnostics import LbgenError
+from lbgen.plan.field_scope import fields_but
 from lbgen.plan.model import Mode, Plan
 from lbgen.plan.request import Request
 from lbgen.plan.resolve import plan as resolve
+from lbgen.spec.listener import Listener
 from lbgen.spec.load import Topology, load
+from lbgen.spec.pool import PoolSettings
+from lbgen.spec.route import Route, RouteAction
 
 _UNREACHED = ("LB203", "LB204")
 OTHER_ROUTES, L7 = "other routes", "layer 7"
@@ -23,15 +27,11 @@ _OFF: Mapping[str, object] = {
     "forwarded_headers": False,
     "request_id": False,
 }
-_LISTENER = (
-    "policies", "trusted_proxies", "max_connections", "paths", "access", "limits", "timeouts", "tls", "error_pages",
-)  # fmt: skip
-_ROUTE = (
-    "policies", "rewrite", "timeouts", "retries", "rate_limit", "concurrency", "max_body", "buffering",
-    "request_headers", "response_headers", "mirror", "cors", "compression", "access", "error_pages",
-)  # fmt: skip
+# Without these the request could not be sent, or would be another one.
+_LISTENER = fields_but(Listener, *("port", "ports", "address", "tier", "mode", "protocol", "http2", "proxy_protocol"))
+_ROUTE = fields_but(Route, *RouteAction.model_fields.keys() - {"policies", "rewrite"})
+_POOL = fields_but(PoolSettings, "tls", "protocol", "proxy_protocol", "stand_ins")
 _CONDITIONS = ("methods", "headers", "query", "cookies")
-_POOL = ("balance", "health", "connections", "sticky", "slow_start")
 
 
 class Variant(Struct, frozen=True):

@@ -223,22 +223,16 @@ def _route(field: str, route: Route, l4: bool) -> list[FeatureUse]:
     if route.forward is not None and len(route.forward) > 1:
         found.append(("route.forward.split", f"{field}.forward"))
     if route.auth is not None:
-        found += _auth(f"{field}.auth", route.auth)
+        found += _asked_services(f"{field}.auth", route.auth)
     return found
 
 
-def _auth(field: str, auth: Auth) -> Iterator[FeatureUse]:
-    """Those of an auth, and of the pools that are made of its URLs."""
-    for kind, url, place in (
-        ("basic", None, ""),
-        ("forward", auth.forward and auth.forward.url, "url"),
-        ("jwt", auth.jwt and auth.jwt.jwks, "jwks"),
-    ):
-        if getattr(auth, kind) is None:
-            continue
-        yield f"route.auth.{kind}", f"{field}.{kind}"
+def _asked_services(field: str, auth: Auth) -> Iterator[FeatureUse]:
+    """Those of the pools that are made of an auth's URLs."""
+    urls = (("forward.url", auth.forward and auth.forward.url), ("jwt.jwks", auth.jwt and auth.jwt.jwks))
+    for place, url in urls:
         if isinstance(url, ServiceUrl):
-            at = f"{field}.{kind}.{place}"
+            at = f"{field}.{place}"
             yield "pool.balance.round_robin", at
             if url.scheme == "https":
                 yield "pool.tls", at

@@ -33,7 +33,6 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
     "listener.paths": ("paths.strict", "paths.allow", "paths.normalize", "paths.verbatim"),
     "listener.headers_with_underscores": ("headers_with_underscores.drop", "headers_with_underscores.pass"),
     "listener.auth": (),
-    "route.auth": ("route.auth.basic", "route.auth.forward", "route.auth.jwt"),
     "route.hosts": ("match.host", "match.host.wildcard", "match.sni"),
     "route.match": tuple(FEATURES.values()),
     "pool.endpoints": ("pool.weights", "pool.weights.zero", "pool.backup", "pool.endpoint_names", "pool.endpoint_ipv6"),
@@ -59,7 +58,7 @@ _BY_VALUE: Mapping[str, tuple[Feature, ...]] = {
 }
 # Mappings that are no features, but each field in them is one, and what its name begins with.
 _PARTS = {
-    **{path: path for path in ("route.request_headers", "route.response_headers", "route.rewrite")},
+    **{path: path for path in ("route.request_headers", "route.response_headers", "route.rewrite", "route.auth")},
     **{path: path for path in ("pool.health", "pool.connections")},
     "route.timeouts": "timeouts",
 }

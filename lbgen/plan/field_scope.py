@@ -1,15 +1,41 @@
-"""Which fields of routes and pools concern requests, endpoints or clients: for checks, and for what defaults reach."""
+"""Which fields of listeners, routes and pools concern requests, endpoints or clients.
+
+A field is for L7 unless it is named here, so that a new one is refused on L4 until somebody says what it does there.
+"""
 
 from __future__ import annotations
 
-L7_ROUTE = (
-    *("match", "redirect", "respond", "rewrite", "retries", "rate_limit", "concurrency", "max_body", "buffering"),
-    *("request_headers", "response_headers", "mirror", "cors", "compression", "auth", "error_pages"),
-)
-"""Fields of a route that need an L7 listener."""
+from typing import TYPE_CHECKING
 
-L7_TIMES = ("response", "request")
-"""Timeouts of a route that need an L7 listener."""
+from lbgen.spec.listener import Listener
+from lbgen.spec.policy import Timeouts
+from lbgen.spec.pool import Connections, Pool
+from lbgen.spec.route import Route
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def fields_but(model: type[BaseModel], *keys: str) -> tuple[str, ...]:
+    """The fields of `model` without those of `keys`."""
+    return tuple(key for key in model.model_fields if key not in keys)
+
+
+L7_LISTENER = fields_but(
+    Listener,
+    *("port", "ports", "address", "tier", "mode", "protocol", "tls", "proxy_protocol", "max_connections", "access"),
+    "policies",
+)
+L7_ROUTE = fields_but(
+    Route, *("name", "listeners", "hosts", "sources", "priority", "forward", "timeouts", "access", "policies")
+)
+L7_TIMES = fields_but(Timeouts, "connect", "idle")
+L7_POOL = fields_but(
+    Pool,
+    *("endpoints", "tier", "listener", "balance", "health", "connections", "tls", "proxy_protocol", "slow_start"),
+    "stand_ins",
+)
+L7_CONNECTIONS = fields_but(Connections, "max_per_endpoint")
 
 FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "request_headers", "compression")
 """Fields of a route that concern its endpoints."""
@@ -17,7 +43,5 @@ FORWARD_ONLY = ("rewrite", "timeouts", "retries", "buffering", "mirror", "reques
 GUARDS = ("access", "auth")
 """Fields of a route that keep clients out: where one cannot hold, that is an error, and never a route without it."""
 
-L7_POOL = ("sticky", "protocol")
-L7_CONNECTIONS = ("keepalive", "keepalive_idle", "queue")
 TCP_POOL = ("tls", "proxy_protocol")
-"""Fields of a pool that need L7 routes, those in its `connections`, and fields that need connections."""
+"""Fields of a pool that need connections."""

@@ -30,8 +30,6 @@ Lines = list[tuple[str, str | None]]
 _DROPPED = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "content-length"}
 )
-# What Connection may name without naming a header field of the client's own.
-HOP_BY_HOP = _DROPPED | {"close", "upgrade", "http2-settings"}
 FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
 FORWARDED_FOR = "x-forwarded-for"
 REQUEST_ID = "x-request-id"

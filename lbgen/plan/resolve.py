@@ -11,7 +11,6 @@ from lbgen.diagnostics import Diagnostic, LbgenError, UsageError
 from lbgen.plan import resolve_policies
 from lbgen.plan.challenge_route import ChallengeRoute, domains, listener_hosts, resolve_acme
 from lbgen.plan.checks import find_errors, find_problems
-from lbgen.plan.checks.files import named_files
 from lbgen.plan.error_pages import resolve_pages
 from lbgen.plan.expand import ExpandedTopology, expand
 from lbgen.plan.feature_uses import default_uses, explicit_uses
@@ -45,7 +44,9 @@ from lbgen.plan.spans import Spans
 from lbgen.plan.sticky import cookie_key, cookie_value
 from lbgen.plan.tier_links import with_replica_endpoints
 from lbgen.plan.values import read_value
+from lbgen.spec.find_values import find_values
 from lbgen.spec.model import ForwardedHeaders
+from lbgen.spec.values import FilePath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +133,7 @@ def build_plan(topology: Topology, expanded: ExpandedTopology) -> Plan:
         routes=routes,
         uses=uses,
         accept=tuple(dict.fromkeys(_accepted(model))),
-        engines=tuple((name, _options(block)) for name, block in model.engines.items()),
+        engines=tuple((name, _options(model, block)) for name, block in model.engines.items()),
         resolvers=tuple(model.resolvers or ()),
         containers=_containers(model),
         networks=() if model.containers is None else tuple(dict.fromkeys(model.containers.networks)),
@@ -150,15 +151,18 @@ def _here(expanded: ExpandedTopology) -> Iterator[tuple[int, written_route.Route
 
 
 def _placed_fields(topology: Topology) -> list[str]:
-    """Objects and the fields of routes; deeper fields use the place of their parent."""
+    """Objects and the fields of routes and engines; deeper fields use the place of their parent."""
     model = topology.model
     fields = [place for name in model.listeners for place in (f"listeners.{name}", f"listeners.{name}.port")]
-    fields += [place for place, _ in named_files(model)]
+    fields += [place for place, _ in find_values(model, FilePath)]
     for name, pool in model.pools.items():
         fields += [f"pools.{name}", *(f"pools.{name}.endpoints[{i}]" for i in range(len(pool.endpoints)))]
     for index, route in enumerate(model.routes):
         fields += [f"routes[{index}]", *(f"routes[{index}].{key}" for key in sorted(route.model_fields_set))]
         fields += [f"routes[{index}].match[{i}]" for i in range(len(route.match or ()))]
+    for name, block in model.engines.items():
+        fields += [f"engines.{name}.{key}" for key in sorted(block.model_fields_set)]
+        fields += [f"engines.{name}.certificate_arns.{listener}" for listener in block.certificate_arns or ()]
     return fields
 
 
@@ -167,8 +171,14 @@ def _each_port(model: TopologyModel, listener: Listener) -> Iterator[Listener]:
     if (written := model.listeners[listener.name].ports) is None:
         yield listener
         return
-    for port in written.ports:
-        yield replace(listener, name=f"{listener.name}-{port}", port=port)
+    for name, port in zip(_names(model, listener.name), written.ports, strict=True):
+        yield replace(listener, name=name, port=port)
+
+
+def _names(model: TopologyModel, listener: str) -> tuple[str, ...]:
+    """The names of a listener in the plan: one for each port of its range."""
+    written = model.listeners[listener].ports
+    return (listener,) if written is None else tuple(f"{listener}-{port}" for port in written.ports)
 
 
 def _listeners(
@@ -226,8 +236,10 @@ def _accepted(model: TopologyModel) -> Iterator[str]:
         yield from features if engine == "all" else (f"{engine}:{feature}" for feature in features)
 
 
-def _options(block: EngineBlock) -> EngineOptions:
-    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()), block.device)
+def _options(model: TopologyModel, block: EngineBlock) -> EngineOptions:
+    written = ((name, arns) for name, arns in (block.certificate_arns or {}).items() if name in model.listeners)
+    arns = tuple((each, tuple(arns)) for name, arns in written for each in _names(model, name))
+    return EngineOptions(block.version, block.forwarding, tuple(block.verbatim.items()), block.device, arns)
 
 
 def _containers(model: TopologyModel) -> ContainerLimits:

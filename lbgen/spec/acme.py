@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 
 from lbgen.spec.base import Strict, needs_one_of
-from lbgen.spec.values import FilePath, Name, Port
+from lbgen.spec.values import FolderPath, Name, Port
 
 CHALLENGE_PORT = 8402
 
@@ -16,7 +16,7 @@ class AcmeChallenge(Strict):
     forward: Name | None = Field(
         default=None, description="a pool, such as certbot's own server; no default", examples=["certbot"]
     )
-    directory: FilePath | None = Field(
+    directory: FolderPath | None = Field(
         default=None,
         description="a folder whose files the agent serves, named by their tokens, such as a webroot's "
         "`.well-known/acme-challenge`; no default",

@@ -100,7 +100,7 @@ Url = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^https?://"}),
 ]
 Keys = Annotated[
-    ServiceUrl | str,
+    ServiceUrl | FilePath,
     PlainValidator(_parse_keys),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "minLength": 1}),

@@ -69,6 +69,7 @@ _NAME = re.compile(NAME_PATTERN)
 _LONGEST_REGEX = 1024
 NETWORK_PATTERN = r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
 DEVICE_PATTERN = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"  # those of Linux have at most 15 bytes
+ARN_PATTERN = "arn:aws[a-z-]*:(acm:[a-z0-9-]+:[0-9]{12}:certificate|iam::[0-9]{12}:server-certificate)/[!-~]+"
 
 
 def parse_name(value: object) -> str:
@@ -99,12 +100,26 @@ def parse_device(value: object) -> str:
     return name
 
 
+def parse_certificate_arn(value: object) -> str:
+    """The ARN of a certificate of ACM or IAM; LB104 otherwise."""
+    arn = require_text("the ARN of a certificate", value)
+    if not re.fullmatch(ARN_PATTERN, arn):
+        hint = "write arn:aws:acm:REGION:ACCOUNT:certificate/ID; `aws acm list-certificates` lists them"
+        raise invalid("LB104", f'"{shorten(arn)}" is not the ARN of a certificate', hint)
+    return arn
+
+
 def parse_file(value: object) -> str:
     """The path of a file, relative to the topology or absolute."""
     path = parse_line(value)
     if not path or path.endswith("/"):
         raise invalid("LB104", f'"{shorten(path)}" is not the path of a file')
     return path
+
+
+def parse_folder(value: object) -> str:
+    """The path of a folder, relative to the topology or absolute."""
+    return parse_file(value)
 
 
 def parse_regex(value: object) -> str:
@@ -156,6 +171,7 @@ _PATH = _NO_DOTS + r"/[A-Za-z0-9._~:/\[\]@!$&'()*+,;=%-]*"
 
 Name = Annotated[str, PlainValidator(parse_name), _text(NAME_PATTERN)]
 DeviceName = Annotated[str, PlainValidator(parse_device), _text(DEVICE_PATTERN)]
+CertificateArn = Annotated[str, PlainValidator(parse_certificate_arn), _text(ARN_PATTERN)]
 NetworkName = Annotated[str, PlainValidator(parse_network_name), _text(NETWORK_PATTERN)]
 
 # Quantities. A duration is whole milliseconds (0 = no limit), a size bytes, a percentage 0 to 100.
@@ -274,4 +290,5 @@ RetryCause = Annotated[
 ]
 Origin = Annotated[str, PlainValidator(parse_origin), _text("", "https://shop.example")]
 MediaType = Annotated[str, PlainValidator(parse_media_type), _text("", "application/json")]
+FolderPath = Annotated[str, PlainValidator(parse_folder), _text(_LINE, minLength=1, format="path")]
 FilePath = Annotated[str, PlainValidator(parse_file), _text(_LINE, minLength=1, format="path")]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REAL = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 IN_CONTAINERS = (
     pytest.mark.engines,
-    pytest.mark.skipif(not client.is_available(), reason="no docker daemon answers"),
+    pytest.mark.skipif(client.why_unavailable() is not None, reason="no docker daemon answers"),
 )
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can enter a container, or kill what is not its own")
 KINDS = ("containers", "volumes", "networks")

@@ -7,6 +7,7 @@ import sys
 
 from lbgen.conformance.engine_under_test import engines_on_host
 from lbgen.conformance.safety.run import guarded_plan, judge_safety
+from lbgen.engines.api import Level, engine
 
 
 def main() -> int:
@@ -19,6 +20,8 @@ def main() -> int:
     for subject in engines_on_host(given.engine):
         if subject.binary is None:
             continue
+        if engine(subject.engine).verdict("listener.l7", subject.version).level is Level.REFUSED:
+            continue  # it reads no requests
         plan, left_out = guarded_plan(subject, given.profile)
         report = judge_safety(plan, subject)
         broken += len(report.breaches)

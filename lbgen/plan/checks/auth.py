@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from lbgen.plan.auth import AuthFileError, read_keys, read_users
 from lbgen.plan.checks.context import suggest_known
+from lbgen.spec.auth import Auth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lbgen.plan.checks.context import Context
-    from lbgen.spec.auth import Auth
 
 
 def check(context: Context) -> None:
     """LB201 unknown pool, LB241 a file of users or keys, LB242 an identity that a client
     can send."""
-    for field, auth in written_auths(context).items():
+    for field, auth in context.values(Auth).items():
         _files(context, field, auth)
         if auth.forward is not None and auth.forward.pool is not None and auth.forward.pool not in context.model.pools:
             hint = suggest_known(auth.forward.pool, context.model.pools)
@@ -26,17 +26,6 @@ def check(context: Context) -> None:
     for index, route in enumerate(context.model.routes):
         if route.auth is not None and context.expanded.is_l7(index):
             _identities(context, index, route.auth)
-
-
-def written_auths(context: Context) -> dict[str, Auth]:
-    """Every auth that is written, or that a route inherits, by its field."""
-    model, origins = context.model, context.topology.marks.origins
-    found = {f"listeners.{name}.auth": each.auth for name, each in model.listeners.items() if each.auth is not None}
-    for index, route in enumerate(model.routes):
-        if route.auth is not None:
-            field = f"routes[{index}].auth"
-            found[origins.get(field, field)] = route.auth
-    return found
 
 
 def _files(context: Context, field: str, auth: Auth) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lbgen.diagnostics import Diagnostic, Severity
+from lbgen.spec.find_values import find_values
 from lbgen.spec.pydantic_errors import suggest
 
 if TYPE_CHECKING:
@@ -31,6 +32,13 @@ class Context(Struct):
     @property
     def model(self) -> TopologyModel:
         return self.topology.model
+
+    def values(self, kind: object) -> dict[str, Any]:
+        """The values of one type (see `find_values`) by the field where each is written: those of listeners, pools,
+        routes and the topology itself. What policies and defaults say is among them where it is inherited."""
+        found = find_values(self.model, kind)
+        unnamed = ("policies.", "defaults.")
+        return {self.topology.marks.origin(field): value for field, value in found if not field.startswith(unnamed)}
 
     def users(self, pool: str) -> list[Listener]:
         """The listeners whose routes forward to that pool."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lbgen.diagnostics import Severity
+from lbgen.spec.listener import Certificate
 
 if TYPE_CHECKING:
     from cryptography import x509
 
     from lbgen.plan.checks.context import Context
-    from lbgen.spec.listener import Certificate
-    from lbgen.spec.model import TopologyModel
 
 _SOON = timedelta(days=30)  # automatic renewals are due by then
 _KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.*?-----END \1PRIVATE KEY-----", re.DOTALL)
@@ -26,7 +24,7 @@ def check(context: Context) -> None:
 
     LB211 reports files that cannot be read; kinds of keys that cryptography does not know are left to the engines.
     """
-    for field, pair in _pairs(context.model):
+    for field, pair in context.values(Certificate).items():
         from cryptography import x509  # heavy, and only needed for TLS
 
         try:
@@ -90,12 +88,3 @@ def _check_dates(context: Context, field: str, pair: Certificate, certificate: x
         return
     message = f'"{pair.cert}": the certificate of {certificate.subject.rfc4514_string() or "(no subject)"} {when} (UTC)'
     context.add("LB428", f"{field}.cert", message, hint, Severity.WARNING)
-
-
-def _pairs(model: TopologyModel) -> Iterator[tuple[str, Certificate]]:
-    for name, listener in model.listeners.items():
-        for index, pair in enumerate((listener.tls.certificates or ()) if listener.tls is not None else ()):
-            yield f"listeners.{name}.tls.certificates[{index}]", pair
-    for name, pool in model.pools.items():
-        if pool.tls is not None and pool.tls.certificate is not None:
-            yield f"pools.{name}.tls.certificate", pool.tls.certificate

@@ -6,16 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lbgen.plan.checks.context import Context, list_names
-from lbgen.plan.field_scope import L7_CONNECTIONS, L7_POOL, L7_ROUTE, L7_TIMES
+from lbgen.plan.field_scope import L7_CONNECTIONS, L7_LISTENER, L7_POOL, L7_ROUTE, L7_TIMES
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from lbgen.spec.route import Route
-
-_L7_LISTENER = (
-    *("client_ip", "http2", "paths", "headers_with_underscores", "limits", "timeouts", "auth", "error_pages"),
-)
 
 
 def check(context: Context) -> None:
@@ -50,14 +46,14 @@ def check(context: Context) -> None:
 
 
 def _set(model: BaseModel, keys: Iterable[str]) -> list[str]:
-    return [key for key in keys if getattr(model, key) is not None]
+    return [key for key in keys if getattr(model, key) not in (None, [])]
 
 
 def _listeners(context: Context) -> None:
     for name, listener in context.model.listeners.items():
         field = f"listeners.{name}"
         if listener.mode == "l4":
-            for key in _set(listener, _L7_LISTENER) + ["trusted_proxies"] * bool(listener.trusted_proxies):
+            for key in _set(listener, L7_LISTENER):
                 message = f"{key} is for l7 listeners; an l4 listener forwards bytes"
                 context.add("LB206", f"{field}.{key}", message, "drop it, or write mode: l7", key=True)
         else:

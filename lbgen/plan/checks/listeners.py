@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lbgen.plan.challenge_route import ChallengeRoute
+from lbgen.spec.listener import ListenerTls, Paths, TlsDefaults
 
 if TYPE_CHECKING:
     from lbgen.plan.checks.context import Context
-    from lbgen.spec.listener import ListenerTls, Paths, TlsDefaults
 
 
 _ALL_IPV4 = "0.0.0.0"  # noqa: S104  # compared with, not bound
@@ -81,12 +80,12 @@ def check_contradictions(context: Context) -> None:
             message = f"anybody can send {listener.client_ip.header}, so it is read from trusted proxies alone"
             hint = "write the proxies that set it: trusted_proxies: [10.0.0.0/8]"
             context.add("LB228", f"listeners.{name}.client_ip", message, hint, key=True)
-    for field, paths in _paths(context):
-        if paths is not None and paths.allow and paths.mode != "strict":
+    for field, paths in context.values(Paths).items():
+        if paths.allow and paths.mode != "strict":
             message = f"allow lists exceptions of strict paths, and the mode here is {paths.mode}"
             context.add("LB228", f"{field}.allow", message, "drop it, or write mode: strict", key=True)
-    for field, tls in _policies(context):
-        if tls is not None and tls.policy == "modern" and tls.min_version == "1.2":
+    for field, tls in (context.values(ListenerTls) | context.values(TlsDefaults)).items():
+        if tls.policy == "modern" and tls.min_version == "1.2":
             message = "the policy modern is TLS 1.3 only, so no client can use 1.2"
             context.add("LB228", f"{field}.min_version", message, "drop it, or write policy: intermediate", key=True)
     for name, pool in model.pools.items():
@@ -98,15 +97,3 @@ def check_contradictions(context: Context) -> None:
         if shown is not None and shown.names is not None:
             message = "names select among the certificates of a listener; endpoints always get this one"
             context.add("LB228", f"pools.{name}.tls.certificate.names", message, "drop it", key=True)
-
-
-def _paths(context: Context) -> Iterator[tuple[str, Paths | None]]:
-    yield "paths", context.model.paths
-    for name, listener in context.model.listeners.items():
-        yield f"listeners.{name}.paths", listener.paths
-
-
-def _policies(context: Context) -> Iterator[tuple[str, ListenerTls | TlsDefaults | None]]:
-    yield "tls", context.model.tls
-    for name, listener in context.model.listeners.items():
-        yield f"listeners.{name}.tls", listener.tls

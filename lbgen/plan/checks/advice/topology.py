@@ -10,6 +10,7 @@ from lbgen.installed import engine_names
 from lbgen.plan.checks.context import Context, list_names
 from lbgen.plan.checks.pools import udp_routes
 from lbgen.plan.checks.references import unknown_engines
+from lbgen.plan.field_scope import L7_LISTENER, L7_POOL, L7_ROUTE
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from lbgen.spec.route import Route
 
 
-# What a route may say without needing to read requests.
-_L4_ROUTE = {"name", "listeners", "forward", "timeouts", "access", "policies"}
-_L7_LISTENER = ("tls", "http2", "trusted_proxies", "paths", "headers_with_underscores", "limits", "timeouts")
-_L7_POOL = ("sticky", "protocol", "tls")
+_READS = {"hosts", "priority", *L7_ROUTE}  # what a route says of requests
 _HSTS = "strict-transport-security"
 
 
@@ -56,7 +54,7 @@ def check_listeners(context: Context) -> None:
 
 def _reads(context: Context, listener: Listener, route: Route) -> bool:
     """Whether the listener or the route uses anything that only exists in HTTP."""
-    if any(getattr(listener, key) for key in _L7_LISTENER) or route.model_fields_set - _L4_ROUTE:
+    if any(getattr(listener, key) for key in ("tls", *L7_LISTENER)) or route.model_fields_set & _READS:
         return True
     targets = route.forward or []
     if any(target.request_headers is not None for target in targets):
@@ -64,7 +62,7 @@ def _reads(context: Context, listener: Listener, route: Route) -> bool:
     if route.timeouts is not None and (route.timeouts.response is not None or route.timeouts.request is not None):
         return True
     pools = [context.model.pools[target.pool] for target in targets]
-    return any(getattr(pool, key) is not None for pool in pools for key in _L7_POOL) or any(
+    return any(getattr(pool, key) is not None for pool in pools for key in ("tls", *L7_POOL)) or any(
         pool.balance is not None and pool.balance.hash is not None for pool in pools
     )
 
