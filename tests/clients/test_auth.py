@@ -299,6 +299,18 @@ def test_a_long_identity_is_whole_or_denied(both: Both, size: int, cookies: int)
         assert status in REFUSED
 
 
+@pytest.mark.parametrize("listener", [CLEAR, SECURE])
+def test_cookies_of_http2_are_one_line(both: Both, service: AuthService, listener: str) -> None:
+    """Browsers send each cookie in a field of its own there (RFC 9113, 8.2.3)."""
+    both.through.has(listener)
+    path = f"/http/echo/crumbs/{listener}/{name_of(both)}"
+    known = {"http1": listener != CLEAR, "http2": True}
+    with httpx.Client(verify=context(both.through), trust_env=False, **known) as client:
+        answer = client.get(both.through.url(path, listener), headers=[("Cookie", "a=1"), ("Cookie", "b=2")])
+    assert (answer.status_code, answer.http_version) == (200, "HTTP/2")
+    assert [each.lines("cookie") for each in service.about(path)] == [["a=1; b=2"]]
+
+
 @pytest.mark.parametrize("size", [3_000, 7_000])
 def test_long_cookies_reach_the_service(both: Both, size: int) -> None:
     """Sessions in cookies, such as those of oauth2-proxy, are up to 4 KiB each."""

@@ -138,9 +138,11 @@ def test_nobody_gets_in_without_a_login(both: Both) -> None:
         assert path not in both.stats()
 
 
+@pytest.mark.parametrize("listener", [PLAIN, SECURE])
 @pytest.mark.parametrize("both", ["page"], indirect=True)
-def test_chromium_logs_in(both: Both, tmp_path: Path) -> None:
-    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+def test_chromium_logs_in(both: Both, listener: str, tmp_path: Path) -> None:
+    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--ignore-certificate-errors")  # fmt: skip
     argv = (program("chromium"), *flags, f"--user-data-dir={tmp_path}", "--no-proxy-server", "--dump-dom")
-    done = run(*argv, both.through.url(PAGE))
+    done = run(*argv, both.through.url(PAGE, listener))
     assert EMAIL in done.stdout, done.stdout + done.stderr[-2000:]
