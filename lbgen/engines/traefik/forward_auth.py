@@ -37,7 +37,7 @@ def name_asked(plan: Plan) -> dict[ForwardAuth, str]:
     names: dict[ForwardAuth, str] = {}
     for auth in dict.fromkeys(auths):
         number = numbers[auth.pool] = numbers.get(auth.pool, 0) + 1
-        names[auth] = f"ask{MARK}{auth.pool}" if number == 1 else f"ask{MARK}{auth.pool}{MARK}{number}"
+        names[auth] = f"auth{MARK}{auth.pool}" if number == 1 else f"auth{MARK}{auth.pool}{MARK}{number}"
     return names
 
 
