@@ -4,7 +4,8 @@ TEXT = """
 LB238 passwords or tokens that travel in clear
   cause: `auth` of the kind `basic` or `jwt` on a listener without TLS that other hosts reach: whoever is on the way
     reads the password or the token of each request, and can use it.
-  example: routes: [{ name: app, auth: { basic: { users: users.htpasswd } }, forward: app }]
+  example: routes: [{ name: app, forward: app,
+      auth: { jwt: { issuer: login.example, audience: [shop], jwks: "https://login.example/keys" } } }]
   remedy: Write `tls` on the listener. Where something in front ends TLS, name its address in `trusted_proxies`; for
     this host alone, write `address: 127.0.0.1`.
 LB261 retries of requests that may not be repeated
