@@ -160,7 +160,7 @@ def _line_choices(headers: Headers, host: str) -> Iterator[Headers]:
     for name, value in headers:
         if name not in _FRAMING:
             lines.setdefault(name, []).append(_CONTROL.sub("?", value))
-    plain = re.sub(r":[^][:]*$", "", host).lower().removesuffix(".")
+    plain = re.sub(r":[^][:]*$", "", host).lower().rstrip(".")
     lines["host"] = [plain if _NAME.fullmatch(plain) else _OTHER]
     for choice in (lambda of: of[-1:], lambda of: of[:1], lambda of: [", ".join(of)]):
         yield tuple((name, value) for name, of in lines.items() for value in choice(of))
@@ -187,7 +187,7 @@ def _changed_fields(
             right = [_expected(name, attack, message, value) for value in usual]
             if name == "x-forwarded-host" and "".join(got) == "" and not attack.names_host:
                 continue
-            if name == "x-forwarded-proto" and got == ["ws"]:  # Traefik's word for the handshake of a WebSocket
+            if name == "x-forwarded-proto" and got in (["ws"], ["wss"]):  # Traefik's words for a WebSocket
                 continue
             if name == "x-forwarded-port" and got == [_port("".join(message.lines("host")))]:  # Traefik's: of the Host
                 continue
