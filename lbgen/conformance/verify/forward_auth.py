@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case
+from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case, reached_fields
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -62,8 +62,7 @@ def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[Sched
         return
     pool = plan.pool(auth.pool)
     tried = [f"{pool.field}.{word}" for word in ("protocol", "tls.ca", "tls.server_name", "tls.verify")]
-    if len(pool.endpoints) == 1:
-        tried += [f"{pool.field}.balance", f"{pool.field}.endpoints[0].address"]
+    tried += reached_fields(pool)
     shows = {} if auth.redirect_to is None else {"location": auth.redirect_to}
     no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=302 if shows else 401, shows=shows)
     others = (403, 500, 502, 503, 504)
