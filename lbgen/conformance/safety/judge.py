@@ -15,6 +15,7 @@ from lbgen.plan.forwarding import client_fields
 from lbgen.plan.model import Forward, Listener, Plan, Rewrite, Route
 from lbgen.plan.request import Headers, Request
 from lbgen.plan.simulate import simulate
+from lbgen.plan.values import Fact, Template, placeholders_of
 
 if TYPE_CHECKING:
     from lbgen.conformance.safety.corpus import Attack
@@ -25,6 +26,7 @@ _NEVER_SERVED = ("TRACE", "CONNECT")
 _HOP = frozenset(
     {"close", "keep-alive", "upgrade", "te", "trailers", "http2-settings"}
 )  # what Connection may name towards endpoints
+_SENT = frozenset({Fact.HEADER, Fact.COOKIE})  # what clients may say in values
 _FORWARDED = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id")
 _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[^][:/,@ ]*)?"
@@ -197,7 +199,12 @@ def _changed_fields(
                 yield f"{name} is the client's: {got}"
     edits = route.request_headers
     for name, value in (*edits.set, *((name, None) for name in edits.remove)):
-        if message.lines(name) != ([] if value is None else [value]):
+        if isinstance(value, Template):  # of facts of the request
+            if "forged" in "".join(message.lines(name)) and not any(
+                each.fact in _SENT for each in placeholders_of(value)
+            ):
+                yield f"{name} is the client's: {message.lines(name)}"
+        elif message.lines(name) != ([] if value is None else [value]):
             yield f"{name}: {message.lines(name)}, the route makes it {value}"
     if listener.trusted_proxies and listener.forwarded_headers:
         last = ", ".join(message.lines("x-forwarded-for")).rpartition(",")[2].strip()
