@@ -223,10 +223,11 @@ def failures_eject(ctx: ScriptContext) -> None:
                 break
         came = arrived() - before
         require(came >= failures, f"{name} was asked {came} times, and fails")
-        time.sleep(TAKES_HOLD)
-        before = arrived()
-        found, more = _serving(ctx, 4 * (len(others) + 1)), arrived() - before
-        require(not more, f"{name} failed {failures} times in a row, and was asked {more} times more")
+        for most in (1, 0):  # an engine may leave out one failure, such as the end of a kept connection
+            time.sleep(TAKES_HOLD)
+            before = arrived()
+            found, more = _serving(ctx, 4 * (len(others) + 1)), arrived() - before
+            require(more <= most, f"{name} failed {failures} times in a row, and was asked {more} times more")
         alone = others or found == {NOBODY}
         require(alone, f"{name} failed {failures} times in a row: {sorted(found)}, expected {NOBODY}")
     time.sleep(ctx.params["eject_ms"] / 1000)

@@ -29,13 +29,15 @@ OTHER_NAME = "listener.tls.client.other_name"
 BODY = "timeouts.idle.body"
 TUNNEL = ("timeouts.idle.tunnel", "timeouts.idle.tunnel_end")
 ALIKE = "route.retries.alike"  # causes that an engine cannot tell apart
+ONE_TIMER = ("timeouts.response.routes", "timeouts.response.longer")  # of engines with one for response and idle
 HANG = {"mode": "hang", "wait_ms": 60_000}
 _EXCUSES: dict[str, tuple[str, ...]] = {
     "6.idle": (BODY,),
     "6.request": (BODY, "timeouts.request"),
     **dict.fromkeys(("6.retries.close", "6.retries.reset"), (ALIKE, "route.retries")),
     "6.retries": ("route.retries",),
-    **dict.fromkeys(("5.close", "5.reset", "6.connect", "6.response"), (ALIKE,)),
+    "6.response": (ALIKE, *ONE_TIMER),
+    **dict.fromkeys(("5.close", "5.reset", "6.connect"), (ALIKE,)),
 }
 _DENIED = 403
 _LOOPBACK = ip_network("127.0.0.0/8")

@@ -17,6 +17,7 @@ from lbgen.conformance.verify.cases import (
     ALIKE,
     BODY,
     HANG,
+    ONE_TIMER,
     SERVER,
     TUNNEL,
     Phase,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 _ONE_ATTEMPT = "route.forward.one_attempt"
 _NO_RETRY = "statuses.failures.kept_no_retry"  # an endpoint that closes where others are tried again
-_ONE_TIMER = ("timeouts.response.routes", "timeouts.response.longer")  # of engines with one for response and idle
 _FAILED_TLS = "statuses.failures.tls"
 _OWN = 500  # a status that nobody retries unless asked
 _NEVER = 1e-7  # chance that so many requests do not meet a share
@@ -196,7 +196,7 @@ def _split(route: Route, action: Forward, hit: Request) -> Iterator[ScheduledCas
             continue
         most = min(_MOST_DRAWN, ceil(log(_NEVER) / log(1 - target.weight / total)))
         for clause, phase, time, cause, excuses in (
-            ("6.response", Phase.HUNG, times.response, RetryCause.TIMEOUT, _ONE_TIMER),
+            ("6.response", Phase.HUNG, times.response, RetryCause.TIMEOUT, ONE_TIMER),
             ("6.connect", Phase.DROPPED, times.connect, RetryCause.CONNECT_FAILURE, ()),
         ):
             count = tries(action.retries, cause, hit.method)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lbgen.plan.tls import Certificate, ListenerTls
 
 NO_NAME = ("listener.tls.no_sni.other",)
+_REFUSAL = ("listener.tls.client.refusal",)
 _NOTHING: dict[str, Any] = {"unanswered": True}
 _WEAK = "ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA"  # of TLS 1.2, which no policy has
 
@@ -61,9 +62,9 @@ def handshake_cases(listener: Listener, hit: Request) -> Iterator[Case]:
     offers = ("h2", "http/1.1") if not listener.http2 else ("http/1.1",)
     yield case("5.tls.alpn", {"alpn": offers}, {"tls": {"alpn": "http/1.1"}})
     if tls.client_ca is not None:
-        yield case("5.tls.client", {"certificate": FOREIGN}, _NOTHING)
-        yield case("5.tls.client", {"certificate": "client"}, {})
-        yield case("5.tls.client", {"certificate": ""}, _NOTHING if tls.client_required else {})
+        for name, refused in ((FOREIGN, True), ("client", False), ("", tls.client_required)):
+            one = case("5.tls.client", {"certificate": name}, _NOTHING if refused else {})
+            yield replace(one, features=_REFUSAL) if refused else one
 
 
 def names(tls: ListenerTls) -> Iterator[str]:

@@ -181,7 +181,7 @@ def _on_route(plan: Plan, route: Route, action: Forward, hit: Request) -> Iterat
         # Retries may keep the first bytes for another try; over HTTP/2 endpoints see no bytes before the whole.
         tells = protocols == {PoolProtocol.HTTP1} and size > 4 * REPLAYED_BODY
         params = {"request": hit, "size": size, "names": names, "buffered": buffered, "tells": tells}
-        features = ("route.buffering",)
+        features = ("route.buffering", *(("route.mirror.upload",) if action.mirrors else ()))
         yield alone_case("4.upload", "upload_passes", hit, params, features, route.name)
 
 
