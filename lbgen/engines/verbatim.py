@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lbgen.engine_words import find_authentication
 from lbgen.engines.api import Engine, Objection, approximate, refused
 from lbgen.engines.document import Tagged
-from lbgen.plan.verbatim_auth import find_authentication
 
 if TYPE_CHECKING:
     from lbgen.engines.document import Data

@@ -31,6 +31,8 @@ def render(plan: Plan) -> tuple[RenderedFile, ...]:
     template.add_parameter("SubnetIds", zones, Type=Plain("List<AWS::EC2::Subnet::Id>"))
     schemes: list[Data] = ["internet-facing", "internal"]
     template.add_parameter("Scheme", "Who reaches the load balancers", Default=schemes[0], AllowedValues=schemes)
+    protection: dict[str, Data] = {"Default": "false", "AllowedValues": ["true", "false"]}
+    template.add_parameter("DeletionProtection", "Whether the load balancers cannot be deleted", **protection)
     web = [each for each in plan.listeners if each.mode is Mode.L7]
     if web:
         _add_load_balancer(template, listeners.APPLICATION, web, _web_attributes(plan, web))
@@ -65,7 +67,10 @@ def _add_load_balancer(template: Template, name: str, served: Sequence[Listener]
         **({"IpAddressType": "dualstack"} if _is_dual_stack(template.plan, served) else {}),
         "Subnets": ref("SubnetIds"),
         "SecurityGroups": [ref(group)],
-        "LoadBalancerAttributes": [*attributes(settings), *(_log_attributes(template, name) if logs else [])],
+        "LoadBalancerAttributes": [
+            *attributes({"deletion_protection.enabled": ref("DeletionProtection"), **settings}),
+            *(_log_attributes(template, name) if logs else []),
+        ],
     }
     template.resources[name] = resource(LOAD_BALANCER, properties)
     template.add_output(f"{name}DnsName", "Name to point an alias or CNAME record at", attribute_of(name, "DNSName"))

@@ -15,22 +15,22 @@ from lbgen.engines.document import Commented
 from lbgen.plan.model import Forward, Mode, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lbgen.engines.aws.view import Template
     from lbgen.engines.document import Data
-    from lbgen.plan.model import Listener
+    from lbgen.plan.model import Listener, Plan
 
 APPLICATION, NETWORK = "ApplicationLoadBalancer", "NetworkLoadBalancer"
-# TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone ("Security policies for your Application Load Balancer").
-_POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-2021-06", "1.3": "ELBSecurityPolicy-TLS13-1-3-2021-06"}
+# TLS 1.2 and 1.3 with ECDHE and AES-GCM, and TLS 1.3 alone, both with hybrid key exchange: what AWS recommends
+# ("Security policies for your Application Load Balancer").
+_POLICIES = {"1.2": "ELBSecurityPolicy-TLS13-1-2-Res-PQ-2025-09", "1.3": "ELBSecurityPolicy-TLS13-1-3-PQ-2025-09"}
 _RAW_IDLE = (60, 6000)  # seconds that the API allows
 
 
-def add_web(template: Template, listener: Listener) -> None:
-    """The listener of an Application Load Balancer with its rules: the first refuses ambiguous paths for endpoints, the
-    last one may be the default action."""
-    plan, group = template.plan, partial(_add_group, template, None)
+def web_rules(plan: Plan, listener: Listener, group: Callable[[str], str]) -> tuple[list[tuple[str, str, Part]], Data]:
+    """The rules of an Application Load Balancer in the order of trial, each with its field and a comment, and the
+    default action. The first refuses ambiguous paths for endpoints. ValueError as of `rules_of`."""
     rules = listener_rules(listener)
     found: list[tuple[str, str, Part]] = []
     if any(isinstance(plan.route(rule.route).action, Forward) for rule in rules):
@@ -38,11 +38,18 @@ def add_web(template: Template, listener: Listener) -> None:
         found.append((listener.field, "Paths that can be read in two ways", ((refused,), answer(400), [])))
     for rule, hosts in by_hosts(rules):
         found += ((rule.field, f"Route {rule.route}", part) for part in rules_of(plan, rule, hosts, group))
-    default = answer(404)
-    if found and not any(found[-1][2][::2]):  # for every request, without transforms
-        default = found.pop()[2][1]
+    if found:
+        wanted, action, transforms = found[-1][2]
+        if not wanted and not transforms:
+            return found[:-1], action
+    return found, answer(404)
+
+
+def add_web(template: Template, listener: Listener) -> None:
+    """The listener of an Application Load Balancer with its rules."""
+    rules, default = web_rules(template.plan, listener, partial(_add_group, template, None))
     name = _add(template, listener, default, {})
-    for priority, (field, comment, (wanted, action, transforms)) in enumerate(found, 1):
+    for priority, (field, comment, (wanted, action, transforms)) in enumerate(rules, 1):
         properties: dict[str, Data] = {
             "ListenerArn": ref(name),
             "Priority": priority,

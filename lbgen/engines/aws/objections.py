@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbgen.engines.api import Objection, approximate, refused
 from lbgen.engines.aws import matching, pool_objections
 from lbgen.engines.aws.actions import literal, media_type, rules_of
+from lbgen.engines.aws.listeners import web_rules
 from lbgen.engines.aws.upstreams import INTERVAL, THRESHOLD, TIMEOUT
 from lbgen.plan.model import Balance, Forward, Mode, Redirect, Respond
 
@@ -31,6 +32,7 @@ def objections(plan: Plan) -> Iterator[Objection]:
             why = refused("no TLS ends at this listener, which has no certificates")
             yield Objection(why, f"engines.aws.certificate_arns.{listener.field.removeprefix('listeners.')}")
     yield from _http2(plan)
+    yield from _quota(plan)
     every = (rule for listener in plan.listeners for rule in matching.listener_rules(listener))
     asking = {rule.route for rule in every if rule.match.asks_client}
     l4 = {rule.route for listener in plan.listeners for rule in listener.l4_rules}
@@ -69,19 +71,27 @@ def _listener(plan: Plan, listener: Listener) -> Iterator[Objection]:
     if listener.tls is not None and listener.tls.client_ca is not None and not listener.tls.client_required:
         why = refused("a trust store refuses clients without a certificate; write verify: required")
         yield Objection(why, f"{listener.field}.tls.client.verify")
-    count = 1  # the one for ambiguous paths
     for rule, hosts in matching.by_hosts(matching.listener_rules(listener)):
         path = rule.match.path
         if path.is_text and not matching.PATH_CHARACTERS.fullmatch(path.value):
             why = refused("a path condition holds letters, digits and _-.$/~\"'@:+& alone")
             yield Objection(why, f"{rule.field}.path")
         try:
-            count += len(list(rules_of(plan, rule, hosts, str)))
+            list(rules_of(plan, rule, hosts, str))
         except ValueError as error:
             yield Objection(refused(str(error)), rule.field)
+
+
+def _quota(plan: Plan) -> Iterator[Objection]:
+    """More rules than a load balancer has, all listeners together."""
+    web = [each for each in plan.listeners if each.mode is Mode.L7]
+    try:
+        count = sum(len(web_rules(plan, each, str)[0]) for each in web)
+    except ValueError:
+        return  # a rule is refused
     if count > matching.MOST_RULES:
         note = f"it needs {count} rules, and a load balancer has {matching.MOST_RULES} until the quota is raised"
-        yield Objection(approximate(note), listener.field, "listener.l7")
+        yield Objection(approximate(note), web[0].field, "listener.l7")
 
 
 def _route(route: Route, *, asks_client: bool, l4: bool) -> Iterator[Objection]:

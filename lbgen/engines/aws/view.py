@@ -99,7 +99,7 @@ def resource(kind: str, properties: Mapping[str, Data], *, field: str = "", cond
     return Tagged(field, {"Type": Plain(f"AWS::{kind}"), **asked, "Properties": properties})
 
 
-def attributes(values: Mapping[str, str]) -> list[Data]:
+def attributes(values: Mapping[str, Data]) -> list[Data]:
     """Attributes as the API has them."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
 

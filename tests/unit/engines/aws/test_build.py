@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbgen.engines.aws.objections import objections
 from lbgen.runtime.common.certificates import write_self_signed
 from tests.unit.engines.aws.templates import (
     attributes,
@@ -207,6 +208,16 @@ LAYER_4 = {
 )
 def test_what_the_api_does_not_take_is_refused(field: str, topology: dict[str, Any]) -> None:
     assert refusals(plan_of(**topology)) == [f"pools.app.{field}"]
+
+
+@pytest.mark.parametrize(("routes", "count"), [(99, None), (100, 101)])
+def test_a_load_balancer_has_a_hundred_rules(routes: int, count: int | None) -> None:
+    many = [{"name": f"r{n}", "match": [{"path": {"exact": f"/{n}"}}], "forward": "app"} for n in range(routes)]
+    every = objections(plan_of(routes=many))
+    notes = [each.verdict.note for each in every if each.feature == "listener.l7"]
+    assert notes == (
+        [] if count is None else [f"it needs {count} rules, and a load balancer has 100 until the quota is raised"]
+    )
 
 
 def test_hosts_of_a_route_share_rules() -> None:

@@ -79,10 +79,15 @@ class Deployed:
             each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found if "LogicalResourceId" in each
         }
         self.formation, self.parameters = formation, parameters
+        defaults = {str({"Ref": name}): each.get("Default") for name, each in made["Parameters"].items()}
         for name, each in made["Resources"].items():
             kind = each["Type"].rpartition("::")[2]
             for key, call in LEFT_OUT.get(kind, {}).items():
-                values = [value for value in each["Properties"].get(key, ()) if "Fn::If" not in value]
+                values = [
+                    {name: defaults.get(str(text), text) for name, text in value.items()}
+                    for value in each["Properties"].get(key, ())
+                    if "Fn::If" not in value
+                ]
                 if values:
                     argument = "Targets" if key == "Targets" else "Attributes"
                     getattr(self.elb, call)(**{f"{kind}Arn": self.ids[name], argument: values})
@@ -299,7 +304,7 @@ def test_tls(tmp_path: Path) -> None:
     with deployed(plan) as stack:
         check(plan, stack)
         for listener in stack.listeners():
-            assert listener["SslPolicy"] == "ELBSecurityPolicy-TLS13-1-3-2021-06"
+            assert listener["SslPolicy"] == "ELBSecurityPolicy-TLS13-1-3-PQ-2025-09"
     made = template(plan)
     assert {"CertificateWeb", "CertificateWeb2"} <= made["Parameters"].keys()
     assert made["Resources"]["CertificatesWeb"]["Properties"] == {
