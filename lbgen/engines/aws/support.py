@@ -38,7 +38,7 @@ _VERDICTS: dict[Feature, Verdict] = {
         "an Application Load Balancer takes the peer's address for the client's in rules, and appends to any "
         "X-Forwarded-For"
     ),
-    "listener.access": documented("the security group, whose rules only allow"),
+    "listener.access": approximate("the security group, whose rules only allow: others get no answer, and no 403"),
     "listener.timeouts": approximate(
         "`keepalive` is `client_keep_alive.seconds` of the load balancer, from 60 s to 7 days; slow heads and bodies "
         "are cut by its idle timeout"
