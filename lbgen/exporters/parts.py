@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from lbgen.diagnostics import Diagnostic, LbgenError, Severity, UsageError
 from lbgen.engines.api import (
     Binary,
+    Deployed,
     Engine,
     FloatsAddresses,
     ProcessSpec,
@@ -162,6 +163,11 @@ def build_parts(request: Request, target: Target) -> tuple[Part, ...]:
 
 def _part(request: Request, target: Target, tier: Tier, counts: Mapping[str, int]) -> Part:
     engine = engine_of(tier) or _asked(request, tier)
+    if isinstance(engine, Deployed):
+        field = f"tiers.{tier.name}.engine" if tier.name else ""
+        message = f"{engine.title} is a service of its own, which {target.name} does not run"
+        hint = f"`lbgen render TOPOLOGY -e {engine.name} -o DIR`, then `{engine.deploy_command}`"
+        raise refuse(tier.plan, message, field, hint)
     if target.address and runs_in_kernel(engine, Plan("", (), (), ())):
         message = f"{engine.title} forwards in the kernel, which containers of {target.name} do not share"
         field = f"tiers.{tier.name}.engine" if tier.name else ""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lbgen.plan.values import Value  # noqa: TC001  # read at run time, as plans are saved
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -100,15 +102,15 @@ class BasicAuth(Struct, frozen=True, tag=True):
 class ForwardAuth(Struct, frozen=True, tag=True):
     """`pool` is asked for `target` by GET with `request_headers` of the request and those of `FORWARDED_REQUEST`;
     `host` is the Host that it gets. A 2xx passes with `response_headers` of the answer,
-    which replace those of the request. `redirect_to`: where a 401 leads instead. `connect` and `response` are the times
-    that the service has, in milliseconds (0 = no limit)."""
+    which replace those of the request. `redirect_to`: where a 401 leads instead, by facts of the request that no route
+    decides. `connect` and `response` are the times that the service has, in milliseconds (0 = no limit)."""
 
     pool: str
     target: str
     host: str
     request_headers: tuple[str, ...]
     response_headers: tuple[str, ...]
-    redirect_to: str | None
+    redirect_to: Value | None
     connect: int
     response: int
     field: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from lbgen.conformance.case import Expect
-from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case
+from lbgen.conformance.verify.cases import Phase, ScheduledCase, fault_case, reached_fields
 from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.model import Forward
 from lbgen.runtime.standins.stand_in import Behaviour
@@ -66,10 +66,8 @@ def forward_auth_cases(plan: Plan, route: Route, hit: Request) -> Iterator[Sched
         return
     pool = plan.pool(auth.pool)
     tried = [f"{pool.field}.{word}" for word in ("protocol", "tls.ca", "tls.server_name", "tls.verify")]
-    if len(pool.endpoints) == 1:
-        tried += [f"{pool.field}.balance", f"{pool.field}.endpoints[0].address"]
-    shows = {} if auth.redirect_to is None else {"location": auth.redirect_to}
-    no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=302 if shows else 401, shows=shows)
+    tried += reached_fields(pool)
+    no = fault_case(f"{_CLAUSE}.refuses", hit, route, denied=True, status=401 if auth.redirect_to is None else 302)
     gone = fault_case(f"{_CLAUSE}.gone", hit, route, denied=True, status=_FAILS, within_ms=(0, _MARGIN))
     found = [(no, Phase.REFUSING), (gone, Phase.REFUSED)]
     if auth.connect and auth.response:

@@ -162,10 +162,10 @@ def test_a_service_is_asked_with_defaults() -> None:
 @pytest.mark.parametrize(
     ("url", "pool", "target", "host"),
     [
-        ("http://127.0.0.1:9091/verify?x=1", "auth-127.0.0.1-9091", "/verify?x=1", "127.0.0.1:9091"),
-        ("http://sso", "auth-sso-80", "/", "sso"),
-        ("https://sso:443/a", "auth-sso-443", "/a", "sso"),
-        ("http://[::1]:81", "auth-1-81", "/", "[::1]:81"),
+        ("http://127.0.0.1:9091/verify?x=1", "127.0.0.1-9091", "/verify?x=1", "127.0.0.1:9091"),
+        ("http://sso", "sso-80", "/", "sso"),
+        ("https://sso:443/a", "sso-443", "/a", "sso"),
+        ("http://[::1]:81", "1-81", "/", "[::1]:81"),
     ],
 )
 def test_a_service_by_url_is_a_pool(url: str, pool: str, target: str, host: str) -> None:
@@ -182,7 +182,7 @@ def test_tokens() -> None:
     jwt = {"issuer": "i", "audience": ["a", "b"], "jwks": "http://sso/keys", "claims_to_headers": {"X-User": "sub"}}
     auth = planned({"auth": {"jwt": jwt}}).routes[0].auth
     assert isinstance(auth, JwtAuth)
-    assert auth.keys == KeysUrl("auth-sso-80", "/keys", "sso")
+    assert auth.keys == KeysUrl("sso-80", "/keys", "sso")
     assert auth.claims == (("x-user", "sub"),)
     assert auth.identity_headers == ("x-user",)
 
