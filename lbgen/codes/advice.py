@@ -1,6 +1,13 @@
-"""LB26x to LB29x: what is valid and probably not intended. Each can be silenced with `ignore: [CODE]`."""
+"""What is valid and probably not intended. Each can be silenced with `ignore: [CODE]`."""
 
 TEXT = """
+LB238 passwords or tokens that travel in clear
+  cause: `auth` of the kind `basic` or `jwt` on a listener without TLS that other hosts reach: whoever is on the way
+    reads the password or the token of each request, and can use it.
+  example: routes: [{ name: app, forward: app,
+      auth: { jwt: { issuer: login.example, audience: [shop], jwks: "https://login.example/keys" } } }]
+  remedy: Write `tls` on the listener. Where something in front ends TLS, name its address in `trusted_proxies`; for
+    this host alone, write `address: 127.0.0.1`.
 LB261 retries of requests that may not be repeated
   cause: With `methods: all`, a request that is not idempotent, such as POST, may be carried out twice.
   example: routes: [{ name: app, forward: app, retries: { max: 1, on: [timeout], methods: all } }]

@@ -25,6 +25,7 @@ from lbgen.conformance.own_answers import (
     own_differences,
 )
 from lbgen.conformance.pages import intercepted, own_pages, page_differences
+from lbgen.plan.auth import ForwardAuth
 from lbgen.plan.compression import compresses
 from lbgen.plan.error_pages import page_for
 from lbgen.plan.forwarding import DEFAULT_PORTS, apply_edits
@@ -132,8 +133,10 @@ def differences(
 
 def _of_service(outcome: Outcome, answer: Answer) -> bool:
     """Whether the service that was asked made the answer."""
-    account = account_of(answer)
-    return account is not None and account["pool"] == outcome.asked and account["pool"] not in _pools(outcome)
+    account, auth = account_of(answer), outcome.auth
+    if account is None or not isinstance(auth, ForwardAuth) or account["pool"] != outcome.asked:
+        return False
+    return account["pool"] not in _pools(outcome) or account["target"] == auth.target
 
 
 def _pools(outcome: Outcome) -> set[str]:

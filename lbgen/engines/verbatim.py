@@ -24,7 +24,7 @@ def unplaced(plan: Plan, engine: Engine) -> Iterator[Objection]:
     for place, _ in plan.options(engine.name).verbatim:
         if place not in dict(engine.insertion_points):
             there = "; ".join(f"{name} ({where})" for name, where in engine.insertion_points)
-            why = refused(f"its configuration has no place {place!r}; it has {there}")
+            why = refused(f"its configuration has no place {place!r}; it has {there or 'none'}")
             yield Objection(why, f"engines.{engine.name}.{place}")
 
 

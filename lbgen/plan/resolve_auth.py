@@ -87,7 +87,7 @@ class Auths:
         key = (url.scheme, str(url.address))
         if key not in self._names:
             host, port = url.address.host.replace(":", "-").strip("-"), url.address.port
-            name = base = f"auth-{host[:_LONGEST_HOST].rstrip('.-_')}-{port}"
+            name = base = f"{host[:_LONGEST_HOST].rstrip('.-_')}-{port}"
             number = 1
             while name in self._topology.model.pools or name in self._pools:
                 number += 1

@@ -19,7 +19,7 @@ from lbgen.plan.admission import (
     shared_limit_statuses,
     target_refusal,
 )
-from lbgen.plan.auth import ForwardAuth
+from lbgen.plan.auth import Auth, ForwardAuth
 from lbgen.plan.authentication import Authentication, authenticate
 from lbgen.plan.cors import CORS_HEADERS, allowed_origin, is_preflight, preflight_headers, response_edits, vary_header
 from lbgen.plan.error_pages import ErrorPage, page_for
@@ -134,6 +134,7 @@ class Outcome(Struct, frozen=True):
     error_pages: tuple[ErrorPage, ...] = ()
     causes: tuple[int, ...] = ()
     made: bool = False  # an answer of the engine's own that no field of a route describes
+    auth: Auth | None = None  # what the route asks of the request
     asked: str = ""
     login: Value | None = None
     well_formed: bool = True  # False: refused in the engine's own way, or served in a form on which the rules hold
@@ -243,6 +244,7 @@ def simulate(plan: Plan, request: Request) -> Outcome:
         _with_pages(outcome, plan.error_pages(listener, route), of_request),
         route=route.name,
         rule=winner.id,
+        auth=None if asks_cors else route.auth,
         response_edits=edits,
         cors_edits=cors,
         compression=compression,

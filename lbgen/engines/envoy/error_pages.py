@@ -34,9 +34,9 @@ def _manager(on: HttpListener) -> dict[str, Data]:
     if mappers := [*_of_routes(on), *_of_listener(on)]:
         note = "Instead of Envoy's own texts, but for gRPC and for what routes respond: the first that holds."
         found["local_reply_config"] = {"mappers": [Commented(note, mappers[0]), *mappers[1:]]}
-    if any(_intercepting(on, route) for route in on.routes):
+    if shown := [shared for route in on.routes for shared in _intercepting(on, route)]:
         filters: list[Data] = [extension(_FILTER, "filters.http.custom_response.v3.CustomResponse")]
-        if any(401 in statuses for route in on.routes for _, statuses in _intercepting(on, route)):
+        if any(401 in statuses for _, statuses in shown):
             filters.append(_save_challenge())
         found["http_filters"] = filters
     return found

@@ -48,7 +48,9 @@ def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> It
     backends = {backend_of(plan.pool(auth.pool), _times(auth)): auth.field for auth in found}
     if backends:
         field = found[0].field
-        head = statement("frontend lbgen:ask", origin=field, comment="questions about requests, which lbgen.lua asks")
+        head = statement(
+            "frontend lbgen:auth", origin=field, comment="leads what lua.auth_request sends to its backend"
+        )
         yield block(
             head,
             "http",
@@ -67,7 +69,7 @@ def auth_frontend(plan: Plan, backend_of: Callable[[Pool, Timeouts], str]) -> It
 def _address(plan: Plan) -> str:
     """An abstract socket, as of mirrors."""
     port = min(listener.port for listener in plan.listeners)
-    return f"abns@ask:{port}:{plan.name}"[:_LONGEST_NAME]
+    return f"abns@auth:{port}:{plan.name}"[:_LONGEST_NAME]
 
 
 def _auths(on: HttpListener) -> dict[ForwardAuth, list[str]]:
@@ -87,7 +89,7 @@ def _edits(on: HttpListener) -> Iterator[Statement]:
         bounded = auth.connect and auth.response
         yield per_route.restrict(
             statement(
-                "http-request lua.ask",
+                "http-request lua.auth_request",
                 _address(on.plan),
                 on.copies_to(on.plan.pool(auth.pool), _times(auth)),
                 Literal(auth.host),

@@ -68,8 +68,9 @@ _FAILURES = habit(
 _COMMON: dict[Feature, Verdict] = {
     "route.auth.forward": habit(
         "a request that the service refuses is sent to it a second time, by which the client gets the answer; several "
-        "lines of a field of its answer become one; where it gives another status or none, the client gets 500; a "
-        "route's response_headers are not in what the service refuses with",
+        "lines of a field of its answer become one; a refused request with a body of 1 MB or more gets 401, or 413 "
+        "where it names no length, without that answer; where the service gives another status or none, the client "
+        "gets 500; a route's response_headers are not in what the service refuses with",
         {"route.auth.forward.several": f"{AT_TIMES}header"},
     ),
     "route.auth.jwt": refused(
@@ -126,9 +127,11 @@ _COMMON: dict[Feature, Verdict] = {
         "`return`; nginx answers `If-None-Match: *` with 304, and If-Match or If-Unmodified-Since with 412, for a 200"
     ),
     "route.rewrite.prefix": emulated("a map over the raw target, since nginx's own rewriting decodes it"),
-    "route.mirror": emulated(
-        "internal locations get the copies; while one waits for its endpoint, at most 1 s, nginx neither serves the "
-        "next request of the client's HTTP/1 connection nor closes it"
+    "route.mirror": habit(
+        "the body of a request is read whole before it is sent on; while a copy waits for its endpoint, at most 1 s, "
+        "nginx neither serves the next request of the client's HTTP/1 connection nor closes it; connections of copies "
+        "are not kept",
+        {"route.mirror.upload": "other", "route.mirror.kept": "time"},
     ),
     "route.cors": emulated(
         "maps over Origin; a preflight of an allowed origin gets the whole policy, whatever it asks for"

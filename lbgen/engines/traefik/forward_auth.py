@@ -6,7 +6,8 @@ pool with its endpoints, checks, TLS and times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ def name_asked(plan: Plan) -> dict[ForwardAuth, str]:
     names: dict[ForwardAuth, str] = {}
     for auth in dict.fromkeys(auths):
         number = numbers[auth.pool] = numbers.get(auth.pool, 0) + 1
-        names[auth] = f"ask{MARK}{auth.pool}" if number == 1 else f"ask{MARK}{auth.pool}{MARK}{number}"
+        names[auth] = f"auth{MARK}{auth.pool}" if number == 1 else f"auth{MARK}{auth.pool}{MARK}{number}"
     return names
 
 
@@ -76,14 +77,14 @@ def build_question(name: str, auth: ForwardAuth) -> Iterator[tuple[str, dict[str
 
 def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     if at.identities:
-        yield "identity", _without(at.identities)
+        yield "identity", _without(tuple(at.identities))
     auth = at.route.auth
     if not isinstance(auth, ForwardAuth):
         return
     if isinstance(auth.redirect_to, Template):  # forwardAuth knows one address for all requests
         yield "login", use_plugin("values", {"login": write_shared(auth.redirect_to, at.listener)})
     if at.listener.trusted_proxies:  # forwardAuth would believe them
-        yield "asked", _without(["x-forwarded-method", "x-forwarded-uri"])
+        yield "asked", _without(("x-forwarded-method", "x-forwarded-uri"))
     _, mark, query = auth.target.partition("?")
     address = f"http://127.0.0.1:{internal_port(at.plan)}/{at.asked[_way(auth)]}{mark}{query}"
     sent = auth.request_headers or ("x-forwarded-for",)  # of no names Traefik would send all
@@ -101,7 +102,8 @@ def _middlewares(at: HttpRoute) -> Iterator[tuple[str, dict[str, Data]]]:
     yield "auth", {"forwardAuth": forward}
 
 
-def _without(names: Iterable[str]) -> dict[str, Data]:
+@lru_cache(maxsize=64)  # all routes of a listener have the same
+def _without(names: tuple[str, ...]) -> dict[str, Data]:
     return {"headers": {"customRequestHeaders": {title(name): "" for name in names}}}
 
 

@@ -25,15 +25,15 @@ def test_clients_cannot_say_who_they_are(engine: str) -> None:
 
 def test_haproxy_refuses_what_its_function_has_not_admitted() -> None:
     lines = [line.strip() for line in text("haproxy").splitlines()]
-    at = next(n for n, line in enumerate(lines) if line.startswith("http-request lua.ask "))
+    at = next(n for n, line in enumerate(lines) if line.startswith("http-request lua.auth_request "))
     assert lines[at + 1].startswith("http-request deny deny_status 503 if ")
     assert "!{ var(txn.admitted) -m found }" in lines[at + 1]
 
 
 def test_haproxy_asks_every_service_by_one_socket() -> None:
     made = text("haproxy")
-    assert len(re.findall(r"^    bind abns@ask:", made, re.MULTILINE)) == 1
-    assert "use_backend" in made.partition("frontend lbgen:ask")[2]
+    assert len(re.findall(r"^    bind abns@auth:", made, re.MULTILINE)) == 1
+    assert "use_backend" in made.partition("frontend lbgen:auth")[2]
 
 
 def test_nginx_answers_by_itself_behind_the_question() -> None:

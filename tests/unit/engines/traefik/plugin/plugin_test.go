@@ -16,7 +16,7 @@ func serve(t *testing.T, config *Config, r *http.Request) (*http.Response, *http
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reached = r
 		if _, err := io.ReadAll(r.Body); err != nil {
-			w.WriteHeader(http.StatusBadRequest)
+			w.WriteHeader(http.StatusInternalServerError) // as Traefik answers
 		}
 	})
 	handler, err := New(context.Background(), next, config, "name")
@@ -209,10 +209,20 @@ func TestLongBodiesAreRefusedOrCut(t *testing.T) {
 			t.Errorf("%s: %d", body, answer.StatusCode)
 		}
 	}
-	r := httptest.NewRequest("POST", "/", strings.NewReader("12345"))
-	r.ContentLength = -1
-	if answer, _ := serve(t, &Config{MaxBody: &most}, r); answer.StatusCode != 400 {
-		t.Errorf("%d", answer.StatusCode)
+	for _, each := range []struct {
+		body, kind string
+		wanted     int
+	}{
+		{"1234", "text/plain", 200},
+		{"12345", "text/plain", 413},
+		{"12345", "application/grpc", 500},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(each.body))
+		r.ContentLength = -1
+		r.Header.Set("Content-Type", each.kind)
+		if answer, _ := serve(t, &Config{MaxBody: &most}, r); answer.StatusCode != each.wanted {
+			t.Errorf("%s of %s: %d", each.body, each.kind, answer.StatusCode)
+		}
 	}
 }
 
